@@ -1,0 +1,527 @@
+"""JSON documents, strictly (RFC 8259), of any size.
+
+States of a container (``{`` or ``[`` at the node's start)::
+
+    state            reads                                   goes to
+    expect_children  text up to the end of the block;        itself, until the closing bracket: DONE
+                     a child is visible once the comma
+                     or bracket behind it is seen
+
+A child is what lies between two commas at depth 1. The kernels find commas and the closing bracket and nothing else, so
+any depth is scanned flat; grammar is checked where text is decoded: a child that is not JSON is a DAMAGED node of kind
+``invalid`` (or of its own kind, if it is a container closed by the wrong bracket), and its neighbours stay whole.
+
+A cut container is TRUNCATED and has every child before the cut; the child at the cut is there too if its key is whole:
+COMPLETE if its end was seen, TRUNCATED if not (a number at the cut may go on).
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from array import array
+
+from pparse.errors import LimitError, MalformedError, PparseError, UnsupportedError
+from pparse.findings import Finding, Severity, Status
+from pparse.index import ChildIndex
+from pparse.kernels import json_fold
+from pparse.kernels.json_fold import Carry
+from pparse.node import LIST, MAP, UNLOADED_VALUE, Entry
+from pparse.parser import DONE, Confidence, NodeContext, Parser
+from pparse.parsers.json_text import (
+    BOM,
+    CLOSER,
+    KEY,
+    KINDS,
+    WHITESPACE,
+    ChildText,
+    StrictDecoder,
+    decode_key,
+    describe_child,
+    key_hash,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any, Final
+
+    from pparse.node import Key, Node
+    from pparse.parser import State, Visit
+    from pparse.reader import Reader
+    from pparse.result import Result
+
+# numpy takes 16 MB and 80 ms to import: worth it from here on, or when it is there anyway.
+_NUMPY_FROM: Final = 4 << 20
+# Children whose text is longer are described from their two ends.
+_WHOLE_CHILD: Final = 4 << 10
+_GROUP_READ: Final = 256 << 10
+_DECODE_BATCH: Final = 64 << 10
+
+
+class _Scan:
+    """What an index scan carries from block to block."""
+
+    __slots__ = ("carry", "first", "kernel", "pending")
+
+    def __init__(self, kernel: Callable[[bytes, int, Carry, int, array[int]], int], first: int) -> None:
+        self.kernel = kernel
+        self.carry = Carry()
+        self.first = first
+        self.pending = first  # where the child that is not closed yet begins
+
+
+class JsonParser(Parser):
+    """A JSON document."""
+
+    name = "json"
+    description = "JSON document"
+    extensions = (".json",)
+    media_type = "application/json"
+    references = ("RFC 8259",)
+    limitations = (
+        "one document a file: what follows the first value is named, not parsed",
+        "UTF-8 only (RFC 8259 §8.1)",
+        "numbers beyond float64, or of more than 4,300 digits, are UNSUPPORTED",
+    )
+    options = {"kernel": "how to scan: auto (default), numpy or stdlib"}
+    shapes = {"object": MAP, "array": LIST}
+
+    def __init__(self, result: Result) -> None:
+        super().__init__(result)
+        self.decoder = StrictDecoder(result.extraction.session.limits)
+        self._kernel = str(result.extraction.session.options.get("kernel", "auto"))
+        if self._kernel not in ("auto", "numpy", "stdlib"):
+            raise ValueError(f"option kernel must be auto, numpy or stdlib, not {self._kernel!r}")
+
+    @classmethod
+    def match(cls, reader: Reader) -> Confidence:
+        """LIKELY for text that begins as an object or array does, POSSIBLE for a lone scalar."""
+        head = reader.peek(4096)
+        text = head.removeprefix(BOM).lstrip(WHITESPACE)
+        if not text:
+            return Confidence.NO
+        if text[0] in b"{[":
+            follower = text[1:].lstrip(WHITESPACE)[:1]
+            plausible = b'"}' if text[0] == 0x7B else b'"{[]-0123456789tfn'
+            return Confidence.LIKELY if not follower or follower in plausible else Confidence.POSSIBLE
+        if text[0] not in KINDS or len(head) == 4096:
+            return Confidence.POSSIBLE if text[0] == 0x22 else Confidence.NO
+        try:
+            json.loads(text)
+        except ValueError:
+            return Confidence.POSSIBLE if text[0] == 0x22 else Confidence.NO
+        return Confidence.POSSIBLE
+
+    # -- the root ----------------------------------------------------------------------------------------------------
+
+    def root_entry(self) -> Entry:
+        """Find where the document's value begins, past whitespace and a byte order mark, and what it is."""
+        extraction = self.result.extraction
+        start = pos = extraction.start
+        data, size = extraction.data, extraction.known_end()
+        block = data.pread(pos, min(4096, max(0, size - pos)))
+        if block.startswith(BOM):
+            self._note("byte-order-mark", "a byte order mark, which JSON text must not have (RFC 8259 §8.1)", pos, 3,
+                       severity=Severity.WARNING)  # fmt: skip
+            pos += 3
+            block = block[3:]
+        elif block[:2] in (b"\xff\xfe", b"\xfe\xff") or (len(block) > 3 and block[0:1] + block[2:3] == b"{\0"):
+            finding = self._note("malformed", "the text is UTF-16 or UTF-32; JSON is UTF-8 (RFC 8259 §8.1)", pos, 2)
+            return Entry(None, "invalid", start, size, status=Status.DAMAGED, finding=finding)
+        step = 4096
+        while block and not (text := block.lstrip(WHITESPACE)):
+            pos += len(block)
+            step = min(step * 4, _GROUP_READ)
+            block = data.pread(pos, min(step, max(0, size - pos)))
+        if not block:
+            finding = self._note("truncated", "the document is empty", size, None)
+            return Entry(None, "unknown", size, size, status=Status.TRUNCATED, finding=finding)
+        pos += len(block) - len(text)
+        kind = KINDS.get(text[0])
+        if kind is None:
+            finding = self._note("malformed", "expected a value", pos, None)
+            return Entry(None, "invalid", pos, size, status=Status.DAMAGED, finding=finding)
+        if kind in CLOSER:
+            return Entry(None, kind, pos, None, status=None)
+        return self._root_scalar(kind, pos, size)
+
+    def _root_scalar(self, kind: str, pos: int, size: int) -> Entry:
+        if size - pos > _DECODE_BATCH:
+            if kind == "string":
+                return Entry(None, kind, pos, size, status=None)
+            finding = self._note("malformed", f"more data than a {kind} can have", pos, size - pos)
+            return Entry(None, "invalid", pos, size, status=Status.DAMAGED, finding=finding)
+        text = self.result.extraction.data.read_exact(pos, size - pos)
+        stop = len(text.rstrip(WHITESPACE))
+        status, finding, value = Status.COMPLETE, None, UNLOADED_VALUE
+        try:
+            value = self.decoder.decode(text[:stop], pos)
+        except (LimitError, UnsupportedError) as error:
+            status, finding = Status.UNSUPPORTED, self._note("limit", error.reason, pos, stop)
+        except PparseError as error:
+            match = KEY.match(b"%s:" % text[:stop])
+            cut = kind == "string" and match is None or kind.encode().startswith(text[:stop])
+            status = Status.TRUNCATED if cut else Status.DAMAGED
+            finding = self._note("truncated" if cut else "malformed", error.reason, error.offset or pos, None)
+        return Entry(None, kind, pos, pos + stop, value, status, finding)
+
+    def _note(
+        self, code: str, reason: str, offset: int, length: int | None, severity: Severity = Severity.ERROR,
+        path: str = "",
+    ) -> Finding:  # fmt: skip
+        finding = Finding(
+            code, reason, severity=severity, source=self.result.extraction.name, offset=offset, length=length, path=path
+        )
+        self.result.findings.add(finding)
+        return finding
+
+    # -- states ------------------------------------------------------------------------------------------------------
+
+    def begin(self, ctx: NodeContext) -> tuple[int, State, int]:
+        """Begin behind the opening bracket."""
+        first = ctx.node.start + 1
+        ctx.scratch = _Scan(self._choose_kernel(ctx.node), first)
+        return first, self.expect_children, 1
+
+    def expect_children(self, ctx: NodeContext, block: bytes, base: int) -> tuple[int, Any, int]:
+        """Index every child that ends in the block."""
+        scan: _Scan = ctx.scratch
+        index = ctx.index
+        assert index is not None  # noqa: S101 -- entries() reads without a context
+        found = array("q")
+        closed = scan.kernel(block, ctx.pos - base, scan.carry, base, found)
+        if found:
+            starts = array("q", [scan.pending])
+            starts.extend(found[:-1])
+            first = index.count
+            self.result.extraction.session.limits.check("entries", first + len(starts), "the number of children")
+            index.add_many(starts)
+            scan.pending = found[-1]
+            if ctx.wanted_occurrence:
+                self._look_for_key(ctx, block, base, starts, first)
+        if closed < 0:
+            return base + len(block), self.expect_children, 1
+        self._close(ctx, block[closed], base + closed)
+        return base + closed + 1, DONE, 0
+
+    def _close(self, ctx: NodeContext, bracket: int, offset: int) -> None:
+        """Index the last child, and check the bracket that ends the container at ``offset``."""
+        scan: _Scan = ctx.scratch
+        index, node = ctx.index, ctx.node
+        assert index is not None  # noqa: S101 -- see expect_children
+        index.end = offset
+        if not self._blank(scan.pending, offset):
+            index.add(scan.pending)
+            if ctx.wanted_occurrence:
+                raw = self.result.extraction.data.pread(scan.pending, min(offset - scan.pending, _GROUP_READ))
+                self._look_for_key(ctx, raw, scan.pending, array("q", [scan.pending]), index.count - 1)
+        elif index.count:
+            self.note_damage(node, MalformedError("a comma before the closing bracket", offset=scan.pending - 1))
+        if bracket != CLOSER[node.kind]:
+            self.note_damage(
+                node, MalformedError(f"the {node.kind} is closed by {chr(bracket)!r}", offset=offset)
+            )
+
+    def _look_for_key(self, ctx: NodeContext, block: bytes, base: int, starts: array[int], first: int) -> None:
+        for number, start in enumerate(starts):
+            at = start - base
+            match = KEY.match(block, at) if at >= 0 else None
+            if match is not None:
+                quoted = match[1]
+            else:  # the key spans two blocks
+                entry = self.result.entry(ctx.node, first + number)
+                if entry.key == ctx.wanted_key:
+                    self._count_hit(ctx, first + number)
+                continue
+            try:
+                if decode_key(quoted, start, self.decoder) == ctx.wanted_key:
+                    self._count_hit(ctx, first + number)
+            except PparseError:
+                continue  # such a child has no key; its entry says why
+            if ctx.answer is not None:
+                return
+
+    @staticmethod
+    def _count_hit(ctx: NodeContext, ordinal: int) -> None:
+        ctx.wanted_occurrence -= 1
+        if not ctx.wanted_occurrence:
+            ctx.answer = ordinal
+
+    def finish(self, ctx: NodeContext) -> None:
+        """Close the node; nothing but whitespace may follow, up to its end or the document's."""
+        node = ctx.node
+        if node.end is not None:
+            if ctx.pos < node.end:
+                self.note_damage(node, MalformedError("more data after the value", offset=ctx.pos))
+        elif node.parent is None:
+            self._check_trailing(ctx.pos)
+        super().finish(ctx)
+
+    def cut(self, ctx: NodeContext) -> None:
+        """Keep the child at the cut if at least its key is whole."""
+        scan: _Scan = ctx.scratch
+        index = ctx.index
+        assert index is not None  # noqa: S101 -- see expect_children
+        end = self.result.extraction.known_end(ctx.node)
+        index.end = end
+        index.note = scan.carry.depth > 1 or bool(scan.carry.in_string)
+        text = self._child_text(scan.pending, end, None)
+        text.closed, text.open_inside = False, index.note
+        is_map = ctx.node.kind == "object"
+        entry = describe_child(text, is_map, self.decoder, self.result.extraction.name)
+        if entry is not None:
+            index.add(scan.pending)
+            if ctx.wanted_occurrence and entry.key == ctx.wanted_key:
+                self._count_hit(ctx, index.count - 1)
+        else:
+            index.note = None
+        super().cut(ctx)
+
+    def _blank(self, start: int, end: int) -> bool:
+        """Say whether there is only whitespace in ``[start, end)``."""
+        data = self.result.extraction.data
+        step = 256
+        while start < end:
+            block = data.pread(start, min(step, end - start))
+            if block.strip(WHITESPACE) or not block:
+                return not block
+            start += len(block)
+            step = _GROUP_READ
+        return True
+
+    def _check_trailing(self, pos: int) -> None:
+        end = self.result.extraction.known_end()
+        data = self.result.extraction.data
+        step = 4096
+        while pos < end:
+            block = data.pread(pos, min(step, end - pos))
+            rest = block.lstrip(WHITESPACE)
+            if rest or not block:
+                pos += len(block) - len(rest)
+                more = " (JSON lines?)" if rest[:1] in (b"{", b"[") else ""
+                self._note("trailing-data", f"more data after the document{more}", pos, end - pos)
+                return
+            pos += len(block)
+            step = _GROUP_READ
+
+    def _choose_kernel(self, node: Node) -> Callable[[bytes, int, Carry, int, array[int]], int]:
+        size = self.result.extraction.known_end(node) - node.start
+        if self._kernel == "numpy" or (self._kernel == "auto" and (size > _NUMPY_FROM or "numpy" in sys.modules)):
+            if size <= 64 and self._kernel == "auto":
+                return json_fold.scan
+            from pparse.kernels import json_numpy
+
+            self.block_factor = 24
+            return json_numpy.scan
+        return json_fold.scan
+
+    # -- children ----------------------------------------------------------------------------------------------------
+
+    def entries(self, node: Node, index: ChildIndex, first: int, count: int) -> list[Entry]:
+        """Describe children from their text."""
+        bounds = self._bounds(node, index, first, count)
+        is_map = node.kind == "object"
+        source = self.result.extraction.name
+        block, base = b"", bounds[0]
+        if bounds[-1] - bounds[0] <= _GROUP_READ:
+            block = self.result.extraction.data.pread(base, bounds[-1] - 1 - base)
+        entries = []
+        for number in range(count):
+            start, end = bounds[number], bounds[number + 1] - 1
+            if block:
+                text = ChildText(block[start - base : end - base], start, end)
+            else:
+                text = self._child_text(start, end, 512)
+            if index.note is not None and first + number == index.count - 1:
+                text.closed, text.open_inside = False, index.note
+            entry = describe_child(text, is_map, self.decoder, source)
+            assert entry is not None  # noqa: S101 -- None only for a cut child, which cut() did not index
+            if entry.status is Status.DAMAGED and entry.finding is not None:
+                self._note(
+                    entry.finding.code, entry.finding.reason, entry.finding.offset or entry.start, None,
+                    path=self._path_below(node, first + number, entry.key),
+                )  # fmt: skip
+            entries.append(entry)
+        return entries
+
+    def _path_below(self, node: Node, ordinal: int, key: Key) -> str:
+        from pparse.paths import KeyStep, OrdinalStep, format_path
+
+        step: KeyStep | OrdinalStep
+        if node.kind == "array":
+            step = KeyStep(ordinal)
+        else:
+            step = KeyStep(key) if isinstance(key, str) else OrdinalStep(ordinal)
+        return format_path([*node.steps, step])
+
+    def _bounds(self, node: Node, index: ChildIndex, first: int, count: int) -> array[int]:
+        """Return where ``count`` children begin from child ``first`` on, and one past where the last one ends."""
+        last = first + count
+        more = int(last < index.count)  # then the child behind them says where they end
+        if index.stride == 1:
+            bounds = index.offsets[first : last + more]
+        else:
+            ordinal, offset = index.checkpoint(first)
+            bounds = self._rescan(node, offset, last + more - ordinal)
+            del bounds[: first - ordinal]
+        if more:
+            return bounds
+        if index.complete:
+            bounds.append(index.end + 1)
+        else:
+            scan: _Scan = index.context.scratch  # type: ignore[union-attr]
+            bounds.append(scan.pending)
+        return bounds
+
+    def _rescan(self, node: Node, offset: int, count: int) -> array[int]:
+        """Return where ``count`` children begin, the first at ``offset``."""
+        data, end = self.result.extraction.data, self.result.extraction.known_end(node)
+        kernel, carry = self._choose_kernel(node), Carry()
+        found = array("q", [offset])
+        pos, step = offset, 8 << 10
+        with self.result.extraction.session.budget.charge(_GROUP_READ * self.block_factor, "a scan block"):
+            while len(found) < count and pos < end:
+                block = data.pread(pos, min(step, end - pos))
+                if not block or kernel(block, 0, carry, pos, found) >= 0:
+                    break
+                pos += len(block)
+                step = min(step * 4, _GROUP_READ)
+        del found[count:]
+        return found
+
+    def _child_text(self, start: int, end: int, head: int | None) -> ChildText:
+        """Read the text of a child: all of it when short, else its two ends."""
+        data = self.result.extraction.data
+        if end - start <= _WHOLE_CHILD:
+            return ChildText(data.pread(start, end - start), start, end)
+        size = head or _WHOLE_CHILD
+        raw = data.pread(start, size)
+        name_limit = self.result.extraction.session.limits.name_bytes
+        while KEY.match(raw) is None and len(raw) < min(name_limit, end - start):
+            size *= 8
+            raw = data.pread(start, min(size, end - start))
+        if len(raw) == end - start:
+            return ChildText(raw, start, end)
+        # The tail must hold the last byte that is not whitespace.
+        tail_at = end
+        tail = b""
+        while not tail.strip(WHITESPACE) and tail_at > start:
+            tail_at = max(start, tail_at - 64 if tail_at == end else tail_at - _WHOLE_CHILD)
+            tail = data.pread(tail_at, min(end - tail_at, _GROUP_READ))
+        end = tail_at + len(tail)
+        return ChildText(raw, start, end, tail)
+
+    def load_scalar(self, node: Node) -> Any:
+        """Decode a scalar that was too long to be born loaded."""
+        limits = self.result.extraction.session.limits
+        end = node.end if node.end is not None else self.result.extraction.known_end()
+        limits.check("scalar_bytes", end - node.start, f"the {node.kind}", offset=node.start)
+        if node.kind == "number" and end - node.start > limits.number_bytes:
+            limits.check("number_bytes", end - node.start, "the number", offset=node.start)
+        try:
+            return self.decoder.decode(self.result.extraction.data.read_exact(node.start, end - node.start), node.start)
+        except MalformedError as error:
+            self.note_damage(node, error)
+            raise
+
+    def to_python(self, node: Node) -> Any:
+        """Decode at once what is small and shallow; go node by node else."""
+        limits = self.result.extraction.session.limits
+        if node.end is not None and node.kind in CLOSER and node.known_status is Status.COMPLETE:
+            size = node.end - node.start
+            if size <= limits.leaf_bytes:
+                text = self.result.extraction.data.read_exact(node.start, size)
+                if json_fold.depth_at_most(text, limits.leaf_depth):
+                    return self.decoder.decode(text, node.start)
+        return super().to_python(node)
+
+    def key_hashes(self, node: Node) -> Iterator[int]:
+        """Yield the hash of each key, from the text."""
+        index = node.index_to(None)
+        first = 0
+        while first < index.count:
+            count = min(4096, index.count - first)
+            bounds = self._bounds(node, index, first, count)
+            begin = 0
+            while begin < count:
+                stop = begin + 1
+                while stop < count and bounds[stop + 1] - bounds[begin] <= _GROUP_READ:
+                    stop += 1
+                size = min(bounds[stop] - 1 - bounds[begin], _GROUP_READ)
+                block = self.result.extraction.data.pread(bounds[begin], size)
+                for number in range(begin, stop):
+                    at = bounds[number] - bounds[begin]
+                    yield key_hash(block[at : bounds[number + 1] - 1 - bounds[begin]], self.decoder)
+                begin = stop
+            first += count
+
+    def members(self, node: Node, first: int = 0) -> Iterator[tuple[int, str | None, Any, Entry | None]]:
+        """Yield ``(ordinal, key, value, entry)`` of each child of an object from ``first`` on, many decoded at a time.
+
+        ``value`` is plain Python and ``entry`` None where the child is whole; otherwise ``value`` is `UNLOADED_VALUE`
+        and ``entry`` says what is wrong. This is the fast way to list a wide object.
+        """
+        limits = self.result.extraction.session.limits
+        skip = first
+        while True:
+            index = node.index_to(None)
+            if first >= index.count:
+                return
+            first, begin, count, end = self._batch(index, first)
+            text = b""
+            if end - begin <= limits.leaf_bytes and not (index.note is not None and first + count == index.count):
+                text = b"{%s}" % self.result.extraction.data.pread(begin, end - begin)
+            try:
+                if not text:
+                    raise MalformedError("too large to decode at once", offset=begin)
+                self.decoder.decode_shallow(text, begin - 1)
+                pairs = self.decoder.pairs
+                if len(pairs) != count:
+                    raise MalformedError("children are missing", offset=begin)
+            except PparseError:
+                yield from self._members_one_by_one(node, max(first, skip), first + count)
+            else:
+                for ordinal, (key, value) in enumerate(pairs, first):
+                    if ordinal >= skip:
+                        yield ordinal, key, value, None
+            first += count
+
+    @staticmethod
+    def _batch(index: ChildIndex, first: int) -> tuple[int, int, int, int]:
+        """Return ``(first, offset, count, end)`` of children to decode at once, ``first`` among them."""
+        stride, offsets = index.stride, index.offsets
+        slot = first // stride
+        first = slot * stride
+        begin = offsets[slot]
+        stop = slot + 1
+        while stop < len(offsets) and offsets[stop] - begin <= _DECODE_BATCH:
+            stop += 1
+        if stop >= len(offsets):
+            return first, begin, index.count - first, index.end
+        return first, begin, (stop - slot) * stride, offsets[stop] - 1
+
+    def _members_one_by_one(
+        self, node: Node, first: int, last: int
+    ) -> Iterator[tuple[int, str | None, Any, Entry | None]]:
+        for ordinal, entry in self.result.entries_from(node, first):
+            if ordinal >= last:
+                return
+            key = entry.key if isinstance(entry.key, str) else None
+            if entry.status is not Status.COMPLETE:
+                yield ordinal, key, UNLOADED_VALUE, entry
+            elif entry.value is not UNLOADED_VALUE:
+                yield ordinal, key, entry.value, None
+            else:
+                try:
+                    yield ordinal, key, node.child(ordinal).to_python(), None
+                except PparseError as error:
+                    entry.status = Status.DAMAGED
+                    entry.finding = Finding("malformed", error.reason, offset=error.offset)
+                    yield ordinal, key, UNLOADED_VALUE, entry
+
+    def walk(self, node: Node, *, detail: bool = True) -> Iterator[Visit]:
+        """Read the document once, checking every byte of its grammar."""
+        from pparse.parsers.json_walk import walk_document
+
+        return walk_document(self, node, detail=detail)

@@ -1,0 +1,433 @@
+"""safetensors files.
+
+Layout (huggingface/safetensors, safetensors/src/tensor.rs and README.md): u64 little-endian length N of the header, N
+bytes of JSON, then the tensors' bytes. ``data_offsets`` are ``[begin, end)`` counted from byte 8 + N; little-endian, C
+order, no alignment promised.
+
+States of the root::
+
+    state          needs    reads                                                   goes to
+    expect_length  8        the header's length                                     expect_header
+    expect_header  0        nothing: makes the header a child extraction, which     DONE, at the end of the data
+                            the JSON parser reads, clipped to its length
+
+The tree is ``header_size``, ``metadata`` (if there), ``tensors``; a tensor has the fields of its header entry and
+``data``, its bytes. ``tensors`` keeps no index of its own: its children are those of the header.
+"""
+
+from __future__ import annotations
+
+from pparse.dtype import DTYPES
+from pparse.errors import LimitError, MalformedError, PparseError
+from pparse.findings import Finding, Severity, Status
+from pparse.limits import format_size
+from pparse.node import LIST, MAP, UNLOADED_VALUE, Entry
+from pparse.parser import DONE, Confidence, NodeContext, Parser
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any, Final
+
+    from pparse.dtype import DType
+    from pparse.extraction import Extraction
+    from pparse.index import ChildIndex
+    from pparse.node import Node
+    from pparse.parser import State, Visit
+    from pparse.parsers.json import JsonParser
+    from pparse.reader import Reader
+    from pparse.result import Result
+
+METADATA: Final = "__metadata__"
+# The reference reader refuses longer headers (tensor.rs, MAX_HEADER_SIZE).
+REFERENCE_HEADER_LIMIT: Final = 100_000_000
+_MAX_HOLES: Final = 10_000
+_U64: Final = 1 << 64
+
+# The format's words, all 22 of them (tensor.rs, enum Dtype).
+STORED_DTYPES: Final[dict[str, DType]] = {
+    word: DTYPES[name]
+    for word, name in {
+        "BOOL": "bool", "F4": "float4_e2m1fn", "F6_E2M3": "float6_e2m3fn", "F6_E3M2": "float6_e3m2fn",
+        "U8": "uint8", "I8": "int8", "F8_E5M2": "float8_e5m2", "F8_E4M3": "float8_e4m3fn",
+        "F8_E8M0": "float8_e8m0fnu", "F8_E4M3FNUZ": "float8_e4m3fnuz", "F8_E5M2FNUZ": "float8_e5m2fnuz",
+        "I16": "int16", "U16": "uint16", "F16": "float16", "BF16": "bfloat16", "I32": "int32", "U32": "uint32",
+        "F32": "float32", "C64": "complex64", "F64": "float64", "I64": "int64", "U64": "uint64",
+    }.items()
+}  # fmt: skip
+
+
+class TensorInfo:
+    """One entry of the header, checked.
+
+    ``begin`` and ``end`` count from the start of the data section; ``problem`` says what is wrong with the entry
+    (None: nothing), ``wanted`` and ``got`` its numbers; then ``dtype`` and ``shape`` are what could be made out.
+    """
+
+    __slots__ = ("begin", "dtype", "end", "got", "problem", "shape", "stored_dtype", "unsupported", "wanted")
+
+    def __init__(self, fields: object) -> None:
+        self.dtype: DType | None = None
+        self.stored_dtype = "?"
+        self.shape: tuple[int, ...] = ()
+        self.begin = self.end = 0
+        self.problem: str | None = None
+        self.unsupported = False
+        self.wanted: int | None = None
+        self.got: int | None = None
+        if not isinstance(fields, dict):
+            self.problem = "the header entry is not an object"
+            return
+        self._read_offsets(fields.get("data_offsets"))
+        self._read_type(fields.get("dtype"))
+        self._read_shape(fields.get("shape"))
+        if self.problem is None:
+            self._check_size()
+
+    def _read_type(self, word: object) -> None:
+        if not isinstance(word, str):
+            self.problem = self.problem or ("the entry has no dtype" if word is None else "the dtype is not a string")
+            return
+        self.stored_dtype = word
+        self.dtype = STORED_DTYPES.get(word)
+        if self.dtype is None:
+            self.unsupported = True
+            self.problem = self.problem or f"the dtype {word[:40]!r} is not one of safetensors'"
+
+    def _read_shape(self, shape: object) -> None:
+        if not isinstance(shape, list):
+            self.problem = self.problem or ("the entry has no shape" if shape is None else "the shape is not a list")
+        elif not all(type(length) is int and 0 <= length < _U64 for length in shape):
+            self.problem = self.problem or "the shape holds what is no length"
+        else:
+            self.shape = tuple(shape)
+
+    def _read_offsets(self, offsets: object) -> None:
+        if offsets is None:
+            self.problem = "the entry has no data_offsets"
+        elif not isinstance(offsets, list) or len(offsets) != 2:
+            self.problem = "data_offsets is not a pair"
+        elif not all(type(offset) is int and 0 <= offset < _U64 for offset in offsets):
+            self.problem = "data_offsets holds what is no offset"
+        elif offsets[0] > offsets[1]:
+            self.problem = "data_offsets end before they begin"
+        else:
+            self.begin, self.end = offsets
+
+    def _check_size(self) -> None:
+        count = 1
+        for length in self.shape:
+            count *= length
+            if count >= _U64:
+                break
+        # As the reference multiplies: an overflow counts even if a later factor is 0.
+        bits = count * self.dtype.bits if self.dtype is not None else 0
+        if bits >= _U64:
+            self.problem = "the number of elements overflows 64 bits"
+        elif bits % 8:
+            self.problem = f"{count} elements of {self.stored_dtype} do not fill whole bytes"
+        elif bits // 8 != self.end - self.begin:
+            self.problem = "dtype and shape need another number of bytes than data_offsets give"
+            self.wanted, self.got = bits // 8, self.end - self.begin
+        elif len(self.shape) > 64:
+            self.unsupported = True
+            self.problem = f"{len(self.shape)} dimensions are more than an array can have"
+            self.wanted, self.got = len(self.shape), 64
+
+
+class SafetensorsParser(Parser):
+    """A safetensors file."""
+
+    name = "safetensors"
+    description = "safetensors model file"
+    extensions = (".safetensors",)
+    media_type = "application/octet-stream"
+    references = ("https://github.com/huggingface/safetensors (safetensors/src/tensor.rs)",)
+    limitations = ("the format has no checksums: a changed payload byte cannot be noticed",)
+    shapes = {"safetensors": MAP, "tensors": MAP, "tensor": MAP, "object": MAP, "array": LIST}
+
+    def __init__(self, result: Result) -> None:
+        super().__init__(result)
+        self._header: Result | None = None
+        self._metadata_ordinals: list[int] | None = None
+
+    @classmethod
+    def match(cls, reader: Reader) -> Confidence:
+        """CERTAIN for a plausible length followed by the beginning of a JSON object."""
+        head = reader.peek(8 + 16)
+        length = int.from_bytes(head[:8], "little")
+        size = reader.size
+        if len(head) < 8 or not 2 <= length <= 1 << 40:
+            return Confidence.NO
+        text = head[8:].removeprefix(b"\xef\xbb\xbf").lstrip(b" \t\n\r")
+        if text[:1] == b"{" and text[1:].lstrip(b" \t\n\r")[:1] in (b'"', b"}", b""):
+            return Confidence.CERTAIN if size is None or length <= size or length < 1 << 31 else Confidence.POSSIBLE
+        return Confidence.POSSIBLE if not text and len(head) < 24 and length <= REFERENCE_HEADER_LIMIT else Confidence.NO
+
+    # -- the file ----------------------------------------------------------------------------------------------------
+
+    def root_entry(self) -> Entry:
+        """Return the root; its status shows when it is loaded."""
+        extraction = self.result.extraction
+        return Entry(None, "safetensors", extraction.start, extraction.end, status=None)
+
+    @property
+    def header_size(self) -> int:
+        """The header's length as the file says. Raises `MalformedError` for what cannot be one, or is not there."""
+        extraction = self.result.extraction
+        head = extraction.data.pread(extraction.start, min(8, max(0, extraction.known_end() - extraction.start)))
+        if len(head) < 8:
+            raise MalformedError("the file ends inside the header's length", offset=extraction.start, wanted=8, got=len(head))
+        length = int.from_bytes(head, "little")
+        if length > extraction.session.limits.header_bytes:
+            raise MalformedError(
+                f"the header's length is beyond any header ({format_size(extraction.session.limits.header_bytes)}; "
+                "--limit header_bytes=N lifts this)", offset=extraction.start, wanted=length,
+                got=max(0, extraction.known_end() - extraction.start - 8),
+            )  # fmt: skip
+        return length
+
+    @property
+    def header(self) -> Result:
+        """What the JSON parser makes of the header."""
+        if self._header is None:
+            extraction = self.result.extraction
+            start = extraction.start + 8
+            child = extraction.child("header", extraction.data, start, start + self.header_size, "json")
+            self._header = child.parse()
+        return self._header
+
+    @property
+    def data_start(self) -> int:
+        """Where the data section begins, as an offset of the extraction's data."""
+        return self.result.extraction.start + 8 + self.header_size
+
+    def enter(self, name: str) -> Extraction | None:
+        """Return the child extraction ``header``."""
+        return self.header.extraction if name == "header" else None
+
+    def unwritten(self) -> list[tuple[int, int]]:
+        """Return the stretches of the file that were never written (file holes), at most 10,000."""
+        extraction = self.result.extraction
+        found = []
+        for hole in extraction.data.holes(extraction.start, extraction.known_end()):
+            found.append(hole)
+            if len(found) >= _MAX_HOLES:
+                break
+        return found
+
+    def zeroed_header(self) -> Finding | None:
+        """Return a finding if the file begins with zeros where its header should be."""
+        extraction = self.result.extraction
+        end = extraction.known_end()
+        if end - extraction.start < 8 or any(extraction.data.pread(extraction.start, 8)):
+            return None
+        zeros, step = extraction.start, 4096
+        while zeros < end:
+            block = extraction.data.pread(zeros, min(step, end - zeros))
+            rest = block.lstrip(b"\0")
+            zeros += len(block) - len(rest)
+            if rest or zeros - extraction.start > 16 << 20:
+                break
+            step = 256 << 10
+        more = " or more" if zeros < end and zeros - extraction.start > 16 << 20 else ""
+        return Finding(
+            "zeroed-header",
+            f"the file begins with {zeros - extraction.start}{more} zero bytes where its header should be: that part "
+            "was never written",
+            source=extraction.name, offset=extraction.start, length=zeros - extraction.start,
+        )  # fmt: skip
+
+    def infos(self, first: int = 0) -> Iterator[tuple[int, str | None, TensorInfo, Entry | None]]:
+        """Yield ``(ordinal in the header, name, entry checked, JSON entry if that is not whole)`` of every tensor.
+
+        Yields nothing where there is no header to read; the findings then say why.
+        """
+        try:
+            root = self.header.root
+        except MalformedError:
+            return
+        if root.kind != "object":
+            return
+        json: JsonParser = self.header.parser  # type: ignore[assignment]
+        for ordinal, name, fields, entry in json.members(root, first):
+            if name != METADATA:
+                yield ordinal, name, TensorInfo(fields), entry
+
+    def repeated(self) -> set[int]:
+        """Return the ordinals in the header of entries whose name may occur more than once."""
+        root = self.header.root
+        if root.kind != "object" or root.index_to(None).count < 2:
+            return set()
+        return {ordinal for group in self.header.key_table(root).repeated() for ordinal in group}
+
+    def status_of(self, info: TensorInfo) -> Status:
+        """Say what became of a tensor, by its entry and the file's size."""
+        if info.problem is not None:
+            return Status.UNSUPPORTED if info.unsupported else Status.DAMAGED
+        there = self.result.extraction.known_end() - self.data_start
+        if info.end <= there or info.begin == info.end:
+            return Status.COMPLETE
+        return Status.TRUNCATED if info.begin < there else Status.MISSING
+
+    # -- states ------------------------------------------------------------------------------------------------------
+
+    def begin(self, ctx: NodeContext) -> tuple[int, Any, int]:
+        """Begin the root at its first byte; every other container mirrors a piece of the header."""
+        node, index = ctx.node, ctx.index
+        assert index is not None  # noqa: S101 -- entries() never runs the engine here
+        if node.kind == "safetensors":
+            return node.start, self.expect_length, 8
+        if node.kind == "tensors":
+            index.count = self.header.root.index_to(None).count - len(self._metadata_at())
+            return node.start, DONE, 0
+        for kid in self._mirrored(node).children():
+            ctx.emit(Entry(kid.key, kid.kind, kid.start, kid.end, kid.value if kid.shape == "scalar" else UNLOADED_VALUE,
+                           kid.known_status, kid.finding))  # fmt: skip
+        if node.kind == "tensor":
+            info = self._info_at(node.ordinal)
+            start, end = self.data_start + info.begin, self.data_start + info.end
+            ctx.emit(Entry("data", "bytes", start, end, status=self.status_of(info)))
+        return node.start, DONE, 0
+
+    def expect_length(self, ctx: NodeContext, block: bytes, base: int) -> tuple[int, State, int]:
+        """Read the header's length."""
+        zeroed = self.zeroed_header()
+        if zeroed is not None:
+            self.result.close_node(ctx.node, Status.DAMAGED, zeroed)
+            return ctx.pos + 8, self.expect_end, 0
+        size = self.header_size
+        ctx.emit(Entry("header_size", "uint64", ctx.pos, ctx.pos + 8, size))
+        return ctx.pos + 8, self.expect_header, 0
+
+    def expect_header(self, ctx: NodeContext, block: bytes, base: int) -> tuple[int, Any, int]:
+        """Hand the header to the JSON parser, and show its pieces."""
+        root = self.header.root
+        if root.kind != "object":
+            self.note_damage(ctx.node, MalformedError("the header is not a JSON object", offset=root.start))
+            return ctx.pos, DONE, 0
+        metadata = root.find(METADATA)
+        if metadata is not None:
+            ctx.emit(Entry("metadata", metadata.kind, metadata.start, metadata.end, status=metadata.known_status))
+        end = self.result.extraction.known_end()
+        ctx.emit(Entry("tensors", "tensors", min(self.data_start, end), end, status=None))
+        return ctx.pos, DONE, 0
+
+    def expect_end(self, ctx: NodeContext, block: bytes, base: int) -> tuple[int, Any, int]:
+        """Nothing more can be read."""
+        return ctx.pos, DONE, 0
+
+    def finish(self, ctx: NodeContext) -> None:
+        """Close a container with the status of what is below it."""
+        node = ctx.node
+        status = node.known_status
+        if status is None and node.kind in ("safetensors", "tensors") and self._header is not None:
+            status = self._header.status
+            if status is Status.COMPLETE:
+                seen = {self.status_of(info) for _, _, info, _ in self.infos()}
+                for worst in (Status.DAMAGED, Status.TRUNCATED, Status.MISSING, Status.UNSUPPORTED):
+                    if worst in seen:
+                        status = Status.TRUNCATED if worst is Status.MISSING else worst
+                        break
+        self.result.close_node(node, status or Status.COMPLETE, None, end=node.end)
+
+    def cut(self, ctx: NodeContext) -> None:
+        """The file ends inside the header's length."""
+        self.result.close_node(
+            ctx.node, Status.TRUNCATED,
+            Finding("truncated", "the file ends inside the header's length", source=self.result.extraction.name,
+                    offset=self.result.extraction.known_end(), wanted=8,
+                    got=self.result.extraction.known_end() - ctx.pos),
+        )  # fmt: skip
+
+    # -- children ----------------------------------------------------------------------------------------------------
+
+    def entries(self, node: Node, index: ChildIndex, first: int, count: int) -> list[Entry]:
+        """Describe tensors from the header's entries."""
+        if node.kind != "tensors":
+            return super().entries(node, index, first, count)
+        found: list[Entry] = []
+        json: JsonParser = self.header.parser  # type: ignore[assignment]
+        skipped = set(self._metadata_at())
+        for ordinal, key, fields, entry in json.members(self.header.root, self._header_ordinal(first)):
+            if ordinal in skipped:
+                continue
+            if entry is not None:
+                found.append(Entry(key, "tensor", entry.start, entry.end, status=entry.status, finding=entry.finding))
+            else:
+                found.append(self._tensor_entry(key, fields))
+            if len(found) == count:
+                break
+        return found
+
+    def _tensor_entry(self, name: str | None, fields: object) -> Entry:
+        info = TensorInfo(fields)
+        status = self.status_of(info)
+        start, end = self.data_start + info.begin, self.data_start + info.end
+        finding = None
+        if info.problem is not None:
+            finding = Finding("bad-entry", info.problem, path=name or "", source=self.result.extraction.name,
+                              offset=start, wanted=info.wanted, got=info.got)  # fmt: skip
+        return Entry(name, "tensor", start, end, status=status, finding=finding)
+
+    def _metadata_at(self) -> list[int]:
+        if self._metadata_ordinals is None:
+            header, found = self.header, []
+            nth = 1
+            while (ordinal := header.find(header.root, METADATA, nth)) is not None:
+                found.append(ordinal)
+                nth += 1
+                if nth > 1_000:
+                    break
+            self._metadata_ordinals = found
+        return self._metadata_ordinals
+
+    def _header_ordinal(self, ordinal: int) -> int:
+        for skipped in self._metadata_at():
+            if skipped <= ordinal:
+                ordinal += 1
+        return ordinal
+
+    def _info_at(self, ordinal: int) -> TensorInfo:
+        try:
+            return TensorInfo(self.header.root.child(self._header_ordinal(ordinal)).to_python())
+        except PparseError:
+            return TensorInfo(None)
+
+    def _mirrored(self, node: Node) -> Node:
+        """Return the header's node that ``node`` shows."""
+        keys: list[Any] = []
+        while node.parent is not None and node.kind != "tensor":
+            keys.append(node.key if node.parent.shape == MAP else node.ordinal)
+            node = node.parent
+        if node.kind == "tensor":
+            found = self.header.root.child(self._header_ordinal(node.ordinal))
+        else:
+            keys.pop()  # "metadata"
+            metadata = self.header.root.find(METADATA)
+            assert metadata is not None  # noqa: S101 -- its node was made from it
+            found = metadata
+        for key in reversed(keys):
+            found = found[key]
+        return found
+
+    def load_scalar(self, node: Node) -> Any:
+        """Return a tensor's bytes, or a long string of the header."""
+        if node.kind == "bytes":
+            return super().load_scalar(node)
+        return self._mirrored(node).load()
+
+    def check(self, *, strict: bool = False) -> Iterator[Visit]:
+        """Check the header's grammar, every entry, and the rules of the format."""
+        from pparse.parsers.safetensors_rules import check_file
+
+        yield from check_file(self, strict=strict)
+
+    def note(self, code: str, reason: str, *, severity: Severity = Severity.ERROR, **where: Any) -> None:
+        """Add a finding on this file."""
+        self.result.findings.add(
+            Finding(code, reason, severity=severity, source=self.result.extraction.name, **where)
+        )
+
+
+__all__ = ["STORED_DTYPES", "LimitError", "SafetensorsParser", "TensorInfo"]

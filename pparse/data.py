@@ -1,0 +1,333 @@
+"""Who serves the bytes.
+
+A `Data` owns one source and is the only code that touches it. It has one primitive without seek state, safe from
+several threads: `Data.pread` (and `Data.preadinto`). Everything else, `Cursor` and `Range` included, is built on it.
+
+Offsets are offsets *of the Data*; a `Reader` counts from its own start, as a file does.
+"""
+
+from __future__ import annotations
+
+import enum
+import os
+from abc import ABC, abstractmethod
+
+from pparse.errors import ClosedError, DataChangedError, EndOfDataError, GapError, SourceError
+from pparse.reader import Cursor, Range
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Final, Self
+
+    from pparse.files import DescriptorPool
+
+    Buffer = bytes | bytearray | memoryview
+
+# One system call never returns more than this (Linux: 2 GiB - 4 KiB; macOS refuses more than INT_MAX).
+MAX_SYSTEM_READ: Final = 1 << 30
+
+
+class Access(enum.Enum):
+    """What a backward seek costs."""
+
+    FREE = "free"
+    CHECKPOINT = "checkpoint"  # decode again from a saved state nearby
+    RESTART = "restart"  # decode again from the start
+
+
+class Gap:
+    """A stretch of the source that cannot be had; ``length`` is None where its extent is unknown."""
+
+    __slots__ = ("length", "offset")
+
+    def __init__(self, offset: int, length: int | None) -> None:
+        self.offset = offset
+        self.length = length
+
+    def __repr__(self) -> str:
+        return f"Gap({self.offset}, {self.length})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Gap) and (self.offset, self.length) == (other.offset, other.length)
+
+    def __hash__(self) -> int:
+        return hash((self.offset, self.length))
+
+
+class IoStats:
+    """Counts what sources served; one is shared by all sources of a document.
+
+    ``reads`` and ``bytes`` are totals. With ``log=True`` the ranges are kept too, adjoining ones joined, at most
+    10,000 of them (``dropped`` counts the rest).
+    """
+
+    __slots__ = ("bytes", "dropped", "log", "reads")
+
+    MAX_LOG = 10_000
+
+    def __init__(self, *, log: bool = False) -> None:
+        self.reads = 0
+        self.bytes = 0
+        self.dropped = 0
+        self.log: list[tuple[str, int, int]] | None = [] if log else None
+
+    def count(self, source: str, offset: int, length: int) -> None:
+        """Count one read of ``length`` bytes at ``offset``."""
+        self.reads += 1
+        self.bytes += length
+        log = self.log
+        if log is not None:
+            if log and log[-1][0] == source and log[-1][1] + log[-1][2] == offset:
+                log[-1] = (source, log[-1][1], log[-1][2] + length)
+            elif len(log) < self.MAX_LOG:
+                log.append((source, offset, length))
+            else:
+                self.dropped += 1
+
+
+class Data(ABC):
+    """A source of bytes.
+
+    Attributes: ``name`` for people; ``size`` in bytes, None until the end of a stream of unknown size was seen;
+    ``access``; ``gaps``, in order; ``stats``.
+    """
+
+    name: str
+    size: int | None
+    access: Access = Access.FREE
+    gaps: tuple[Gap, ...] = ()
+
+    def __init__(self, name: str, size: int | None, stats: IoStats | None = None) -> None:
+        self.name = name
+        self.size = size
+        self.stats = stats if stats is not None else IoStats()
+        self.closed = False
+
+    # -- the primitive -------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _pread(self, offset: int, length: int) -> bytes:
+        """Return up to ``length`` bytes at ``offset``; fewer only at the end or before a gap."""
+
+    def _preadinto(self, offset: int, view: memoryview) -> int:
+        chunk = self._pread(offset, len(view))
+        view[: len(chunk)] = chunk
+        return len(chunk)
+
+    def pread(self, offset: int, length: int) -> bytes:
+        """Return ``length`` bytes at ``offset``; fewer only where the data ends or a gap begins.
+
+        Never allocates more than there is to serve, whatever ``length`` says. Raises `GapError` if ``offset`` lies in
+        a gap, `ClosedError`, `SourceError`, `DataChangedError`.
+        """
+        length = self._clip(offset, length)
+        if length == 0:
+            return b""
+        chunk = self._pread(offset, length)
+        self.stats.count(self.name, offset, len(chunk))
+        return chunk
+
+    def preadinto(self, offset: int, buffer: Buffer) -> int:
+        """Fill ``buffer`` from ``offset``; return how many bytes were written. Short only as `pread` is."""
+        view = memoryview(buffer).cast("B")
+        length = self._clip(offset, len(view))
+        if length == 0:
+            return 0
+        got = self._preadinto(offset, view[:length])
+        self.stats.count(self.name, offset, got)
+        return got
+
+    def _clip(self, offset: int, length: int) -> int:
+        if self.closed:
+            raise ClosedError("the data is closed", source=self.name)
+        if offset < 0 or length < 0:
+            raise ValueError(f"negative offset or length: {offset}, {length}")
+        if self.size is not None:
+            length = min(length, max(0, self.size - offset))
+        for gap in self.gaps:
+            if gap.offset <= offset and (gap.length is None or offset - gap.offset < gap.length):
+                raise GapError(offset, None if gap.length is None else gap.length - (offset - gap.offset))
+            if offset < gap.offset:
+                return min(length, gap.offset - offset)
+        return length
+
+    def read_exact(self, offset: int, length: int) -> bytes:
+        """Return exactly ``length`` bytes at ``offset``. Raises `EndOfDataError` with the numbers if there are fewer."""
+        chunk = self.pread(offset, length)
+        if len(chunk) < length:
+            raise EndOfDataError("the data ends here", offset=offset, wanted=length, got=len(chunk), source=self.name)
+        return chunk
+
+    def available(self, offset: int, count: int) -> bool:
+        """Say whether there are ``count`` bytes at ``offset``, without producing more than those."""
+        if self.size is not None:
+            return count <= self.size - offset if offset <= self.size else count <= 0
+        got = 0
+        while got < count:
+            try:
+                chunk = self.pread(offset + got, min(count - got, 1 << 16))
+            except GapError:
+                return False
+            if not chunk:
+                return False
+            got += len(chunk)
+        return True
+
+    # -- what is built on it -------------------------------------------------------------------------------------
+
+    def open(self, offset: int = 0) -> Cursor:
+        """Return a `Cursor` over the whole data, standing at ``offset``."""
+        return Cursor(self, offset)
+
+    def range(self, start: int, end: int) -> Range:
+        """Return a `Range` of the bytes ``[start, end)``."""
+        return Range(self, start, end)
+
+    def holes(self, start: int, end: int) -> Iterator[tuple[int, int]]:
+        """Yield the ``(start, end)`` stretches in ``[start, end)`` that were never written (file holes).
+
+        They read as zeros, and are what a preallocated, unfinished download leaves. Sources that cannot know yield
+        nothing.
+        """
+        yield from ()
+
+    def check_unchanged(self) -> None:
+        """Raise `DataChangedError` if the source changed since it was opened; sources that cannot know return."""
+        if self.closed:
+            raise ClosedError("the data is closed", source=self.name)
+
+    def locate(self, offset: int, length: int) -> list[tuple[Data, int, int]]:
+        """Return the stretches of outermost data that ``[offset, offset + length)`` is made of."""
+        return [(self, offset, length)]
+
+    def mapped(self, offset: int, length: int) -> memoryview | None:
+        """Return a read-only view of the bytes without copying them, or None where that is not possible."""
+        return None
+
+    def close(self) -> None:
+        """Release the source; harmless when repeated. Reading afterwards raises `ClosedError`."""
+        self.closed = True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        size = "unknown size" if self.size is None else f"{self.size} bytes"
+        return f"<{type(self).__name__} {self.name!r}, {size}{', closed' if self.closed else ''}>"
+
+
+class BytesData(Data):
+    """Bytes in memory (bytes, bytearray or any contiguous buffer; not copied)."""
+
+    def __init__(self, content: Buffer, name: str = "<bytes>", stats: IoStats | None = None) -> None:
+        self._view = memoryview(content).cast("B").toreadonly()
+        super().__init__(name, len(self._view), stats)
+
+    def _pread(self, offset: int, length: int) -> bytes:
+        return self._view[offset : offset + length].tobytes()
+
+    def _preadinto(self, offset: int, view: memoryview) -> int:
+        view[:] = self._view[offset : offset + len(view)]
+        return len(view)
+
+    def mapped(self, offset: int, length: int) -> memoryview | None:
+        """Return a view of the bytes themselves."""
+        return self._view[offset : offset + length]
+
+    def close(self) -> None:
+        """Drop the bytes (views handed out stay valid)."""
+        super().close()
+        self._view = memoryview(b"")
+
+
+class FileData(Data):
+    """A regular file (or block device), read by ``pread`` through a pool that keeps few descriptors open.
+
+    The file is known by device, inode, size and modification time; when any of them changes, reading raises
+    `DataChangedError` rather than a wrong answer.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], pool: DescriptorPool | None = None, stats: IoStats | None = None):
+        from pparse.files import DescriptorPool, FileIdentity  # files needs nothing of ours but errors
+
+        self.path = os.fspath(path)
+        if pool is None:
+            pool = DescriptorPool()
+        self._pool = pool
+        self._file = pool.register(self.path)
+        try:
+            self.identity: FileIdentity = self._file.identity
+        except BaseException:
+            self._file.close()
+            raise
+        super().__init__(self.path, self.identity.size, stats)
+
+    def _pread(self, offset: int, length: int) -> bytes:
+        pieces = []
+        while length:
+            chunk = self._file.pread(offset, min(length, MAX_SYSTEM_READ))
+            if not chunk:
+                self._explain_short_read(offset)
+            if len(chunk) == length and not pieces:
+                return chunk
+            pieces.append(chunk)
+            offset += len(chunk)
+            length -= len(chunk)
+        return b"".join(pieces)
+
+    def _preadinto(self, offset: int, view: memoryview) -> int:
+        done = 0
+        while done < len(view):
+            got = self._file.preadinto(offset + done, view[done : done + MAX_SYSTEM_READ])
+            if not got:
+                self._explain_short_read(offset + done)
+            done += got
+        return done
+
+    def _explain_short_read(self, offset: int) -> None:
+        # Lengths were clipped to the size seen at open, so nothing less can come without a change.
+        self.check_unchanged()
+        raise SourceError("the system served fewer bytes than the file has", source=self.name, offset=offset)
+
+    def check_unchanged(self) -> None:
+        """Compare the file with what it was at open. Raises `DataChangedError` if it differs, `ClosedError`."""
+        super().check_unchanged()
+        now = self._file.current_identity()
+        if now != self.identity:
+            raise DataChangedError(
+                f"the file changed while it was open: {self.identity.difference(now)}",
+                source=self.name,
+                wanted=self.identity.size,
+                got=now.size,
+            )
+
+    def holes(self, start: int, end: int) -> Iterator[tuple[int, int]]:
+        """Yield the file holes in ``[start, end)``, as the file system reports them (SEEK_HOLE)."""
+        if self.size is not None:
+            yield from self._file.holes(start, min(end, self.size))
+
+    def mapped(self, offset: int, length: int) -> memoryview | None:
+        """Return a read-only memory map of the bytes (its pages are the caller's, not the budget's)."""
+        self._clip(offset, length)
+        return self._file.mapped(offset, length)
+
+    def close(self) -> None:
+        """Close the descriptor."""
+        super().close()
+        self._file.close()
+
+
+def copy_into(data: Data, offset: int, length: int, write: Callable[[bytes], object], step: int = 1 << 20) -> None:
+    """Stream ``length`` bytes at ``offset`` into ``write``, ``step`` at a time.
+
+    Raises `EndOfDataError` if the data ends before.
+    """
+    while length:
+        chunk = data.read_exact(offset, min(length, step))
+        write(chunk)
+        offset += len(chunk)
+        length -= len(chunk)

@@ -1,0 +1,119 @@
+"""Data made of other data: `SplicedData`, several ranges seen as one.
+
+It serves records that block headers cut into pieces, messages spread over chunks, and files cut into parts
+(``.001``, ``.002`` …).
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+
+from pparse.data import Access, Data, Gap
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from pparse.data import IoStats
+    from pparse.reader import Range
+
+
+class SplicedData(Data):
+    """Several ranges, one after the other, as one Data. A part that its source cannot fill is a gap at its end."""
+
+    def __init__(self, parts: Iterable[Range], name: str = "<spliced>", stats: IoStats | None = None) -> None:
+        self._parts = [part for part in parts if len(part)]
+        self._starts = array("q")
+        total = 0
+        gaps: list[Gap] = []
+        for part in self._parts:
+            self._starts.append(total)
+            gaps.extend(_gaps_of(part, total))
+            total += len(part)
+        super().__init__(name, total, stats)
+        self.gaps = tuple(gaps)
+        costs = {part.data.access for part in self._parts}
+        if Access.RESTART in costs:
+            self.access = Access.RESTART
+        elif Access.CHECKPOINT in costs:
+            self.access = Access.CHECKPOINT
+
+    def _pieces(self, offset: int, length: int) -> Iterator[tuple[Data, int, int]]:
+        index = bisect_right(self._starts, offset) - 1
+        while length and index < len(self._parts):
+            part = self._parts[index]
+            within = offset - self._starts[index]
+            take = min(length, len(part) - within)
+            yield part.data, part.start + within, take
+            offset += take
+            length -= take
+            index += 1
+
+    def _pread(self, offset: int, length: int) -> bytes:
+        pieces = []
+        for data, at, take in self._pieces(offset, length):
+            chunk = data.pread(at, take)
+            pieces.append(chunk)
+            if len(chunk) < take:
+                break
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def _preadinto(self, offset: int, view: memoryview) -> int:
+        done = 0
+        for data, at, take in self._pieces(offset, len(view)):
+            got = data.preadinto(at, view[done : done + take])
+            done += got
+            if got < take:
+                break
+        return done
+
+    def locate(self, offset: int, length: int) -> list[tuple[Data, int, int]]:
+        """Return the stretches of outermost data behind ``[offset, offset + length)``, adjoining ones joined."""
+        found: list[tuple[Data, int, int]] = []
+        for data, at, take in self._pieces(offset, length):
+            for source, start, count in data.locate(at, take):
+                if found and found[-1][0] is source and found[-1][1] + found[-1][2] == start:
+                    found[-1] = (source, found[-1][1], found[-1][2] + count)
+                else:
+                    found.append((source, start, count))
+        return found
+
+    def holes(self, start: int, end: int) -> Iterator[tuple[int, int]]:
+        """Yield the holes of the parts, in offsets of this data."""
+        offset = start
+        for data, at, take in self._pieces(start, max(0, end - start)):
+            for first, last in data.holes(at, at + take):
+                yield offset + first - at, offset + last - at
+            offset += take
+
+    def check_unchanged(self) -> None:
+        """Check every source once."""
+        super().check_unchanged()
+        for data in {id(part.data): part.data for part in self._parts}.values():
+            data.check_unchanged()
+
+    def mapped(self, offset: int, length: int) -> memoryview | None:
+        """Return a view where one part holds it all."""
+        pieces = list(self._pieces(offset, length))
+        return pieces[0][0].mapped(pieces[0][1], length) if len(pieces) == 1 else None
+
+    def close(self) -> None:
+        """Let go of the parts; their sources belong to whoever opened them."""
+        super().close()
+        self._parts = []
+
+
+def _gaps_of(part: Range, base: int) -> Iterator[Gap]:
+    """Yield what ``part`` cannot serve, in offsets of the spliced data where ``part`` begins at ``base``."""
+    for gap in part.data.gaps:
+        first = max(gap.offset, part.start)
+        last = part.end if gap.length is None else min(gap.offset + gap.length, part.end)
+        if first < last:
+            yield Gap(base + first - part.start, last - first)
+            if gap.length is None:
+                return
+    size = part.data.size
+    if size is not None and size < part.end:
+        first = max(size, part.start)
+        yield Gap(base + first - part.start, part.end - first)

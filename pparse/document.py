@@ -1,0 +1,156 @@
+"""The two ways in: `open` for the tree of a document, `view` for its tensors."""
+
+from __future__ import annotations
+
+import os
+
+from pparse.data import BytesData, Data, FileData
+from pparse.errors import FormatError, LimitError, PathError, SourceError
+from pparse.extraction import Extraction, FolderExtraction
+from pparse.paths import split_extraction
+from pparse.registry import default_registry
+from pparse.session import Session
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from typing import Any, BinaryIO
+
+    from pparse.budget import MemoryBudget
+    from pparse.data import IoStats
+    from pparse.limits import Limits
+    from pparse.parser import Parser
+    from pparse.registry import Registry
+    from pparse.session import Progress
+    from pparse.viewer import Viewer
+
+    Source = str | os.PathLike[str] | bytes | bytearray | memoryview | BinaryIO | Data | Sequence[Any]
+
+
+def open(  # noqa: A001 -- the public word
+    source: Source,
+    *,
+    format: str | None = None,  # noqa: A002 -- the public word
+    parsers: Iterable[type[Parser]] | None = None,
+    registry: Registry | None = None,
+    options: Mapping[str, object] | None = None,
+    budget: int | str | MemoryBudget = "64MiB",
+    retain: float | str = 0,
+    include: Sequence[str] = (),
+    exclude: Sequence[str] = (),
+    limits: Limits | None = None,
+    scratch: str | None = None,
+    strict: bool = False,
+    progress: Progress | None = None,
+    cancel: Callable[[], bool] | None = None,
+    stats: IoStats | None = None,
+    block_size: int = 0,
+) -> Extraction:
+    """Open ``source`` and return its extraction: ``.root``, ``.node(path)``, ``.get(path)``, ``.check()``, ``.close()``.
+
+    ``source`` is a path (a file, a folder, or ``outer::inner``), bytes, a seekable binary file, a `Data`, or a list of
+    parts read as one. ``format`` names the parser instead of having it found; ``parsers`` adds parsers to ``registry``.
+    ``budget`` bounds what is kept and buffered, ``retain`` how many bytes of nodes nobody holds stay alive (0, a
+    number, or infinity), ``include`` and ``exclude`` are path patterns for that. ``progress(done, total, what)`` is
+    called on long work, ``cancel()`` is asked between blocks. ``block_size`` fixes the scan block, for tests.
+
+    Raises `SourceError` if the source cannot be read, `FormatError` if ``format`` is unknown; an unrecognised format
+    shows when the tree is first asked for.
+    """
+    chosen = registry or default_registry()
+    if parsers is not None:
+        from pparse.registry import Registry
+
+        added = Registry(plugins=chosen._plugins_wanted)
+        added._extra_parsers.update(chosen._extra_parsers)
+        added._extra_viewers.update(chosen._extra_viewers)
+        for parser in parsers:
+            added.add(parser)
+        chosen = added
+    session = Session(
+        registry=chosen, budget=budget, limits=limits, options=options, retain=retain, include=tuple(include),
+        exclude=tuple(exclude), scratch=scratch, strict=strict, progress=progress, cancel=cancel, stats=stats,
+        block_size=block_size,
+    )  # fmt: skip
+    try:
+        extraction = _open_source(session, source, format)
+        if format is not None:
+            extraction.parse(format)
+        return extraction
+    except BaseException:
+        session.close()
+        raise
+
+
+def view(source: Source, **options: Any) -> Viewer:
+    """Open ``source`` and return its viewer: a mapping of tensor names to `Tensor`. Keyword arguments as for `open`.
+
+    Raises `FormatError` if the format is not recognised, `UnsupportedError` if it has no tensors to show.
+    """
+    extraction = open(source, **options)
+    try:
+        return extraction.view()  # type: ignore[no-any-return]
+    except BaseException:
+        extraction.close()
+        raise
+
+
+def _open_source(session: Session, source: Source, format: str | None) -> Extraction:  # noqa: A002
+    if isinstance(source, str | os.PathLike):
+        return _open_path(session, os.fspath(source), format)
+    if isinstance(source, Data):
+        return Extraction(session, source.name, source, format=format)
+    if isinstance(source, bytes | bytearray | memoryview):
+        data: Data = session.adopt(BytesData(source, stats=session.stats))
+        return Extraction(session, data.name, data, format=format)
+    if hasattr(source, "read") and hasattr(source, "seek"):
+        from pparse.streams import StreamData
+
+        data = session.adopt(StreamData(source, stats=session.stats))
+        return Extraction(session, data.name, data, format=format)
+    if hasattr(source, "read"):
+        raise SourceError("the stream cannot be sought; save it to a file first", source=repr(source)[:80])
+    if isinstance(source, list | tuple):
+        return _open_parts(session, source, format)
+    raise TypeError(f"cannot open a {type(source).__name__}: give a path, bytes, a binary file, a Data or a list of them")
+
+
+def _open_path(session: Session, path: str, format: str | None) -> Extraction:  # noqa: A002
+    # An existing file of the literal name wins over a path with "::" in it.
+    if "::" in path and not os.path.lexists(path):
+        outer, *inner = split_extraction(path)
+        extraction = _open_path(session, outer, None)
+        for name in inner:
+            extraction = _enter(extraction, name)
+        if format is not None:
+            extraction._format = format
+        return extraction
+    if os.path.isdir(path):
+        return FolderExtraction(session, path, format)
+    data = FileData(path, session.pool, session.stats)
+    session.adopt(data)
+    return Extraction(session, path, data, format=format)
+
+
+def _enter(extraction: Extraction, name: str) -> Extraction:
+    """Return the extraction ``name`` inside another one."""
+    parser = extraction.parse().parser
+    enter = getattr(parser, "enter", None)
+    found = enter(name) if enter is not None else None
+    if found is None:
+        raise PathError(f"{extraction.name} ({parser.name}) contains no {name!r}", path=extraction.path)
+    return found  # type: ignore[no-any-return]
+
+
+def _open_parts(session: Session, parts: Sequence[Any], format: str | None) -> Extraction:  # noqa: A002
+    from pparse.derived import SplicedData
+
+    if not parts:
+        raise FormatError("no parts given")
+    if len(parts) > session.limits.entries:
+        raise LimitError("too many parts", option="--limit entries", wanted=len(parts), got=session.limits.entries)
+    pieces = [_open_source(session, part, None) for part in parts]
+    name = f"{pieces[0].name} and {len(pieces) - 1} more" if len(pieces) > 1 else pieces[0].name
+    spliced = SplicedData([piece.reader for piece in pieces], name, session.stats)
+    session.adopt(spliced)
+    return Extraction(session, name, spliced, format=format)

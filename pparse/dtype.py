@@ -1,0 +1,151 @@
+"""Element types: every fixed-width type of numpy and ml_dtypes, sub-byte ones included.
+
+numpy and ml_dtypes are imported only when an array is asked for.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Final
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+class DType:
+    """An element type. ``str(dtype)`` is its numpy or ml_dtypes name.
+
+    ``bits`` an element takes in a file, ``itemsize`` bytes it takes in an array (sub-byte types are unpacked to one
+    byte each), ``kind`` one of bool, int, uint, float, complex, other.
+    """
+
+    __slots__ = ("_numpy", "bits", "itemsize", "kind", "name")
+
+    def __init__(self, name: str, bits: int, kind: str) -> None:
+        self.name = name
+        self.bits = bits
+        self.kind = kind
+        self.itemsize = max(1, bits // 8)
+        self._numpy: Any = None
+
+    @staticmethod
+    def of(name: str) -> DType:
+        """Return the type of that name, numpy's own type strings (``<f4``, ``S5``, ``datetime64[s]``) included.
+
+        Raises ValueError if there is none.
+        """
+        known = DTYPES.get(name)
+        if known is not None:
+            return known
+        import numpy as np
+
+        try:
+            dtype = np.dtype(name)
+        except TypeError as error:
+            raise ValueError(f"not an element type: {name!r}") from error
+        if dtype.hasobject or not dtype.itemsize:
+            raise ValueError(f"not a fixed-width element type: {name!r}")
+        known = DTYPES.get(dtype.name)
+        if known is not None:
+            return known
+        other = DType(dtype.str if dtype.kind in "SUV" else dtype.name, 8 * dtype.itemsize, "other")
+        other._numpy = dtype.newbyteorder("=")
+        return other
+
+    @property
+    def packed(self) -> bool:
+        """Whether several elements share a byte in a file."""
+        return self.bits < 8
+
+    @property
+    def numpy(self) -> np.dtype[Any]:
+        """The numpy dtype of an array of these; ml_dtypes' where numpy has none."""
+        if self._numpy is None:
+            import numpy as np
+
+            if self.name in _ML_DTYPES:
+                import ml_dtypes
+
+                self._numpy = np.dtype(getattr(ml_dtypes, self.name))
+            else:
+                self._numpy = np.dtype(self.name)
+        return self._numpy  # type: ignore[no-any-return]
+
+    @property
+    def raw_numpy(self) -> np.dtype[Any]:
+        """The unsigned integer dtype that holds an element's bits (bytes where there is none of that width)."""
+        import numpy as np
+
+        size = self.itemsize
+        return np.dtype(f"u{size}" if size in (1, 2, 4, 8) else f"V{size}")
+
+    def stored_nbytes(self, count: int) -> int:
+        """Return how many bytes ``count`` elements take in a file; the last byte may be partly used."""
+        return -(-count * self.bits // 8)
+
+    def unpack(self, packed: NDArray[np.uint8], count: int) -> NDArray[np.uint8]:
+        """Return the codes of ``count`` elements, one a byte; the first element is in the lowest bits."""
+        import numpy as np
+
+        bits = self.bits
+        if bits == 8:
+            return packed[:count]
+        if 8 % bits == 0:
+            shifts = np.arange(0, 8, bits, dtype=np.uint8)
+            codes = (packed[:, None] >> shifts) & np.uint8((1 << bits) - 1)
+            return codes.reshape(-1)[:count]
+        # Six bits: four elements in three bytes.
+        whole = np.zeros(-(-len(packed) // 3) * 3, np.uint8)
+        whole[: len(packed)] = packed
+        triples = whole.reshape(-1, 3).astype(np.uint32)
+        words = triples[:, 0] | triples[:, 1] << np.uint32(8) | triples[:, 2] << np.uint32(16)
+        codes6 = (words[:, None] >> np.arange(0, 24, 6, dtype=np.uint32)) & np.uint32(0x3F)
+        return codes6.astype(np.uint8).reshape(-1)[:count]
+
+    def from_codes(self, codes: NDArray[np.uint8]) -> NDArray[Any]:
+        """Return unpacked codes as an array of this type."""
+        import numpy as np
+
+        if self.kind == "int":  # ml_dtypes keeps a signed element sign-extended in its byte
+            shift = np.uint8(8 - self.bits)
+            return ((codes << shift).view(np.int8) >> shift.view(np.int8)).view(self.numpy)
+        return codes.view(self.numpy)
+
+    def __eq__(self, other: object) -> bool:
+        return self.name == (other.name if isinstance(other, DType) else other)
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+    def __repr__(self) -> str:
+        return f"DType({self.name!r})"
+
+    def __str__(self) -> str:
+        return self.name
+
+
+_ML_DTYPES: Final = frozenset(
+    "bfloat16 float8_e3m4 float8_e4m3 float8_e4m3b11fnuz float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz "
+    "float8_e8m0fnu float6_e2m3fn float6_e3m2fn float4_e2m1fn int4 uint4 int2 uint2 int1 uint1 complex32 bcomplex32".split()
+)
+
+DTYPES: Final = {
+    dtype.name: dtype
+    for dtype in (
+        DType("bool", 8, "bool"),
+        *(DType(f"int{bits}", bits, "int") for bits in (1, 2, 4, 8, 16, 32, 64)),
+        *(DType(f"uint{bits}", bits, "uint") for bits in (1, 2, 4, 8, 16, 32, 64)),
+        *(DType(f"float{bits}", bits, "float") for bits in (16, 32, 64)),
+        DType("bfloat16", 16, "float"),
+        *(DType(f"float8_{form}", 8, "float")
+          for form in ("e3m4", "e4m3", "e4m3b11fnuz", "e4m3fn", "e4m3fnuz", "e5m2", "e5m2fnuz", "e8m0fnu")),
+        DType("float6_e2m3fn", 6, "float"),
+        DType("float6_e3m2fn", 6, "float"),
+        DType("float4_e2m1fn", 4, "float"),
+        DType("complex32", 32, "complex"),
+        DType("bcomplex32", 32, "complex"),
+        DType("complex64", 64, "complex"),
+        DType("complex128", 128, "complex"),
+    )
+}  # fmt: skip

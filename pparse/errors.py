@@ -1,0 +1,196 @@
+"""What may go wrong, as one tree.
+
+::
+
+    PparseError                     the root: everything this package raises on purpose
+    ├── SourceError       OSError      the source cannot be opened or read
+    ├── EndOfDataError    EOFError     the source ends before the bytes asked for
+    ├── EndOfRangeError   EOFError     a range ends before the bytes asked for
+    ├── GapError                       the bytes asked for lie in a gap of the source
+    ├── MalformedError    ValueError   the bytes contradict their format
+    ├── FormatError       ValueError   no parser recognises the data, or no such parser
+    ├── UnsupportedError               understood, but not readable here (names the missing package, if any)
+    ├── LimitError                     a limit of ours says no (names the option that lifts it)
+    ├── DataChangedError               the source changed while it was open
+    ├── ClosedError       ValueError   the document was closed
+    ├── PathError         LookupError  a path, key or tensor name leads nowhere
+    ├── CancelledError                 the caller's ``cancel`` said stop
+    ├── EngineError                    a parser broke the rules of the engine: a bug, never bad input
+    └── TensorError
+        ├── TruncatedTensorError       begins inside the file, ends beyond it
+        ├── MissingTensorError         lies wholly beyond the file, or its file is not there
+        └── DamagedTensorError         is there, but a check fails
+
+The numbers live on the exception, not only in its words.
+"""
+
+from __future__ import annotations
+
+
+class PparseError(Exception):
+    """Root of all errors of pparse.
+
+    Attributes (each ``None`` when unknown): ``offset`` in the data, ``wanted`` and ``got`` (bytes or counts),
+    ``path`` of the node, ``source`` (name of the data), ``state`` of the parser.
+    """
+
+    def __init__(
+        self,
+        reason: str,
+        *,
+        offset: int | None = None,
+        wanted: int | str | None = None,
+        got: int | str | None = None,
+        path: str | None = None,
+        source: str | None = None,
+        state: str | None = None,
+    ) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.offset = offset
+        self.wanted = wanted
+        self.got = got
+        self.path = path
+        self.source = source
+        self.state = state
+
+    def __str__(self) -> str:
+        where = " ".join(
+            part
+            for part in (
+                f"{self.source}:" if self.source else "",
+                self.path or "",
+                f"@0x{self.offset:x}:" if self.offset is not None else (":" if self.path else ""),
+            )
+            if part
+        ).replace(" :", ":")
+        numbers = ", ".join(
+            f"{word} {value}" for word, value in (("wanted", self.wanted), ("got", self.got)) if value is not None
+        )
+        return " ".join(part for part in (where, self.reason, f"({numbers})" if numbers else "") if part)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_rebuild, (type(self), self.reason, dict(self.__dict__)))
+
+
+def _rebuild(cls: type[PparseError], reason: str, state: dict[str, object]) -> PparseError:
+    error = cls.__new__(cls)
+    Exception.__init__(error, reason)
+    error.__dict__.update(state)
+    return error
+
+
+class SourceError(PparseError, OSError):
+    """The source cannot be opened or read (``errno`` as the system gave it)."""
+
+    def __init__(self, reason: str, *, errno: int | None = None, source: str | None = None, offset: int | None = None):
+        PparseError.__init__(self, reason, source=source, offset=offset)
+        self.errno = errno
+
+
+class EndOfDataError(PparseError, EOFError):
+    """The source ends before the bytes asked for."""
+
+
+class EndOfRangeError(PparseError, EOFError):
+    """A range ends before the bytes asked for, though its source may go on."""
+
+
+class GapError(PparseError):
+    """The bytes asked for lie in a gap; ``length`` is None where the gap's extent is unknown."""
+
+    def __init__(self, offset: int, length: int | None, *, source: str | None = None) -> None:
+        extent = "of unknown length" if length is None else f"of {length} bytes"
+        super().__init__(f"in a gap {extent}", offset=offset, source=source)
+        self.length = length
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_rebuild, (type(self), self.reason, dict(self.__dict__)))
+
+
+class MalformedError(PparseError, ValueError):
+    """The bytes contradict their format."""
+
+
+class FormatError(PparseError, ValueError):
+    """No parser recognises the data, or there is no parser of that name."""
+
+
+class UnsupportedError(PparseError):
+    """Understood, but not readable here; ``package`` names what to install, if that is it."""
+
+    def __init__(self, reason: str, *, package: str | None = None, path: str | None = None, offset: int | None = None):
+        hint = f"; install it with: pip install {package}" if package else ""
+        super().__init__(reason + hint, path=path, offset=offset)
+        self.package = package
+
+
+class LimitError(PparseError):
+    """One of our limits says no; ``option`` is the command-line option that lifts it."""
+
+    def __init__(
+        self,
+        reason: str,
+        *,
+        option: str,
+        wanted: int | str | None = None,
+        got: int | str | None = None,
+        path: str | None = None,
+        offset: int | None = None,
+    ) -> None:
+        super().__init__(f"{reason}; lift it with {option}", wanted=wanted, got=got, path=path, offset=offset)
+        self.option = option
+
+
+class DataChangedError(PparseError):
+    """The source changed while it was open: what was read before no longer holds."""
+
+
+class ClosedError(PparseError, ValueError):
+    """The document, or its source, was closed."""
+
+
+class PathError(PparseError, LookupError):
+    """A path, key or tensor name leads nowhere; ``suggestions`` holds near misses."""
+
+    def __init__(self, reason: str, *, path: str | None = None, suggestions: tuple[str, ...] = ()) -> None:
+        hint = f"; did you mean {', '.join(map(repr, suggestions))}?" if suggestions else ""
+        super().__init__(reason + hint, path=path)
+        self.suggestions = suggestions
+
+
+class CancelledError(PparseError):
+    """The caller's ``cancel`` callable returned true."""
+
+
+class EngineError(PparseError):
+    """A parser broke a rule of the engine (stood still, jumped back undeclared): a bug in the parser."""
+
+
+class TensorError(PparseError):
+    """A tensor cannot be handed out; ``name`` says which."""
+
+    def __init__(
+        self,
+        reason: str,
+        *,
+        name: str,
+        offset: int | None = None,
+        wanted: int | None = None,
+        got: int | None = None,
+        source: str | None = None,
+    ) -> None:
+        super().__init__(reason, path=name, offset=offset, wanted=wanted, got=got, source=source)
+        self.name = name
+
+
+class TruncatedTensorError(TensorError):
+    """The tensor begins inside the file and ends beyond it; ``got`` of ``wanted`` bytes are there."""
+
+
+class MissingTensorError(TensorError):
+    """The tensor lies wholly beyond the file, or its file is not there."""
+
+
+class DamagedTensorError(TensorError):
+    """The tensor is there, but a check of it fails."""

@@ -1,0 +1,259 @@
+"""Extractions: named pieces of data that some parser may parse.
+
+An opened file is an extraction; what is embedded in it becomes child extractions, made once each and on demand. A
+stored piece is a `Range` of the same descriptor. A `FolderExtraction` is the same for a folder, confined to it.
+"""
+
+from __future__ import annotations
+
+import os
+
+from pparse.data import FileData
+from pparse.errors import FormatError, PathError, SourceError, UnsupportedError
+from pparse.findings import Status
+from pparse.paths import join_extraction
+from pparse.result import Result
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any, Self
+
+    from pparse.data import Data
+    from pparse.findings import Finding, FindingList
+    from pparse.node import Node
+    from pparse.parser import Parser, Visit
+    from pparse.reader import Range
+    from pparse.session import Session
+
+
+class Extraction:
+    """A piece of data with a name.
+
+    ``data[start:end]`` are its bytes (``end`` None where the data has no known size yet); ``parent`` is the extraction
+    it was found in; ``children`` the ones found in it so far, by name; ``results`` what parsers made of it, by parser.
+    """
+
+    is_folder = False
+
+    def __init__(
+        self,
+        session: Session,
+        name: str,
+        data: Data,
+        start: int = 0,
+        end: int | None = None,
+        parent: Extraction | None = None,
+        format: str | None = None,  # noqa: A002 -- the public word
+    ) -> None:
+        self.session = session
+        self.name = name
+        self.data = data
+        self.start = start
+        self.end = data.size if end is None else end
+        self.parent = parent
+        self.children: dict[str, Extraction] = {}
+        self.results: dict[str, Result] = {}
+        self._format = format
+
+    # -- bytes -------------------------------------------------------------------------------------------------------
+
+    @property
+    def reader(self) -> Range:
+        """A new reader of the extraction's bytes."""
+        return self.data.range(self.start, max(self.start, self.known_end()))
+
+    @property
+    def size(self) -> int | None:
+        """Bytes that the extraction is said to have; None while unknown."""
+        return None if self.end is None else self.end - self.start
+
+    def known_end(self, node: Node | None = None) -> int:
+        """Return where the bytes of the extraction (or of ``node``) end in fact, as an offset of the data."""
+        end = self.end if node is None or node.end is None else node.end
+        size = self.data.size
+        if size is None:
+            size = _find_size(self.data)
+        return size if end is None else min(end, size)
+
+    @property
+    def path(self) -> str:
+        """Names from the outermost extraction to this one, joined by ``::``."""
+        names = []
+        extraction: Extraction | None = self
+        while extraction is not None:
+            names.append(extraction.name)
+            extraction = extraction.parent
+        return join_extraction(reversed(names))
+
+    def child(
+        self, name: str, data: Data, start: int = 0, end: int | None = None, format: str | None = None  # noqa: A002
+    ) -> Extraction:
+        """Return the child extraction ``name``, made on the first call."""
+        kid = self.children.get(name)
+        if kid is None:
+            kid = self.children[name] = Extraction(self.session, name, data, start, end, self, format)
+        return kid
+
+    def sibling(self, name: str) -> Extraction:
+        """Return the file ``name`` in the folder of this file, as a child extraction, opened on the first call.
+
+        The name must be relative and stay in the folder; a symbolic link there is followed, since download caches
+        consist of them. Raises `PathError` for a name that leaves the folder, `SourceError` for what cannot be opened.
+        """
+        kid = self.children.get(name)
+        if kid is None:
+            folder = self._folder()
+            path = os.path.join(folder, *confine(name))
+            data = FileData(path, self.session.pool, self.session.stats)
+            self.session.adopt(data)
+            kid = self.children[name] = Extraction(self.session, name, data, parent=self)
+        return kid
+
+    def _folder(self) -> str:
+        if isinstance(self.data, FileData):
+            return os.path.dirname(self.data.path) or "."
+        raise SourceError("has no folder to find other files in", source=self.name)
+
+    # -- what parsers make of it -------------------------------------------------------------------------------------
+
+    def parse(self, format: str | type[Parser] | None = None) -> Result:  # noqa: A002
+        """Return what the parser of that name (or class) makes of this; the best match if None.
+
+        Raises `FormatError` if no parser recognises it, naming what it looks like where that is known.
+        """
+        from pparse.registry import detect, parser_class
+
+        parser: type[Parser]
+        if isinstance(format, type):
+            parser = format
+        else:
+            name = format or self._format
+            parser = parser_class(self.session.registry, name) if name is not None else detect(self)
+            if format is None:
+                self._format = parser.name
+        result = self.results.get(parser.name)
+        if result is None:
+            result = self.results[parser.name] = Result(self, parser)
+        return result
+
+    @property
+    def result(self) -> Result:
+        """What the best parser makes of this."""
+        return self.parse()
+
+    @property
+    def format(self) -> str:
+        """Name of the best parser."""
+        return self.parse().parser.name
+
+    @property
+    def root(self) -> Node:
+        """Root node of the best parser's tree."""
+        return self.parse().root
+
+    @property
+    def status(self) -> Status:
+        """Status of the root."""
+        return self.parse().status
+
+    @property
+    def findings(self) -> FindingList:
+        """What was found wrong so far."""
+        return self.parse().findings
+
+    def node(self, path: str = "") -> Node:
+        """Return the node at ``path``. Raises `PathError`."""
+        return self.root.at(path)
+
+    def get(self, path: str = "") -> Any:
+        """Return the value at ``path``: a scalar, or a view of a container."""
+        return self.node(path).load()
+
+    def walk(self, *, detail: bool = True) -> Iterator[Visit]:
+        """Yield every node, depth first, in one pass."""
+        return self.parse().walk(detail=detail)
+
+    def check(self, *, strict: bool = False) -> Iterator[Finding]:
+        """Parse everything and yield every finding; ``strict`` adds the rules of the format's reference reader."""
+        return self.parse().check(strict=strict)
+
+    def view(self) -> Any:
+        """Return the viewer of this extraction. Raises `UnsupportedError` if its format has none."""
+        from pparse.registry import viewer_for
+
+        viewer = viewer_for(self)
+        if viewer is None:
+            raise UnsupportedError(f"there is no viewer for {self.format}; use open() and its nodes")
+        return viewer
+
+    def close(self) -> None:
+        """Close the document this belongs to."""
+        self.session.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        size = "unknown size" if self.size is None else f"{self.size} bytes"
+        return f"<{type(self).__name__} {self.path!r}, {size}>"
+
+
+class FolderExtraction(Extraction):
+    """A folder, and nothing outside it (but for what symbolic links in it name)."""
+
+    is_folder = True
+
+    def __init__(self, session: Session, path: str, format: str | None = None) -> None:  # noqa: A002
+        from pparse.data import BytesData
+
+        super().__init__(session, path, BytesData(b"", path, session.stats), format=format)
+        self.folder = path
+        try:
+            with os.scandir(path) as listing:
+                self.members = sorted(item.name for item in listing if item.is_file())
+        except OSError as error:
+            raise SourceError(
+                f"cannot list: {error.strerror or error}", errno=error.errno, source=path
+            ) from error
+
+    def _folder(self) -> str:
+        return self.folder
+
+
+def confine(name: str) -> list[str]:
+    """Return the parts of a relative file name that cannot lead out of its folder. Raises `PathError`."""
+    parts = name.split("/")
+    if (
+        not name
+        or "\0" in name
+        or "\\" in name
+        or name.startswith("/")
+        or any(part in ("", ".", "..") for part in parts)
+        or (len(name) > 1 and name[1] == ":")
+    ):
+        raise PathError("the file name leads out of its folder, or is none", path=name)
+    return parts
+
+
+def _find_size(data: Data) -> int:
+    """Return the size of ``data`` by reading to its end; used only where an end must be named."""
+    from pparse.errors import GapError
+
+    low, step = 0, 1 << 16
+    while True:
+        try:
+            chunk = data.pread(low, step)
+        except GapError as gap:
+            if gap.length is None:
+                return low
+            low += gap.length
+            continue
+        if data.size is not None:
+            return data.size
+        if not chunk:
+            return low
+        low += len(chunk)

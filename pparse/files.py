@@ -1,0 +1,268 @@
+"""Files of the system: few descriptors open at a time, and a way to notice that a file changed.
+
+Works without ``os.pread`` (Windows) through a locked seek and read.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import threading
+import weakref
+
+from pparse.errors import ClosedError, DataChangedError, SourceError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_HAS_PREAD = hasattr(os, "pread")
+_HAS_PREADV = hasattr(os, "preadv")
+
+
+class FileIdentity:
+    """Device, inode, size and modification time (ns): the same four mean the same file, unchanged."""
+
+    __slots__ = ("device", "inode", "mtime_ns", "size")
+
+    def __init__(self, device: int, inode: int, size: int, mtime_ns: int) -> None:
+        self.device = device
+        self.inode = inode
+        self.size = size
+        self.mtime_ns = mtime_ns
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, FileIdentity) and (self.device, self.inode, self.size, self.mtime_ns) == (
+            other.device,
+            other.inode,
+            other.size,
+            other.mtime_ns,
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.device, self.inode, self.size, self.mtime_ns))
+
+    def difference(self, now: FileIdentity) -> str:
+        """Say in words what differs."""
+        if (self.device, self.inode) != (now.device, now.inode):
+            return "another file has its name now"
+        if self.size != now.size:
+            return f"it had {self.size} bytes and has {now.size}"
+        return "it was written to"
+
+
+def _system_error(error: OSError, path: str, doing: str) -> SourceError:
+    return SourceError(f"cannot {doing}: {error.strerror or error}", errno=error.errno, source=path)
+
+
+def open_descriptor(path: str) -> tuple[int, FileIdentity]:
+    """Open ``path`` for reading; return the descriptor and the file's identity.
+
+    Raises `SourceError` for what cannot be read at any offset: a folder, a pipe, a socket, a character device.
+    """
+    flags = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
+    # Without O_NONBLOCK, opening a pipe would wait for a writer for ever.
+    flags |= getattr(os, "O_NONBLOCK", 0)
+    try:
+        if stat.S_ISDIR(os.stat(path).st_mode):
+            raise SourceError("is a folder, not a file", errno=errno.EISDIR, source=path)
+        descriptor = os.open(path, flags)
+    except OSError as error:
+        if isinstance(error, SourceError):
+            raise
+        raise _system_error(error, path, "open") from error
+    except ValueError as error:  # a NUL in the name
+        raise SourceError(f"cannot open: {error}", errno=errno.EINVAL, source=path) from error
+    try:
+        return descriptor, _identify(descriptor, path)
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+def _identify(descriptor: int, path: str) -> FileIdentity:
+    try:
+        info = os.fstat(descriptor)
+    except OSError as error:
+        raise _system_error(error, path, "read") from error
+    kind = info.st_mode
+    size = info.st_size
+    if stat.S_ISBLK(kind):
+        size = os.lseek(descriptor, 0, os.SEEK_END)
+    elif not stat.S_ISREG(kind):
+        word = "a pipe" if stat.S_ISFIFO(kind) else "a socket" if stat.S_ISSOCK(kind) else "a device"
+        raise SourceError(
+            f"is {word}, which cannot be read at any offset; save it to a file first", errno=errno.ESPIPE, source=path
+        )
+    return FileIdentity(info.st_dev, info.st_ino, size, info.st_mtime_ns)
+
+
+class PooledFile:
+    """One file of a `DescriptorPool`: its descriptor may be closed behind its back and is reopened on use."""
+
+    def __init__(self, pool: DescriptorPool, path: str) -> None:
+        self._pool = pool
+        self.path = path
+        self._descriptor = -1
+        self._users = 0
+        self._closed = False
+        self.identity = FileIdentity(0, 0, 0, 0)
+
+    def _acquire(self) -> int:
+        with self._pool.lock:
+            if self._closed:
+                raise ClosedError("the file is closed", source=self.path)
+            if self._descriptor < 0:
+                self._pool.make_room()
+                descriptor, identity = open_descriptor(self.path)
+                if self.identity.device and identity != self.identity:
+                    os.close(descriptor)
+                    raise DataChangedError(
+                        f"the file changed while it was open: {self.identity.difference(identity)}", source=self.path
+                    )
+                self._descriptor, self.identity = descriptor, identity
+            self._pool.touch(self)
+            self._users += 1
+            return self._descriptor
+
+    def _release(self) -> None:
+        with self._pool.lock:
+            self._users -= 1
+            if self._closed and not self._users:
+                self._close_descriptor()
+
+    def _close_descriptor(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+        self._pool.forget(self)
+
+    def pread(self, offset: int, length: int) -> bytes:
+        """Read once from the system; may be short."""
+        descriptor = self._acquire()
+        try:
+            if _HAS_PREAD:
+                return os.pread(descriptor, length, offset)
+            with self._pool.lock:  # pragma: no cover (Windows)
+                os.lseek(descriptor, offset, os.SEEK_SET)
+                return os.read(descriptor, length)
+        except OSError as error:
+            raise _system_error(error, self.path, f"read at offset {offset}") from error
+        except OverflowError as error:
+            raise SourceError("no file reaches this offset", source=self.path, offset=offset) from error
+        finally:
+            self._release()
+
+    def preadinto(self, offset: int, view: memoryview) -> int:
+        """Read once from the system into ``view``; may be short."""
+        if not _HAS_PREADV:
+            chunk = self.pread(offset, min(len(view), 1 << 22))
+            view[: len(chunk)] = chunk
+            return len(chunk)
+        descriptor = self._acquire()
+        try:
+            return os.preadv(descriptor, [view], offset)
+        except OSError as error:
+            raise _system_error(error, self.path, f"read at offset {offset}") from error
+        finally:
+            self._release()
+
+    def current_identity(self) -> FileIdentity:
+        """Return the identity of what is open now (``fstat``)."""
+        descriptor = self._acquire()
+        try:
+            return _identify(descriptor, self.path)
+        finally:
+            self._release()
+
+    def holes(self, start: int, end: int) -> Iterator[tuple[int, int]]:
+        """Yield file holes in ``[start, end)``; nothing where the system cannot tell."""
+        if not hasattr(os, "SEEK_HOLE"):
+            return
+        while start < end:
+            descriptor = self._acquire()
+            try:
+                hole = os.lseek(descriptor, start, os.SEEK_HOLE)
+                if hole >= end:
+                    return
+                try:
+                    data = os.lseek(descriptor, hole, os.SEEK_DATA)
+                except OSError as error:
+                    if error.errno != errno.ENXIO:
+                        raise
+                    data = end  # a hole to the end of the file
+            except OSError:
+                return  # the file system has no notion of holes
+            finally:
+                self._release()
+            yield hole, min(data, end)
+            start = data
+
+    def mapped(self, offset: int, length: int) -> memoryview | None:
+        """Return a read-only map of the bytes; None if there are none, or they cannot be mapped."""
+        import mmap
+
+        if not length:
+            return memoryview(b"")
+        aligned = offset - offset % mmap.ALLOCATIONGRANULARITY
+        descriptor = self._acquire()
+        try:
+            whole = mmap.mmap(descriptor, offset - aligned + length, access=mmap.ACCESS_READ, offset=aligned)
+        except (OSError, ValueError):
+            return None
+        finally:
+            self._release()
+        return memoryview(whole)[offset - aligned :]
+
+    def __del__(self) -> None:
+        if self._descriptor >= 0:  # dropped without close: the descriptor must not leak
+            os.close(self._descriptor)
+
+    def close(self) -> None:
+        """Close for good; a read in another thread ends first."""
+        with self._pool.lock:
+            self._closed = True
+            if not self._users:
+                self._close_descriptor()
+
+
+class DescriptorPool:
+    """Keeps at most ``limit`` descriptors open; the least recently used idle one is closed first."""
+
+    def __init__(self, limit: int = 64) -> None:
+        self.limit = limit
+        self.lock = threading.RLock()
+        self._open: dict[int, weakref.ref[PooledFile]] = {}  # in order of last use
+
+    @property
+    def open_count(self) -> int:
+        """How many descriptors are open now."""
+        return len(self._open)
+
+    def register(self, path: str) -> PooledFile:
+        """Open ``path`` and return it. Raises `SourceError`."""
+        file = PooledFile(self, path)
+        file._acquire()
+        file._release()
+        return file
+
+    def touch(self, file: PooledFile) -> None:
+        """Note that ``file`` was used now."""
+        self._open.pop(id(file), None)
+        self._open[id(file)] = weakref.ref(file)
+
+    def forget(self, file: PooledFile) -> None:
+        """Note that ``file`` has no descriptor any more."""
+        self._open.pop(id(file), None)
+
+    def make_room(self) -> None:
+        """Close idle descriptors until one more may be opened."""
+        for key in list(self._open):
+            if len(self._open) < self.limit:
+                return
+            file = self._open[key]()
+            if file is None:
+                self._open.pop(key, None)
+            elif not file._users:
+                file._close_descriptor()

@@ -1,0 +1,139 @@
+"""The one vocabulary for what is wrong with a piece of a file: `Status`, `Severity`, `Finding`."""
+
+from __future__ import annotations
+
+import enum
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class Status(enum.Enum):
+    """What became of a node, member, tensor or document. People see it in lower case."""
+
+    COMPLETE = "complete"  # all its bytes are there (whether a checksum confirmed them is `verified`)
+    TRUNCATED = "truncated"  # begins inside the file, ends beyond
+    MISSING = "missing"  # wholly beyond the file, or its file is not there
+    DAMAGED = "damaged"  # there, but a check fails
+    UNSUPPORTED = "unsupported"  # encrypted, unknown codec or dtype, or beyond a limit of ours
+
+    def __str__(self) -> str:
+        return self.value
+
+
+class Severity(enum.Enum):
+    """How much a finding matters: only an error changes the exit code."""
+
+    NOTE = "note"
+    WARNING = "warning"
+    ERROR = "error"
+
+    def __str__(self) -> str:
+        return self.value
+
+
+class Finding:
+    """One thing that is odd or wrong: a stable ``code``, where (``path``, ``offset``, ``length``), and the numbers."""
+
+    __slots__ = ("code", "got", "length", "offset", "path", "reason", "severity", "source", "wanted")
+
+    def __init__(
+        self,
+        code: str,
+        reason: str,
+        *,
+        severity: Severity = Severity.ERROR,
+        path: str = "",
+        source: str = "",
+        offset: int | None = None,
+        length: int | None = None,
+        wanted: int | str | None = None,
+        got: int | str | None = None,
+    ) -> None:
+        self.code = code
+        self.reason = reason
+        self.severity = severity
+        self.path = path
+        self.source = source
+        self.offset = offset
+        self.length = length
+        self.wanted = wanted
+        self.got = got
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the finding as plain data, for JSON; unknown numbers are None."""
+        return {
+            "code": self.code,
+            "severity": self.severity.value,
+            "path": self.path,
+            "source": self.source,
+            "offset": self.offset,
+            "length": self.length,
+            "wanted": self.wanted,
+            "got": self.got,
+            "reason": self.reason,
+        }
+
+    def _identity(self) -> tuple[object, ...]:
+        return (self.code, self.path, self.source, self.offset, self.length, self.reason)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Finding) and self._identity() == other._identity()
+
+    def __hash__(self) -> int:
+        return hash(self._identity())
+
+    def __repr__(self) -> str:
+        return f"<Finding {self.severity} {self}>"
+
+    def __str__(self) -> str:
+        where = f" @0x{self.offset:x}" if self.offset is not None else ""
+        if self.offset is not None and self.length:
+            where += f"+{self.length}"
+        numbers = ", ".join(
+            f"{word} {value}" for word, value in (("wanted", self.wanted), ("got", self.got)) if value is not None
+        )
+        return f"{self.code}{' ' + self.path if self.path else ''}{where}: {self.reason}" + (
+            f" ({numbers})" if numbers else ""
+        )
+
+
+class FindingList:
+    """Findings in the order they were made, each once; beyond ``limit`` they are counted, not kept."""
+
+    __slots__ = ("_kept", "_limit", "errors", "omitted")
+
+    def __init__(self, limit: int = 1_000) -> None:
+        self._kept: dict[Finding, None] = {}
+        self._limit = limit
+        self.omitted = 0
+        self.errors = 0
+
+    def add(self, finding: Finding) -> None:
+        """Keep ``finding``, or count it when the list is full."""
+        if finding in self._kept:
+            return
+        if finding.severity is Severity.ERROR:
+            self.errors += 1
+        if len(self._kept) >= self._limit:
+            self.omitted += 1
+        else:
+            self._kept[finding] = None
+
+    def extend(self, findings: FindingList) -> None:
+        """Add all findings of another list."""
+        for finding in findings:
+            self.add(finding)
+        self.omitted += findings.omitted
+
+    def __iter__(self) -> Iterator[Finding]:
+        return iter(list(self._kept))
+
+    def __len__(self) -> int:
+        return len(self._kept) + self.omitted
+
+    def __getitem__(self, index: int) -> Finding:
+        return list(self._kept)[index]
+
+    def __repr__(self) -> str:
+        return f"<FindingList of {len(self)}>"

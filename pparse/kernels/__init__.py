@@ -1,0 +1,1 @@
+"""Hot loops: plain annotated functions over bytes. No objects of ours, no I/O."""

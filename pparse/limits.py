@@ -1,0 +1,116 @@
+"""Every cap, named; and the one way sizes are written and shown.
+
+A limit is a promise that no file can make a reader hang or swell. The defaults are values that a real file never
+meets; whoever meets one gets a `LimitError` that names ``--limit NAME=VALUE``.
+"""
+
+from __future__ import annotations
+
+import re
+from pparse.errors import LimitError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
+KIB: Final = 1 << 10
+MIB: Final = 1 << 20
+GIB: Final = 1 << 30
+
+_UNITS: Final = {
+    "": 1, "b": 1,
+    "k": KIB, "kib": KIB, "m": MIB, "mib": MIB, "g": GIB, "gib": GIB, "t": 1 << 40, "tib": 1 << 40,
+    "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12,
+}  # fmt: skip
+_SIZE: Final = re.compile(r"\s*(\d{1,18}(?:\.\d{1,6})?)\s*([A-Za-z]*)\s*")
+
+
+def parse_size(text: int | str) -> int:
+    """Return the number of bytes that ``text`` names: ``64MiB`` is 2^20 based, ``64MB`` 10^6, a bare ``64M`` means MiB.
+
+    Raises ValueError for anything else, a negative number included.
+    """
+    if isinstance(text, int):
+        if text < 0:
+            raise ValueError(f"a size cannot be negative: {text}")
+        return text
+    match = _SIZE.fullmatch(text)
+    unit = _UNITS.get(match[2].lower()) if match else None
+    if match is None or unit is None:
+        raise ValueError(f"not a size: {text!r} (write 64MiB, 64MB, 64M or plain bytes)")
+    return int(float(match[1]) * unit) if "." in match[1] else int(match[1]) * unit
+
+
+def format_size(count: int) -> str:
+    """Return ``count`` bytes for people, in powers of 1024: ``0 B``, ``999 B``, ``1.5 KiB``, ``18.6 GiB``."""
+    if count < KIB:
+        return f"{count} B"
+    value = float(count)
+    for unit in ("KiB", "MiB", "GiB", "TiB", "PiB"):
+        value /= 1024
+        if value < 1024 or unit == "PiB":
+            break
+    return f"{value:.0f} {unit}" if value >= 100 else f"{value:.1f} {unit}"
+
+
+class Limits:
+    """The caps of one document; immutable. ``Limits(depth=5000)`` changes one, ``replace`` derives another set."""
+
+    DEFAULTS: Final = {
+        "depth": 1_000,  # nodes below this depth are refused (bytes are scanned flat without a limit)
+        "entries": 100_000_000,  # children of one node
+        "name_bytes": 1 * MIB,  # one key or member name
+        "header_bytes": 1 * GIB,  # one header that a parser has to index
+        "leaf_bytes": 256 * KIB,  # the largest piece of text handed whole to a decoder while indexing
+        "leaf_depth": 200,  # nesting handed whole to a recursive decoder
+        "number_bytes": 4_300,  # digits of one number (Python's own default for int(str))
+        "scalar_bytes": 1 * GIB,  # one scalar value loaded as a whole
+        "tensor_rank": 64,  # dimensions of a tensor (numpy's own maximum)
+        "findings": 1_000,  # findings kept per result; the rest is counted
+        "open_files": 64,  # descriptors open at a time
+        "path_steps": 10_000,  # steps in one written path
+    }
+
+    __slots__ = tuple(DEFAULTS)
+
+    depth: int
+    entries: int
+    name_bytes: int
+    header_bytes: int
+    leaf_bytes: int
+    leaf_depth: int
+    number_bytes: int
+    scalar_bytes: int
+    tensor_rank: int
+    findings: int
+    open_files: int
+    path_steps: int
+
+    def __init__(self, **changes: int) -> None:
+        for name, default in self.DEFAULTS.items():
+            object.__setattr__(self, name, changes.pop(name, default))
+        if changes:
+            raise ValueError(f"no such limit: {', '.join(changes)} (there are: {', '.join(self.DEFAULTS)})")
+        for name in self.DEFAULTS:
+            if getattr(self, name) < 1:
+                raise ValueError(f"limit {name} must be at least 1")
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError("Limits are immutable; use replace()")
+
+    def replace(self, **changes: int) -> Limits:
+        """Return these limits with some changed."""
+        return Limits(**{**{name: getattr(self, name) for name in self.DEFAULTS}, **changes})
+
+    def check(self, name: str, value: int, what: str, *, offset: int | None = None, path: str | None = None) -> None:
+        """Raise `LimitError` if ``value`` is above the limit ``name``; ``what`` is the subject of the sentence."""
+        limit = getattr(self, name)
+        if value > limit:
+            raise LimitError(
+                f"{what} is above the limit {name}={limit}",
+                option=f"--limit {name}={value}",
+                wanted=value,
+                got=limit,
+                offset=offset,
+                path=path,
+            )

@@ -1,0 +1,570 @@
+"""The tree: nodes that know which bytes they cover, and load and unload what those bytes say.
+
+Rules:
+
+- `Node.value` is a peek and never does I/O; `Node.load` parses; `Node.unload` puts `UNLOADED_VALUE` back.
+- A node holds its parent strongly and its children weakly: hold a leaf and its line of ancestors lives, all else can go.
+- A container has an *index* of its children (see `pparse.index`), not a node per child; nodes are made when asked for.
+- While somebody holds a child, asking again gives that very object, even after the parent was unloaded.
+"""
+
+from __future__ import annotations
+
+import enum
+import weakref
+
+from pparse.errors import EndOfDataError, LimitError, MalformedError, PathError, PparseError
+from pparse.findings import Finding, Status
+from pparse.paths import KeyStep, OrdinalStep, format_path
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from typing import Any, Final, Literal
+
+    from pparse.extraction import Extraction
+    from pparse.index import ChildIndex
+    from pparse.paths import Step
+    from pparse.reader import Range
+    from pparse.result import Result
+
+    Key = str | bytes | int | bool | None
+
+
+class Unloaded(enum.Enum):
+    """Type of `UNLOADED_VALUE`. It is neither true nor false, has no length, and cannot be iterated."""
+
+    UNLOADED_VALUE = "UNLOADED_VALUE"
+
+    def _refuse(self) -> Any:
+        raise TypeError("the value is not loaded; call node.load()")
+
+    def __bool__(self) -> bool:
+        return bool(self._refuse())
+
+    def __len__(self) -> int:
+        return int(self._refuse())
+
+    def __iter__(self) -> Iterator[object]:
+        return iter(self._refuse())
+
+    def __repr__(self) -> str:
+        return "UNLOADED_VALUE"
+
+
+UNLOADED_VALUE: Final = Unloaded.UNLOADED_VALUE
+
+# Containers of the tree are of two shapes; everything else is a scalar.
+SCALAR: Final = "scalar"
+LIST: Final = "list"
+MAP: Final = "map"
+
+
+class Entry:
+    """What a parser says of one child before there is a node for it.
+
+    ``key`` (None in a list), ``kind`` (the format's own word), the bytes ``[start, end)`` (``end`` None while
+    unknown), ``value`` when it was decoded on the way, ``status`` (None: not known before it is loaded), ``finding``
+    when something is wrong, and ``parts`` for a value spread over several stretches. ``at`` is where the child's
+    record begins, key or header included; it defaults to ``start``.
+    """
+
+    __slots__ = ("at", "end", "finding", "key", "kind", "parts", "start", "status", "value")
+
+    def __init__(
+        self,
+        key: Key,
+        kind: str,
+        start: int,
+        end: int | None,
+        value: object = UNLOADED_VALUE,
+        status: Status | None = Status.COMPLETE,
+        finding: Finding | None = None,
+        parts: tuple[Range, ...] | None = None,
+        at: int | None = None,
+    ) -> None:
+        self.key = key
+        self.kind = kind
+        self.start = start
+        self.end = end
+        self.value = value
+        self.status = status
+        self.finding = finding
+        self.parts = parts
+        self.at = start if at is None else at
+
+    def __repr__(self) -> str:
+        return f"Entry({self.key!r}, {self.kind!r}, {self.start}, {self.end}, {self.value!r}, {self.status})"
+
+
+class Node:
+    """One piece of a document. Made by its parser; see the module's rules."""
+
+    # ~200 bytes with its offsets. `_content` is a scalar's value or a container's index; `_extra` holds what few
+    # nodes have: a finding of its own, or parts.
+    __slots__ = (
+        "__weakref__",
+        "_content",
+        "_end",
+        "_extra",
+        "_kids",
+        "_start",
+        "_status",
+        "key",
+        "kind",
+        "ordinal",
+        "parent",
+        "result",
+    )
+
+    def __init__(self, result: Result, parent: Node | None, ordinal: int, entry: Entry) -> None:
+        self.result = result
+        self.parent = parent
+        self.ordinal = ordinal
+        self.key = entry.key
+        self.kind = entry.kind
+        self._start = entry.start
+        self._end = entry.end
+        self._content: Any = entry.value
+        self._status = entry.status
+        self._kids: dict[int, weakref.ref[Node]] | None = None
+        self._extra: tuple[Finding | None, tuple[Range, ...] | None] | None = (
+            (entry.finding, entry.parts) if entry.finding is not None or entry.parts is not None else None
+        )
+
+    # -- where it is -------------------------------------------------------------------------------------------------
+
+    @property
+    def extraction(self) -> Extraction:
+        """The extraction whose bytes these are."""
+        return self.result.extraction
+
+    @property
+    def shape(self) -> str:
+        """``"map"``, ``"list"`` or ``"scalar"``."""
+        return self.result.parser.shape(self.kind)
+
+    @property
+    def parts(self) -> tuple[Range, ...]:
+        """The stretches of bytes this node covers, as ranges; several where a value is spread over the file."""
+        if self._extra is not None and self._extra[1] is not None:
+            return self._extra[1]
+        end = self._end
+        if end is None:
+            end = self.extraction.known_end()
+        return (self.extraction.data.range(self._start, max(self._start, end)),)
+
+    @property
+    def spans(self) -> tuple[tuple[int, int], ...]:
+        """``(offset, length)`` of each stretch, in offsets of the extraction's data."""
+        return tuple((part.start, len(part)) for part in self.parts)
+
+    @property
+    def range(self) -> Range:
+        """The one stretch of bytes this node covers. Raises ValueError where there are several."""
+        parts = self.parts
+        if len(parts) != 1:
+            raise ValueError(f"{self.path or 'the root'} covers {len(parts)} stretches; use parts")
+        return parts[0]
+
+    @property
+    def start(self) -> int:
+        """Offset of the first byte."""
+        return self._start
+
+    @property
+    def end(self) -> int | None:
+        """Offset after the last byte; None while it is not known (`load` finds it)."""
+        return self._end
+
+    @property
+    def depth(self) -> int:
+        """How many ancestors the node has."""
+        depth = 0
+        node = self.parent
+        while node is not None:
+            depth += 1
+            node = node.parent
+        return depth
+
+    @property
+    def steps(self) -> list[Step]:
+        """The steps from the root to this node."""
+        steps: list[Step] = []
+        node = self
+        while node.parent is not None:
+            steps.append(node.result.parser.step_to(node.parent, node.ordinal, node.key))
+            node = node.parent
+        steps.reverse()
+        return steps
+
+    @property
+    def path(self) -> str:
+        """The path from the root, as `pparse.paths` writes it; empty for the root itself."""
+        return format_path(self.steps)
+
+    # -- what it says ------------------------------------------------------------------------------------------------
+
+    @property
+    def value(self) -> Any:
+        """What is in memory now: a scalar, a view of a container, or `UNLOADED_VALUE`. Never does I/O."""
+        if self._content is UNLOADED_VALUE or self.shape == SCALAR:
+            return self._content
+        index: ChildIndex = self._content
+        return self._view() if index.complete else UNLOADED_VALUE
+
+    @property
+    def loaded(self) -> bool:
+        """Whether `value` is in memory."""
+        return self.value is not UNLOADED_VALUE
+
+    @property
+    def status(self) -> Status:
+        """What became of it; a container whose extent is not known yet is loaded to find out."""
+        if self._status is None:
+            self.load()
+        return self._status or Status.COMPLETE
+
+    @property
+    def known_status(self) -> Status | None:
+        """The status so far, without any I/O; None where only loading can tell."""
+        return self._status
+
+    @property
+    def finding(self) -> Finding | None:
+        """What is wrong with this very node, if anything."""
+        return self._extra[0] if self._extra is not None else None
+
+    @property
+    def findings(self) -> list[Finding]:
+        """What is known to be wrong with this node or below it (as far as it was looked into)."""
+        path = self.path
+        found = [
+            finding
+            for finding in self.result.findings
+            if finding.path == path or not path or finding.path.startswith((path + ".", path + "["))
+        ]
+        if self.finding is not None and self.finding not in found:
+            found.insert(0, self.finding)
+        return found
+
+    def load(self) -> Any:
+        """Parse the node and return its value; cheap when loaded.
+
+        A container that is cut or damaged loads with the children that are whole, and says so in `status`. A scalar
+        that is not whole raises `EndOfDataError` or `MalformedError`; one beyond a limit raises `LimitError`.
+        """
+        self.result.check_open()
+        if self.shape != SCALAR:
+            self.index_to(None)
+            self.result.retention.touch(self)
+            return self._view()
+        if self._content is UNLOADED_VALUE:
+            self._refuse_if_not_whole()
+            self._content = self.result.parser.load_scalar(self)
+            self.result.retention.touch(self)
+        return self._content
+
+    def _refuse_if_not_whole(self) -> None:
+        status = self._status
+        if status is None or status is Status.COMPLETE:
+            return
+        finding = self.finding
+        reason = finding.reason if finding is not None else f"the node is {status}"
+        if status is Status.TRUNCATED or status is Status.MISSING:
+            raise EndOfDataError(
+                reason,
+                offset=self._start,
+                path=self.path,
+                wanted=finding.wanted if finding else None,
+                got=finding.got if finding else None,
+                source=self.extraction.name,
+            )
+        if status is Status.UNSUPPORTED:
+            raise LimitError(reason, option=self.result.parser.lifting_option(self), path=self.path, offset=self._start)
+        raise MalformedError(reason, offset=self._start, path=self.path, source=self.extraction.name)
+
+    def unload(self) -> None:
+        """Put the placeholder back: drop value and index. Living children stay what they are."""
+        if self._content is UNLOADED_VALUE:
+            return
+        self._content = UNLOADED_VALUE
+        self.result.retention.forget(self)
+
+    def _view(self) -> NodeMap | NodeList:
+        return NodeMap(self) if self.shape == MAP else NodeList(self)
+
+    # -- children ----------------------------------------------------------------------------------------------------
+
+    @property
+    def index(self) -> ChildIndex | None:
+        """The index of the children as far as it exists; None for scalars and unloaded containers."""
+        return None if self._content is UNLOADED_VALUE or self.shape == SCALAR else self._content
+
+    def index_to(self, count: int | None) -> ChildIndex:
+        """Index the first ``count`` children (all if None), or as many as there are, and return the index."""
+        if self.shape == SCALAR:
+            raise TypeError(f"{self.path or 'the root'} is a {self.kind}, which has no children")
+        self.result.check_open()
+        index: ChildIndex | None = self.index
+        if index is None or not (index.complete or (count is not None and index.count >= count)):
+            if self._status in (Status.UNSUPPORTED, Status.MISSING):
+                self._refuse_if_not_whole()
+            self.extraction.data.check_unchanged()
+            if index is None:
+                index = self.result.new_index(self)
+                self._content = index
+            self.result.extend_index(self, index, wanted_count=count)
+        return index
+
+    def child(self, ordinal: int) -> Node:
+        """Return the child number ``ordinal`` (from 0, in file order). Raises `PathError` (an IndexError too)."""
+        kid = self._living(ordinal)
+        if kid is not None:
+            self.result.check_open()
+            return kid
+        index = self.index_to(ordinal + 1)
+        if not 0 <= ordinal < index.count:
+            raise ChildIndexError(
+                f"has {index.count} children, no number {ordinal}", path=self.path or "the root"
+            )
+        return self._adopt(ordinal, self.result.entry(self, ordinal))
+
+    def _living(self, ordinal: int) -> Node | None:
+        ref = self._kids.get(ordinal) if self._kids is not None else None
+        return ref() if ref is not None else None
+
+    def _adopt(self, ordinal: int, entry: Entry) -> Node:
+        kid = self._living(ordinal)
+        if kid is not None:
+            return kid
+        kid = Node(self.result, self, ordinal, entry)
+        if self._kids is None:
+            self._kids = {}
+        elif len(self._kids) >= 64 and not len(self._kids) & (len(self._kids) - 1):
+            # Purging at each doubling keeps the table as large as what lives, without a callback per child.
+            self._kids = {number: ref for number, ref in self._kids.items() if ref() is not None}
+        self._kids[ordinal] = weakref.ref(kid)
+        self.result.retention.touch(kid)
+        return kid
+
+    def children(self) -> Iterator[Node]:
+        """Yield every child, duplicates too, indexing only as far as the iteration goes."""
+        for ordinal, entry in self.result.entries_from(self, 0):
+            yield self._adopt(ordinal, entry)
+
+    def find(self, key: Key, occurrence: int = 1) -> Node | None:
+        """Return the child with ``key`` (the n-th of several with that key), or None. Stops looking when found."""
+        if self.shape != MAP:
+            return None
+        ordinal = self.result.find(self, key, occurrence)
+        return None if ordinal is None else self.child(ordinal)
+
+    def __getitem__(self, key: Key | slice) -> Any:
+        if self.shape == LIST:
+            if isinstance(key, slice):
+                return [self.child(number) for number in range(*key.indices(len(self)))]
+            if not isinstance(key, int):
+                raise TypeError(f"a list is indexed by numbers, not {key!r}")
+            return self.child(key if key >= 0 else key + len(self))
+        if self.shape == SCALAR:
+            raise TypeError(f"{self.path or 'the root'} is a {self.kind}, which has no children")
+        if isinstance(key, slice):
+            raise TypeError("a map cannot be sliced")
+        kid = self.find(key)
+        if kid is None:
+            raise ChildKeyError(
+                f"has no key {key!r}", path=self.path or "the root", suggestions=self.result.suggest(self, key)
+            )
+        return kid
+
+    def keys(self) -> Iterator[Key]:
+        """Yield the keys of a map, duplicates once each time they occur."""
+        if self.shape != MAP:
+            raise TypeError(f"{self.path or 'the root'} is a {self.kind}, which has no keys")
+        for _, entry in self.result.entries_from(self, 0):
+            yield entry.key
+
+    def __contains__(self, key: object) -> bool:
+        return self.shape == MAP and self.find(key) is not None  # type: ignore[arg-type]
+
+    def __len__(self) -> int:
+        return self.index_to(None).count
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __iter__(self) -> Iterator[Any]:
+        return self.keys() if self.shape == MAP else self.children()
+
+    # -- values ------------------------------------------------------------------------------------------------------
+
+    def open(self) -> Range:
+        """Return a reader of the node's bytes as they stand in the file, for values too large to load."""
+        self.result.check_open()
+        return self.result.parser.open_scalar(self)
+
+    def to_python(self, max_bytes: int | None = 64 << 20) -> Any:
+        """Return the node and everything below it as plain Python.
+
+        Raises `LimitError` if the node covers more than ``max_bytes`` (None: no limit), and the error of the first
+        node below that is not whole. A key that occurs twice appears again as ``key#2``.
+        """
+        self.result.check_open()
+        size = sum(length for _, length in self.spans)
+        if max_bytes is not None and size > max_bytes:
+            raise LimitError(
+                f"the node covers {size} bytes", option="max_bytes=None", wanted=size, got=max_bytes, path=self.path
+            )
+        return self.result.parser.to_python(self)
+
+    def at(self, path: str | Iterable[Step]) -> Node:
+        """Return the node at ``path`` below this one. Raises `PathError` saying where the path ends."""
+        from pparse.paths import parse_path
+
+        node = self
+        for step in parse_path(path) if isinstance(path, str) else path:
+            node = node._follow(step)
+        return node
+
+    def _follow(self, step: Step) -> Node:
+        if isinstance(step, OrdinalStep):
+            return self.child(step.ordinal)
+        if self.shape == LIST and isinstance(step.key, int) and not isinstance(step.key, bool):
+            return self.child(step.key)
+        if self.shape == SCALAR:
+            raise PathError(
+                f"is a {self.kind} and has nothing at {format_path([step])!r}", path=self.path or "the root"
+            )
+        for key, occurrence in step.readings():
+            kid = self.find(key, occurrence)
+            if kid is not None:
+                return kid
+        raise ChildKeyError(
+            f"has no {format_path([step])!r}",
+            path=self.path or "the root",
+            suggestions=self.result.suggest(self, step.key),
+        )
+
+    def __repr__(self) -> str:
+        status = "" if self._status in (None, Status.COMPLETE) else f" {self._status}"
+        what = self.value
+        if self.shape == SCALAR:
+            text = "unloaded" if what is UNLOADED_VALUE else repr(what)
+        else:
+            index = self.index
+            text = f"{index.count} children" if index is not None and index.complete else "unloaded"
+        if len(text) > 60:
+            text = text[:57] + "..."
+        return f"<Node {self.path or '(root)'} {self.kind}{status}: {text}>"
+
+    def _ipython_key_completions_(self) -> list[Key]:
+        if self.shape != MAP:
+            return []
+        return [key for key, _ in zip(self.keys(), range(10_000), strict=False)]
+
+
+class ChildKeyError(PathError, KeyError):
+    """A map has no such key."""
+
+    __str__ = PparseError.__str__
+
+
+class ChildIndexError(PathError, IndexError):
+    """A container has no child of that number."""
+
+    __str__ = PparseError.__str__
+
+
+class NodeMap:
+    """A loaded map, seen as a mapping of keys to values (scalars as they are, containers as views).
+
+    Made on access: equal to another of the same node, not identical. Duplicate keys: the first one answers to the
+    key, `Node.children` has all.
+    """
+
+    __slots__ = ("node",)
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+
+    def __getitem__(self, key: Key) -> Any:
+        return self.node[key].load()
+
+    def get(self, key: Key, default: object = None) -> Any:
+        """Return the value at ``key``, or ``default``."""
+        kid = self.node.find(key)
+        return default if kid is None else kid.load()
+
+    def keys(self) -> Iterator[Key]:
+        """Yield each key once, in file order."""
+        return iter(self)
+
+    def values(self) -> Iterator[Any]:
+        """Yield the value of each key."""
+        return (value for _, value in self.items())
+
+    def items(self) -> Iterator[tuple[Key, Any]]:
+        """Yield each key with its value."""
+        for kid in self.node.children():
+            if self.node.result.occurrence(self.node, kid.ordinal, kid.key) == 1:
+                yield kid.key, kid.load()
+
+    def __iter__(self) -> Iterator[Key]:
+        for ordinal, entry in self.node.result.entries_from(self.node, 0):
+            if self.node.result.occurrence(self.node, ordinal, entry.key) == 1:
+                yield entry.key
+
+    def __contains__(self, key: object) -> bool:
+        return key in self.node
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, NodeMap) and other.node is self.node:
+            return True
+        if isinstance(other, NodeMap | dict):
+            return len(self) == len(other) and all(key in other and other[key] == value for key, value in self.items())
+        return NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"<NodeMap of {self.node!r}>"
+
+
+class NodeList:
+    """A loaded list, seen as a sequence of values. Made on access: equal to another of the same node, not identical."""
+
+    __slots__ = ("node",)
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+
+    def __getitem__(self, index: int | slice) -> Any:
+        found = self.node[index]
+        return [kid.load() for kid in found] if isinstance(index, slice) else found.load()
+
+    def __iter__(self) -> Iterator[Any]:
+        return (kid.load() for kid in self.node.children())
+
+    def __len__(self) -> int:
+        return len(self.node)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, NodeList) and other.node is self.node:
+            return True
+        if isinstance(other, NodeList | list | tuple):
+            return len(self) == len(other) and all(a == b for a, b in zip(self, other, strict=True))
+        return NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"<NodeList of {self.node!r}>"
+
+
+def key_step(key: Key, occurrence: int = 1) -> KeyStep | Literal[None]:
+    """Return the step that names ``key``; None where only an ordinal can."""
+    return KeyStep(key, occurrence) if isinstance(key, str | bytes | int) else None

@@ -1,0 +1,517 @@
+"""Parsers, and the engine that runs their states.
+
+A parser reads a node by states. A state is a method named after what it expects::
+
+    def expect_record(self, ctx, block, base): ...
+        return pos, next_state, need            # or: pos, DONE, 0
+
+``block`` holds the bytes from offset ``base`` on; the state begins at ``ctx.pos`` (never before ``base``), works through
+the block, and returns where it stopped, what comes next, and the least number of bytes that must be there to go on.
+
+Rules:
+
+1. The engine moves the cursor: to the ``pos`` that a state returned. It refills blocks, and jumps when ``pos`` lies
+   beyond the block; bytes jumped over are never read.
+2. A child becomes visible when a state calls ``ctx.emit`` (or adds offsets to ``ctx.index``), not before.
+3. The context dies when the state machine is DONE, cut or damaged for good. Until then a partly indexed node keeps it
+   and goes on where it stopped.
+4. Input that ends while ``need`` is unmet is a truncation: `Parser.cut` closes the node with what is whole.
+5. A format that contradicts itself raises `MalformedError` in a state: the node is DAMAGED, and `Parser.resync` may
+   name a later position and state from which to go on.
+6. A state that stands still (same position, state, need and stack, nothing emitted) is an `EngineError`: no input can
+   loop. Going back must be declared with ``ctx.jump_back`` and is counted.
+7. The engine stops as soon as what was asked for is there: ``wanted_count`` children, or ``wanted_key``.
+
+What a state may not do: recurse on input, read by itself what lies ahead, keep blocks.
+"""
+
+from __future__ import annotations
+
+import enum
+
+from pparse.errors import EngineError, GapError, LimitError, MalformedError
+from pparse.findings import Finding, Status
+from pparse.node import LIST, MAP, SCALAR, UNLOADED_VALUE, Entry
+from pparse.paths import KeyStep, OrdinalStep
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any, ClassVar, Final
+
+    from pparse.data import Data
+    from pparse.index import ChildIndex
+    from pparse.node import Key, Node
+    from pparse.reader import Range, Reader
+    from pparse.result import Result
+
+    State = Callable[["NodeContext", bytes, int], "Step"]
+    Step = tuple[int, State | "Done", int]
+
+FIRST_BLOCK: Final = 4 << 10
+# numpy kernels make temporaries of 15 to 24 times the block: 256 KiB is the best of speed within a small memory.
+LAST_BLOCK: Final = 256 << 10
+MAX_JUMPS_BACK: Final = 1_000_000
+
+
+class Done(enum.Enum):
+    """Type of `DONE`."""
+
+    DONE = "DONE"
+
+
+DONE: Final = Done.DONE
+
+
+class Confidence(enum.IntEnum):
+    """How sure a parser is that data is of its format."""
+
+    NO = 0
+    EXTENSION = 1  # only the file name says so
+    POSSIBLE = 2  # nothing speaks against it
+    LIKELY = 3  # its structure fits
+    CERTAIN = 4  # a magic number, or structure that hardly occurs by chance
+
+
+class NodeContext:
+    """The state of a parse in progress.
+
+    ``stack`` and ``scratch`` belong to the parser. ``end`` is where the node's bytes end (None: with the data).
+    """
+
+    __slots__ = (
+        "_jump_allowed",
+        "answer",
+        "at_end",
+        "collect_from",
+        "collect_to",
+        "collected",
+        "emitted",
+        "end",
+        "index",
+        "jumps",
+        "need",
+        "node",
+        "pos",
+        "result",
+        "scratch",
+        "stack",
+        "state",
+        "wanted_count",
+        "wanted_key",
+        "wanted_occurrence",
+    )
+
+    def __init__(self, node: Node, index: ChildIndex | None) -> None:
+        self.node = node
+        self.result: Result = node.result
+        self.index = index
+        self.pos = node.start
+        self.end = node.end
+        self.state: State | Done = DONE
+        self.need = 1
+        self.at_end = False
+        self.stack: list[Any] = []
+        self.scratch: Any = None
+        self.emitted = 0
+        self.jumps = 0
+        self._jump_allowed = False
+        self.wanted_count: int | None = None
+        self.wanted_key: Key = None
+        self.wanted_occurrence = 0
+        self.answer: int | None = None
+        self.collected: list[Entry] | None = None
+        self.collect_from = 0
+        self.collect_to = 0
+
+    @property
+    def data(self) -> Data:
+        """The data being read."""
+        return self.result.extraction.data
+
+    def emit(self, entry: Entry) -> None:
+        """Make a child visible."""
+        ordinal = self.emitted
+        self.emitted += 1
+        if self.collected is not None:
+            if ordinal >= self.collect_from:
+                self.collected.append(entry)
+            return
+        index = self.index
+        if index is None:
+            return
+        self.result.extraction.session.limits.check(
+            "entries", index.count + 1, "the number of children", path=self.node.path if index.count == 0 else None
+        )
+        if self.result.parser.child_state is None:
+            index.add_entry(entry)
+        else:
+            index.add(entry.at)
+        if self.wanted_occurrence and entry.key == self.wanted_key and type(entry.key) is type(self.wanted_key):
+            self.wanted_occurrence -= 1
+            if not self.wanted_occurrence:
+                self.answer = ordinal
+
+    def jump_back(self) -> None:
+        """Declare that the position about to be returned lies behind the present one."""
+        self.jumps += 1
+        if self.jumps > MAX_JUMPS_BACK:
+            raise MalformedError("too many backward jumps", offset=self.pos)
+        self._jump_allowed = True
+
+    @property
+    def satisfied(self) -> bool:
+        """Whether what was asked for is there."""
+        if self.answer is not None:
+            return True
+        if self.collected is not None:
+            return self.emitted >= self.collect_to
+        return self.wanted_count is not None and self.index is not None and self.index.count >= self.wanted_count
+
+
+def run(ctx: NodeContext, *, fixed_block: int = 0) -> None:
+    """Drive the states of ``ctx`` until it is satisfied, done, cut or damaged for good.
+
+    ``fixed_block`` sets one block size instead of the adaptive ones (tests use 1 and 7).
+    """
+    parser = ctx.result.parser
+    session = ctx.result.extraction.session
+    factor = parser.block_factor
+    size = fixed_block or session.block_size or FIRST_BLOCK
+    grow = not (fixed_block or session.block_size)
+    block, base = b"", ctx.pos
+    with session.budget.charge(size * factor, "a scan block") as charge:
+        while ctx.state is not DONE and not ctx.satisfied:
+            session.check_cancelled()
+            have = base + len(block) - ctx.pos
+            if have < max(ctx.need, 1) or ctx.pos < base:
+                sequential = base <= ctx.pos <= base + len(block) and block
+                if grow:
+                    size = min(size * 4, LAST_BLOCK) if sequential else FIRST_BLOCK
+                if ctx.need > len(block) and ctx.pos == base:
+                    # A state that asks for ever more must not make us read the same bytes each time.
+                    size = max(size, 2 * len(block)) if grow else size
+                wanted = max(size, ctx.need)
+                limit = ctx.end if ctx.end is not None else ctx.data.size
+                if limit is not None:
+                    wanted = min(wanted, max(0, limit - ctx.pos))
+                if ctx.data.size is not None:  # before anything is charged or allocated: what is really there
+                    wanted = min(wanted, max(0, ctx.data.size - ctx.pos))
+                if wanted * factor > charge.amount:
+                    charge.resize(wanted * factor)
+                try:
+                    block = ctx.data.pread(ctx.pos, wanted) if wanted else b""
+                except GapError as gap:
+                    if not _damaged(ctx, MalformedError(f"the node runs into a gap: {gap.reason}", offset=gap.offset)):
+                        return
+                    continue
+                base = ctx.pos
+                have = len(block)
+                gap_follows = any(gap.offset == base + have for gap in ctx.data.gaps)
+                ctx.at_end = not gap_follows and (have < wanted or (limit is not None and base + have >= limit))
+                if have < ctx.need:
+                    if not gap_follows:
+                        _close(ctx, parser.cut)
+                        return
+                    if not _damaged(ctx, MalformedError("the node runs into a gap", offset=base + have)):
+                        return
+                    continue
+            before = (ctx.pos, ctx.state, ctx.need, len(ctx.stack), ctx.emitted, ctx.index.count if ctx.index else 0)
+            try:
+                pos, state, need = ctx.state(ctx, block, base)
+            except MalformedError as error:
+                if not _damaged(ctx, error):
+                    return
+                continue
+            if pos < ctx.pos and not ctx._jump_allowed:
+                raise EngineError(f"went back to {pos} without declaring it", offset=ctx.pos, state=_name(ctx.state))
+            ctx._jump_allowed = False
+            after = (pos, state, need, len(ctx.stack), ctx.emitted, ctx.index.count if ctx.index else 0)
+            if before == after and have >= need and not ctx.satisfied:
+                raise EngineError("stands still", offset=ctx.pos, state=_name(ctx.state))
+            ctx.pos, ctx.state, ctx.need = pos, state, need
+        if ctx.state is DONE:
+            _close(ctx, parser.finish)
+
+
+def _name(state: object) -> str:
+    return getattr(state, "__name__", str(state))
+
+
+def _close(ctx: NodeContext, how: Callable[[NodeContext], None]) -> None:
+    if ctx.collected is None:
+        how(ctx)
+    if ctx.index is not None and ctx.collected is None:
+        ctx.index.finish()
+    ctx.state = DONE
+
+
+def _damaged(ctx: NodeContext, error: MalformedError) -> bool:
+    """The format contradicts itself: note it, and say whether the parser knows where to go on."""
+    parser = ctx.result.parser
+    if ctx.collected is None:
+        parser.note_damage(ctx.node, error)
+    again = parser.resync(ctx, error)
+    if again is None:
+        _close(ctx, lambda _ctx: None)
+        return False
+    pos, state, need = again
+    if pos <= ctx.pos:
+        raise EngineError("resync did not move on", offset=ctx.pos, state=_name(state))
+    ctx.pos, ctx.state, ctx.need = pos, state, need
+    return True
+
+
+class Parser:
+    """Base of all parsers. One instance parses one extraction.
+
+    A simple format needs the class attributes, `match`, `root_entry`, `begin` and its states; see
+    ``docs/how-to-write-a-parser.md``.
+    """
+
+    name: ClassVar[str] = ""
+    description: ClassVar[str] = ""
+    extensions: ClassVar[tuple[str, ...]] = ()
+    media_type: ClassVar[str] = "application/octet-stream"
+    refines: ClassVar[tuple[str, ...]] = ()
+    root_at: ClassVar[str] = "front"
+    references: ClassVar[tuple[str, ...]] = ()
+    limitations: ClassVar[tuple[str, ...]] = ()
+    options: ClassVar[dict[str, str]] = {}
+
+    # Shapes by kind; a kind that is not named here is a scalar.
+    shapes: ClassVar[dict[str, str]] = {}
+    # Name of the state that can begin at any child's `at`; None keeps the entries instead of offsets.
+    child_state: ClassVar[str | None] = None
+    # What one byte of block costs in memory while a state works on it.
+    block_factor: int = 2
+
+    def __init__(self, result: Result) -> None:
+        self.result = result
+
+    # -- what every parser says --------------------------------------------------------------------------------------
+
+    @classmethod
+    def match(cls, reader: Reader) -> Confidence:
+        """Say how sure this is the format, from a few reads at the start (or end) of ``reader``."""
+        return Confidence.NO
+
+    def root_entry(self) -> Entry:
+        """Describe the root node."""
+        extraction = self.result.extraction
+        return Entry(None, self.name, extraction.start, extraction.end, status=None)
+
+    def begin(self, ctx: NodeContext) -> tuple[int, State | Done, int]:
+        """Return where, in which state and with how many bytes the parse of ``ctx.node`` begins."""
+        raise EngineError(f"parser {self.name} does not say how to begin", state="begin")
+
+    def shape(self, kind: str) -> str:
+        """Return the shape of nodes of ``kind``."""
+        return self.shapes.get(kind, SCALAR)
+
+    # -- what a parser may say ---------------------------------------------------------------------------------------
+
+    def load_scalar(self, node: Node) -> Any:
+        """Return the value of a scalar node; by default its bytes."""
+        length = sum(count for _, count in node.spans)
+        self.result.extraction.session.limits.check("scalar_bytes", length, "the value", offset=node.start)
+        return b"".join(part.data.read_exact(part.start, len(part)) for part in node.parts)
+
+    def open_scalar(self, node: Node) -> Range:
+        """Return a reader of the node's bytes."""
+        parts = node.parts
+        if len(parts) == 1:
+            return parts[0]
+        from pparse.derived import SplicedData
+
+        spliced = SplicedData(parts, name=f"{self.result.extraction.name}::{node.path}")
+        return spliced.range(0, spliced.size or 0)
+
+    def cut(self, ctx: NodeContext) -> None:
+        """Input ended while ``ctx.need`` was unmet: close the node as TRUNCATED."""
+        end = self.result.extraction.known_end(ctx.node)
+        self.result.close_node(
+            ctx.node,
+            Status.TRUNCATED,
+            Finding(
+                "truncated",
+                f"the {ctx.node.kind} ends early",
+                path=ctx.node.path,
+                source=self.result.extraction.name,
+                offset=end,
+                wanted=ctx.need,
+                got=max(0, end - ctx.pos),
+            ),
+            end=end,
+        )
+
+    def finish(self, ctx: NodeContext) -> None:
+        """The state machine is DONE: close the node, as COMPLETE unless damage was noted."""
+        node = ctx.node
+        self.result.close_node(node, node.known_status or Status.COMPLETE, None, end=max(ctx.pos, node.start))
+
+    def note_damage(self, node: Node, error: MalformedError) -> None:
+        """Mark ``node`` DAMAGED for the reason in ``error``."""
+        finding = Finding(
+            "malformed",
+            error.reason,
+            path=node.path,
+            source=self.result.extraction.name,
+            offset=error.offset if error.offset is not None else node.start,
+            wanted=error.wanted,
+            got=error.got,
+        )
+        self.result.close_node(node, Status.DAMAGED, finding)
+
+    def resync(self, ctx: NodeContext, error: MalformedError) -> tuple[int, State, int] | None:
+        """Return position, state and need from which to go on after damage; None to stop here."""
+        return None
+
+    def lifting_option(self, node: Node) -> str:
+        """Return the option that lifts the limit which made ``node`` UNSUPPORTED."""
+        return "--limit"
+
+    def step_to(self, parent: Node, ordinal: int, key: Key) -> KeyStep | OrdinalStep:
+        """Return the path step from ``parent`` to its child."""
+        if parent.shape == LIST:
+            return KeyStep(ordinal)
+        if isinstance(key, str | bytes | int):
+            return KeyStep(key, self.result.occurrence(parent, ordinal, key))
+        return OrdinalStep(ordinal)
+
+    def entries(self, node: Node, index: ChildIndex, first: int, count: int) -> list[Entry]:
+        """Return the entries ``[first, first + count)`` of an indexed node, reading them again if need be."""
+        if index.entries is not None:
+            return index.entries[first : first + count]
+        assert self.child_state is not None  # noqa: S101 -- a parser's promise, not input
+        ordinal, offset = index.checkpoint(first)
+        ctx = NodeContext(node, index)
+        self.begin(ctx)
+        ctx.pos, ctx.state, ctx.need = offset, getattr(self, self.child_state), 1
+        ctx.emitted = ordinal
+        ctx.collected = []
+        ctx.collect_from, ctx.collect_to = first, first + count
+        run(ctx)
+        return ctx.collected[:count]
+
+    def key_hashes(self, node: Node) -> Iterator[int]:
+        """Yield the hash of every child's key, in order, for the `KeyTable`."""
+        for _, entry in self.result.entries_from(node, 0):
+            yield hash(entry.key)
+
+    def to_python(self, node: Node) -> Any:
+        """Return ``node`` and all below it as plain Python, without recursion."""
+        if node.shape == SCALAR:
+            return node.load()
+        root: list[Any] | dict[Any, Any] = {} if node.shape == MAP else []
+        stack = [(node, root, iter(node.children()))]
+        while stack:
+            parent, target, children = stack[-1]
+            kid = next(children, None)
+            if kid is None:
+                stack.pop()
+                if parent.status in (Status.TRUNCATED, Status.DAMAGED):
+                    parent._refuse_if_not_whole()
+                continue
+            value: Any
+            if kid.shape == SCALAR:
+                value = kid.load()
+            else:
+                value = {} if kid.shape == MAP else []
+                stack.append((kid, value, iter(kid.children())))
+            if isinstance(target, list):
+                target.append(value)
+            else:
+                key = kid.key
+                occurrence = 1
+                while key in target:
+                    occurrence += 1
+                    key = f"{kid.key!s}#{occurrence}"
+                target[key] = value
+        return root
+
+    def walk(self, node: Node, *, detail: bool = True) -> Iterator[Visit]:
+        """Yield every node below and including ``node``, depth first, findings noted on the way.
+
+        ``detail=False`` lets a parser pass over what it finds whole without a visit for each piece of it. Nodes are
+        transient; formats that must read a container to find its end override this with a single pass.
+        """
+        yield Visit.of(node, 0)
+        if node.shape == SCALAR:
+            return
+        stack = [iter(node.children())]
+        while stack:
+            kid = next(stack[-1], None)
+            if kid is None:
+                stack.pop()
+                continue
+            yield Visit.of(kid, len(stack))
+            if kid.shape != SCALAR:
+                try:
+                    kid.index_to(1)
+                except LimitError as error:
+                    self.result.note_limit(kid, error)
+                    continue
+                stack.append(iter(kid.children()))
+
+
+    def check(self, *, strict: bool = False) -> Iterator[Visit]:
+        """Look at everything and add what is wrong to the result's findings; ``strict``: by the reference's rules."""
+        return self.walk(self.result.root, detail=False)
+
+
+class Visit:
+    """What a walk says of one node: ``depth`` below the start, ``key`` or ``ordinal``, ``kind``, bytes and value.
+
+    ``end`` is None where a single pass has not come to it yet; ``path`` names the node from the root.
+    """
+
+    __slots__ = ("_path", "depth", "end", "finding", "key", "kind", "ordinal", "shape", "start", "status", "value")
+
+    def __init__(
+        self,
+        depth: int,
+        key: Key,
+        ordinal: int,
+        kind: str,
+        shape: str,
+        start: int,
+        end: int | None,
+        path: str | Callable[[], str] = "",
+        value: object = UNLOADED_VALUE,
+        status: Status | None = Status.COMPLETE,
+        finding: Finding | None = None,
+    ) -> None:
+        self.depth = depth
+        self.key = key
+        self.ordinal = ordinal
+        self.kind = kind
+        self.shape = shape
+        self.start = start
+        self.end = end
+        self._path = path
+        self.value = value
+        self.status = status
+        self.finding = finding
+
+    @property
+    def path(self) -> str:
+        """Path of the node from the root; ask during the visit."""
+        return self._path if isinstance(self._path, str) else self._path()
+
+    @classmethod
+    def of(cls, node: Node, depth: int) -> Visit:
+        """Make a visit from a node."""
+        return cls(
+            depth,
+            node.key,
+            node.ordinal,
+            node.kind,
+            node.shape,
+            node.start,
+            node.end,
+            lambda: node.path,
+            node.value if node.shape == SCALAR else UNLOADED_VALUE,
+            node.known_status,
+            node.finding,
+        )

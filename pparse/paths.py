@@ -1,0 +1,248 @@
+"""Paths: how a person names an extraction, a node, a tensor slice.
+
+``outer.tar.gz::inner.zip::weights.pt`` names an extraction, outer to inner; a part that holds ``::`` is quoted
+(``outer::"a::b"``). Within an extraction a node path has these steps::
+
+    .name        a field or text key           .5          a field number
+    [3]          list index or int key         ["3"]       a text key (JSON string)
+    [b"k\\x00"]   a bytes key (Python literal)   [true]      a bool key
+    [#7]         the seventh child counted from 0: always valid, for any key
+    name#2       the second of several with the same key
+
+Writing a node's path and reading it again leads to the same node.
+"""
+
+from __future__ import annotations
+
+import re
+
+from pparse.errors import LimitError, PathError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from typing import Final
+
+    Step = "KeyStep | OrdinalStep"
+
+MAX_STEPS: Final = 10_000
+
+_PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_\-]*+")
+_NAME: Final = re.compile(r"[^.\[\]#\"]++")
+_OCCURRENCE: Final = re.compile(r"#([1-9]\d{0,17})(?=[.\[]|\Z)")
+_INTEGER: Final = re.compile(r"-?\d{1,30}")
+_JSON_STRING: Final = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
+_BYTES: Final = re.compile(r'b"((?:[^"\\]|\\[\\"]|\\x[0-9a-fA-F]{2})*+)"')
+_SLICE: Final = re.compile(r"\[[\s\d:,.+\-]*\]\Z")
+
+
+class KeyStep:
+    """One step by key; ``occurrence`` counts from 1 among children of the same key."""
+
+    __slots__ = ("key", "occurrence")
+
+    def __init__(self, key: str | bytes | int | bool | None, occurrence: int = 1) -> None:
+        self.key = key
+        self.occurrence = occurrence
+
+    def readings(self) -> Iterator[tuple[str | bytes | int | bool | None, int]]:
+        """Yield what the step may mean, best first: ``.5`` and ``[3]`` are numbers, or text that looks so."""
+        yield self.key, self.occurrence
+        if isinstance(self.key, int) and not isinstance(self.key, bool):
+            yield str(self.key), self.occurrence
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, KeyStep)
+            and type(self.key) is type(other.key)
+            and (self.key, self.occurrence) == (other.key, other.occurrence)
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.key, self.occurrence))
+
+    def __repr__(self) -> str:
+        return f"KeyStep({self.key!r}, {self.occurrence})"
+
+
+class OrdinalStep:
+    """One step by position among the children."""
+
+    __slots__ = ("key", "ordinal")
+
+    def __init__(self, ordinal: int) -> None:
+        self.ordinal = ordinal
+        self.key = None
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, OrdinalStep) and self.ordinal == other.ordinal
+
+    def __hash__(self) -> int:
+        return hash(self.ordinal)
+
+    def __repr__(self) -> str:
+        return f"OrdinalStep({self.ordinal})"
+
+
+def format_path(steps: Iterable[KeyStep | OrdinalStep]) -> str:
+    """Write ``steps`` as a path; the empty text for none."""
+    pieces: list[str] = []
+    for step in steps:
+        if isinstance(step, OrdinalStep):
+            pieces.append(f"[#{step.ordinal}]")
+            continue
+        key = step.key
+        if isinstance(key, bool):
+            pieces.append("[true]" if key else "[false]")
+        elif isinstance(key, int):
+            pieces.append(f"[{key}]")
+        elif isinstance(key, bytes):
+            pieces.append(f"[{_quote_bytes(key)}]")
+        elif isinstance(key, str) and _PLAIN.fullmatch(key):
+            pieces.append(f".{key}" if pieces else key)
+        else:
+            import json
+
+            pieces.append(f"[{json.dumps(key)}]")
+        if step.occurrence > 1:
+            pieces.append(f"#{step.occurrence}")
+    return "".join(pieces)
+
+
+def _quote_bytes(key: bytes) -> str:
+    text = "".join(
+        f"\\{chr(byte)}" if byte in b'"\\' else chr(byte) if 32 <= byte < 127 else f"\\x{byte:02x}" for byte in key
+    )
+    return f'b"{text}"'
+
+
+def parse_path(text: str) -> list[KeyStep | OrdinalStep]:
+    """Read a path; raises `PathError` saying where it stops making sense."""
+    steps: list[KeyStep | OrdinalStep] = []
+    pos = 0
+    while pos < len(text):
+        if len(steps) >= MAX_STEPS:
+            raise LimitError("the path has too many steps", option="a shorter path", wanted=MAX_STEPS + 1)
+        if text[pos] == "[":
+            step, pos = _parse_bracket(text, pos)
+        else:
+            if text[pos] == ".":
+                pos += 1
+            elif steps:
+                raise PathError(f"expected '.' or '[' at column {pos + 1}", path=text)
+            match = _NAME.match(text, pos)
+            if match is None:
+                raise PathError(f"expected a name at column {pos + 1}", path=text)
+            name = match[0]
+            step = KeyStep(int(name) if steps and name.isascii() and name.isdigit() and len(name) < 20 else name)
+            pos = match.end()
+        if pos < len(text) and text[pos] == "#":
+            occurrence = _OCCURRENCE.match(text, pos)
+            if occurrence is None or not isinstance(step, KeyStep):
+                raise PathError(f"expected '#' and a number from 1 at column {pos + 1}", path=text)
+            step = KeyStep(step.key, int(occurrence[1]))
+            pos = occurrence.end()
+        steps.append(step)
+    return steps
+
+
+def _parse_bracket(text: str, pos: int) -> tuple[KeyStep | OrdinalStep, int]:
+    start = pos + 1
+    step: KeyStep | OrdinalStep
+    if (match := _JSON_STRING.match(text, start)) is not None:
+        import json
+
+        try:
+            step = KeyStep(json.loads(match[0], strict=False))
+        except ValueError as error:
+            raise PathError(f"not a JSON string at column {start + 1}", path=text) from error
+        end = match.end()
+    elif (match := _BYTES.match(text, start)) is not None:
+        step = KeyStep(_unquote_bytes(match[1]))
+        end = match.end()
+    else:
+        end = text.find("]", start)
+        word = text[start : end if end >= 0 else len(text)].strip()
+        if word in ("true", "false"):
+            step = KeyStep(word == "true")
+        elif word.startswith("#") and word[1:].isdigit() and word.isascii() and len(word) < 20:
+            step = OrdinalStep(int(word[1:]))
+        elif _INTEGER.fullmatch(word):
+            step = KeyStep(int(word))
+        else:
+            raise PathError(
+                f'expected [3], ["key"], [b"key"], [true] or [#7] at column {start}, found [{word[:40]}]', path=text
+            )
+    if end < 0 or text[end : end + 1] != "]":
+        raise PathError(f"the bracket opened at column {start} is not closed", path=text)
+    return step, end + 1
+
+
+def _unquote_bytes(text: str) -> bytes:
+    out = bytearray()
+    pos = 0
+    while pos < len(text):
+        if text[pos] != "\\":
+            out += text[pos].encode("utf-8")
+            pos += 1
+        elif text[pos + 1] == "x":
+            out.append(int(text[pos + 2 : pos + 4], 16))
+            pos += 4
+        else:
+            out.append(ord(text[pos + 1]))
+            pos += 2
+    return bytes(out)
+
+
+def split_extraction(text: str) -> list[str]:
+    """Split ``outer::inner::leaf`` into its parts; a part may be quoted as a JSON string."""
+    import json
+
+    parts: list[str] = []
+    pos = 0
+    while True:
+        match = _JSON_STRING.match(text, pos) if parts else None
+        if match is not None and (match.end() == len(text) or text.startswith("::", match.end())):
+            try:
+                parts.append(json.loads(match[0]))
+            except ValueError as error:
+                raise PathError(f"not a quoted name at column {pos + 1}", path=text) from error
+            end = match.end()
+        else:
+            end = text.find("::", pos)
+            end = len(text) if end < 0 else end
+            parts.append(text[pos:end])
+        if end >= len(text):
+            return parts
+        pos = end + 2
+
+
+def join_extraction(parts: Iterable[str]) -> str:
+    """Write extraction names as one path; the inverse of `split_extraction`."""
+    import json
+
+    out: list[str] = []
+    for part in parts:
+        quote = bool(out) and ("::" in part or part.startswith('"') or not part)
+        out.append(json.dumps(part) if quote else part)
+    return "::".join(out)
+
+
+def split_slice(text: str) -> tuple[str, tuple[int | slice | object, ...]] | None:
+    """Split ``name[0:3, ..., 5]`` into the name and what numpy would be given; None if no slice ends the text."""
+    match = _SLICE.search(text)
+    if match is None or match.start() == 0:
+        return None
+    items: list[int | slice | object] = []
+    for word in match[0][1:-1].split(","):
+        word = word.strip()
+        if word == "...":
+            items.append(...)
+        elif _INTEGER.fullmatch(word):
+            items.append(int(word))
+        else:
+            bounds = [bound.strip() for bound in word.split(":")]
+            if not 2 <= len(bounds) <= 3 or not all(b == "" or _INTEGER.fullmatch(b) for b in bounds):
+                return None
+            items.append(slice(*(int(bound) if bound else None for bound in bounds)))
+    return text[: match.start()], tuple(items)

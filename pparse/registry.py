@@ -1,0 +1,272 @@
+"""Which parsers and viewers there are, and which one a piece of data is for.
+
+Built-ins are dotted strings in one table, imported only on use. Plug-ins announce themselves as entry points in the
+groups ``pparse_parsers_v1`` and ``pparse_viewers_v1``; they are asked when no built-in matches, when named with ``-f``,
+or when the best match is generic (a format that others are made of).
+
+The most specific match wins (one that *refines* the other), then the surer one, then built-in before plug-in, then the
+name. Content decides, not the extension; the extension speaks only where the content says nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+
+from pparse.errors import FormatError, PparseError, UnsupportedError
+from pparse.parser import Confidence
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any, Final
+
+    from pparse.extraction import Extraction
+    from pparse.parser import Parser
+    from pparse.reader import Range
+
+PARSER_GROUP: Final = "pparse_parsers_v1"
+VIEWER_GROUP: Final = "pparse_viewers_v1"
+
+
+class Builtin:
+    """A parser of ours, known without importing it.
+
+    ``magic`` are ``(offset, bytes)``, one of which must be there (none: any content); ``extensions`` as of file names.
+    ``generic`` formats are those that others are made of. ``viewer`` is None where there are only nodes.
+    """
+
+    __slots__ = ("extensions", "folder", "generic", "magic", "name", "parser", "viewer")
+
+    def __init__(
+        self, name: str, parser: str, viewer: str | None, magic: tuple[tuple[int, bytes], ...],
+        extensions: tuple[str, ...], *, generic: bool = False, folder: bool = False,
+    ) -> None:  # fmt: skip
+        self.name = name
+        self.parser = parser
+        self.viewer = viewer
+        self.magic = magic
+        self.extensions = extensions
+        self.generic = generic
+        self.folder = folder
+
+
+_JSON_STARTS = tuple((0, start) for start in (b"{", b"[", b" ", b"\t", b"\n", b"\r", b'"', b"\xef\xbb\xbf", b"-",
+                                              b"t", b"f", b"n", *(b"%d" % digit for digit in range(10))))  # fmt: skip
+
+BUILTINS: Final = (
+    Builtin("safetensors", "pparse.parsers.safetensors:SafetensorsParser",
+            "pparse.viewers.safetensors:SafetensorsViewer",
+            ((8, b"{"), (8, b" "), (8, b"\n"), (8, b"\t"), (8, b"\r"), (8, b"\xef\xbb\xbf"), (0, b"\0" * 16)),
+            (".safetensors",)),
+    Builtin("safetensors-index", "pparse.parsers.safetensors_index:SafetensorsIndexParser",
+            "pparse.viewers.safetensors_set:SafetensorsSetViewer",
+            tuple((0, start) for start in (b"{", b" ", b"\t", b"\n", b"\r")), (".safetensors.index.json",)),
+    Builtin("safetensors-folder", "pparse.parsers.safetensors_folder:SafetensorsFolderParser",
+            "pparse.viewers.safetensors_set:SafetensorsSetViewer", (), (), folder=True),
+    Builtin("json", "pparse.parsers.json:JsonParser", None, _JSON_STARTS, (".json",), generic=True),
+)  # fmt: skip
+
+# What ends up under a model's name without being one: (bytes at the start, what to tell).
+_MISTAKEN: Final = (
+    (b"version https://git-lfs", "a Git LFS pointer, not the file itself: run 'git lfs pull' to fetch it"),
+    (b"<!DOCTYPE html", "an HTML page, not a model: the download was answered with a web page"),
+    (b"<!doctype html", "an HTML page, not a model: the download was answered with a web page"),
+    (b"<html", "an HTML page, not a model: the download was answered with a web page"),
+    (b"<HTML", "an HTML page, not a model: the download was answered with a web page"),
+    (b"<?xml", "an XML document (an error message of a file server?)"),
+    (b"PK\x03\x04", "a zip archive, which this version does not read yet"),
+    (b"\x1f\x8b", "gzip-compressed, which this version does not read yet"),
+    (b"GGUF", "a GGUF model, which this version does not read yet"),
+    (b"\x89HDF", "an HDF5 file, which this version does not read yet"),
+    (b"\x93NUMPY", "a numpy .npy array, which this version does not read yet"),
+    (b"\x80\x02", "a pickle (an old PyTorch file?), which this version does not read yet"),
+    (b"\x80\x04", "a pickle, which this version does not read yet"),
+)
+
+UNFINISHED_SUFFIXES: Final = (".part", ".crdownload", ".incomplete", ".download", ".tmp")
+
+
+class Registry:
+    """Built-ins, and plug-ins once somebody asks. ``failed`` tells which plug-ins could not be loaded, and why."""
+
+    def __init__(self, *, plugins: bool = True) -> None:
+        self._plugins_wanted = plugins
+        self._extra_parsers: dict[str, type[Parser]] = {}
+        self._extra_viewers: dict[str, Any] = {}
+        self._plugin_parsers: dict[str, type[Parser]] | None = None
+        self._plugin_viewers: dict[str, Any] | None = None
+        self.failed: dict[str, str] = {}
+
+    def add(self, parser: type[Parser], viewer: Any = None) -> None:
+        """Add a parser (and its viewer) by hand; it counts as a plug-in."""
+        self._extra_parsers[parser.name] = parser
+        if viewer is not None:
+            self._extra_viewers[parser.name] = viewer
+
+    def plugin_parsers(self) -> dict[str, type[Parser]]:
+        """Return the parsers that are not built in, by name, loading installed plug-ins on the first call."""
+        if self._plugin_parsers is None:
+            found = {}
+            for entry, loaded in self._load(PARSER_GROUP):
+                found[getattr(loaded, "name", "") or entry] = loaded
+            self._plugin_parsers = found
+        return {**self._plugin_parsers, **self._extra_parsers}
+
+    def plugin_viewers(self) -> dict[str, Any]:
+        """Return the viewers that are not built in, by format name."""
+        if self._plugin_viewers is None:
+            self._plugin_viewers = dict(self._load(VIEWER_GROUP))
+        return {**self._plugin_viewers, **self._extra_viewers}
+
+    def _load(self, group: str) -> Iterator[tuple[str, Any]]:
+        if not self._plugins_wanted:
+            return
+        from importlib.metadata import entry_points
+
+        for entry in entry_points(group=group):
+            try:
+                yield entry.name, entry.load()
+            except Exception as error:  # noqa: BLE001 -- whatever a plug-in does, the others must work
+                self.failed[entry.name] = f"{type(error).__name__}: {error}"
+
+    def names(self) -> list[str]:
+        """Return the names of all formats, built-in ones first."""
+        return [builtin.name for builtin in BUILTINS] + sorted(self.plugin_parsers())
+
+
+_default: list[Registry] = []
+
+
+def default_registry() -> Registry:
+    """Return the registry used when none is given: one a process."""
+    if not _default:
+        _default.append(Registry())
+    return _default[0]
+
+
+def import_dotted(dotted: str) -> Any:
+    """Return the object that ``module:name`` names."""
+    module, _, name = dotted.partition(":")
+    return getattr(importlib.import_module(module), name)
+
+
+def builtin(name: str) -> Builtin | None:
+    """Return the built-in of that name."""
+    return next((candidate for candidate in BUILTINS if candidate.name == name), None)
+
+
+def parser_class(registry: Registry, name: str) -> type[Parser]:
+    """Return the parser of that name. Raises `FormatError` naming those there are."""
+    known = builtin(name)
+    if known is not None:
+        return import_dotted(known.parser)  # type: ignore[no-any-return]
+    parsers = registry.plugin_parsers()
+    if name not in parsers:
+        from pparse.result import near_misses
+
+        close = near_misses(name, registry.names())
+        hint = f"did you mean {close[0]!r}?" if close else f"there are: {', '.join(registry.names())}"
+        raise FormatError(f"there is no format {name!r}; {hint}")
+    return parsers[name]
+
+
+def detect(extraction: Extraction) -> type[Parser]:
+    """Return the parser that fits ``extraction`` best. Raises `FormatError` saying what it looks like instead."""
+    best: list[tuple[type[Parser], Confidence, bool]] = []
+    candidates = _folder_candidates(extraction) if extraction.is_folder else _file_candidates(extraction)
+    best = [(parser, confidence, True) for parser, confidence in candidates]
+    generic = not best or all((known := builtin(parser.name)) is not None and known.generic for parser, _, _ in best)
+    if generic:
+        for parser in extraction.session.registry.plugin_parsers().values():
+            confidence = _ask(parser, extraction)
+            if confidence:
+                best.append((parser, confidence, False))
+    if not best:
+        raise FormatError(_what_it_is(extraction), source=extraction.name)
+    return max(best, key=lambda candidate: _rank(candidate, best))[0]
+
+
+def _rank(
+    candidate: tuple[type[Parser], Confidence, bool], others: list[tuple[type[Parser], Confidence, bool]]
+) -> tuple[bool, int, int, bool, list[int]]:
+    parser, confidence, is_builtin = candidate
+    refined = sum(1 for other, _, _ in others if other.name in parser.refines)
+    # Reversed code points: of two that are equal otherwise, the name that sorts first wins.
+    return confidence > Confidence.EXTENSION, refined, confidence, is_builtin, [-ord(char) for char in parser.name]
+
+
+def _file_candidates(extraction: Extraction) -> Iterator[tuple[type[Parser], Confidence]]:
+    reader = extraction.reader
+    head = reader.peek(64)
+    name = bare_name(extraction.name)
+    for known in BUILTINS:
+        if known.folder:
+            continue
+        named = name.endswith(known.extensions)
+        if named or any(head.startswith(magic, offset) for offset, magic in known.magic):
+            parser = import_dotted(known.parser)
+            confidence = _ask(parser, extraction)
+            if not confidence and named and not _mistaken(head):
+                confidence = Confidence.EXTENSION
+            if confidence:
+                yield parser, confidence
+
+
+def _folder_candidates(extraction: Extraction) -> Iterator[tuple[type[Parser], Confidence]]:
+    for known in BUILTINS:
+        if known.folder:
+            parser = import_dotted(known.parser)
+            confidence = parser.match_folder(extraction)
+            if confidence:
+                yield parser, confidence
+
+
+def _ask(parser: type[Parser], extraction: Extraction) -> Confidence:
+    if extraction.is_folder:
+        match_folder = getattr(parser, "match_folder", None)
+        return match_folder(extraction) if match_folder is not None else Confidence.NO
+    reader: Range = extraction.reader
+    try:
+        return parser.match(reader)
+    except PparseError:
+        return Confidence.NO
+
+
+def bare_name(name: str) -> str:
+    """Return the file name in lower case, without what marks a download that is not finished."""
+    name = name.lower()
+    for suffix in UNFINISHED_SUFFIXES:
+        name = name.removesuffix(suffix)
+    return name
+
+
+def _mistaken(head: bytes) -> str | None:
+    return next((what for start, what in _MISTAKEN if head.startswith(start)), None)
+
+
+def _what_it_is(extraction: Extraction) -> str:
+    if extraction.is_folder:
+        return "no model recognised in this folder"
+    head = extraction.reader.peek(64)
+    what = _mistaken(head.lstrip())
+    if what is not None:
+        return what
+    if not head:
+        return "the file is empty"
+    if not head.strip(b"\0"):
+        return "it begins with zeros (a download that was never written?)"
+    return f"no parser recognises it (it begins with {head[:16].hex(' ')}); see 'pparse formats', or name one with -f"
+
+
+def viewer_for(extraction: Extraction) -> Any:
+    """Return the viewer of the extraction's format, or None if there is none."""
+    result = extraction.parse()
+    viewers = extraction.session.registry.plugin_viewers() if builtin(result.parser.name) is None else {}
+    known = builtin(result.parser.name)
+    made = import_dotted(known.viewer) if known is not None and known.viewer else viewers.get(result.parser.name)
+    return made(extraction) if made is not None else None
+
+
+def missing_package(package: str, what: str) -> UnsupportedError:
+    """Return the error for a feature whose package is not installed."""
+    return UnsupportedError(f"{what} needs the package {package}", package=package)

@@ -1,0 +1,248 @@
+"""What one parser made of one extraction: the root node, the findings, and the services nodes need."""
+
+from __future__ import annotations
+
+import weakref
+
+from pparse.errors import ClosedError, PparseError
+from pparse.findings import Finding, FindingList, Severity, Status
+from pparse.index import ChildIndex, KeyTable
+from pparse.node import Node
+from pparse.parser import NodeContext, run
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Final
+
+    from pparse.errors import LimitError
+    from pparse.extraction import Extraction
+    from pparse.node import Entry, Key
+    from pparse.parser import Parser, Visit
+    from pparse.retention import Retention
+
+# Entries fetched at a time while iterating: as many as lie between two checkpoints.
+GROUP: Final = 64
+
+
+class Result:
+    """The tree that ``parser`` makes of ``extraction``; several parsers may have results on the same extraction."""
+
+    def __init__(self, extraction: Extraction, parser_class: type[Parser]) -> None:
+        self.extraction = extraction
+        self.findings = FindingList(extraction.session.limits.findings)
+        self.retention: Retention = extraction.session.new_retention()
+        self.parser = parser_class(self)
+        self._root: Node | None = None
+
+    @property
+    def format(self) -> str:
+        """Name of the parser."""
+        return self.parser.name
+
+    @property
+    def root(self) -> Node:
+        """The root node; the document holds it."""
+        if self._root is None:
+            self._root = Node(self, None, 0, self.parser.root_entry())
+        return self._root
+
+    @property
+    def status(self) -> Status:
+        """Status of the root: the first level is parsed to know it."""
+        return self.root.status
+
+    def check_open(self) -> None:
+        """Raise `ClosedError` if the document was closed."""
+        if self.extraction.session.closed:
+            raise ClosedError("the document is closed", source=self.extraction.name)
+
+    # -- indexes -----------------------------------------------------------------------------------------------------
+
+    def new_index(self, node: Node) -> ChildIndex:
+        """Return an empty index for ``node``. Raises `LimitError` below the depth limit."""
+        session = self.extraction.session
+        session.limits.check("depth", node.depth + 1, "the depth of the tree", offset=node.start)
+        ref = weakref.ref(node)
+
+        def evict() -> None:
+            victim = ref()
+            # An index whose parse is in progress is in use.
+            if victim is not None and victim.index is not None and victim.index.complete:
+                victim.unload()
+
+        return ChildIndex(session.budget, evict)
+
+    def extend_index(
+        self, node: Node, index: ChildIndex, *, wanted_count: int | None = None, wanted_key: Key = None, nth: int = 0
+    ) -> int | None:
+        """Parse on until ``wanted_count`` children are known, or the n-th with ``wanted_key``; its ordinal, if met."""
+        ctx = index.context
+        if ctx is None:
+            ctx = index.context = NodeContext(node, index)
+            ctx.pos, ctx.state, ctx.need = self.parser.begin(ctx)
+        ctx.wanted_count = wanted_count
+        ctx.wanted_key, ctx.wanted_occurrence = wanted_key, nth
+        ctx.answer = None
+        run(ctx)
+        return ctx.answer
+
+    def close_node(self, node: Node, status: Status, finding: Finding | None, end: int | None = None) -> None:
+        """Give ``node`` its status, a finding, and its end; for parsers."""
+        node._status = status
+        if end is not None and node._end is None:
+            node._end = end
+        if finding is not None:
+            parts = node._extra[1] if node._extra is not None else None
+            node._extra = (finding, parts)
+            self.findings.add(finding)
+
+    def note_limit(self, node: Node, error: LimitError) -> None:
+        """Mark ``node`` as UNSUPPORTED: a limit of ours refuses it."""
+        finding = Finding(
+            "limit",
+            error.reason,
+            path=node.path,
+            source=self.extraction.name,
+            offset=node.start,
+            wanted=error.wanted,
+            got=error.got,
+        )
+        self.close_node(node, Status.UNSUPPORTED, finding)
+
+    def entries_from(self, node: Node, first: int) -> Iterator[tuple[int, Entry]]:
+        """Yield ``(ordinal, entry)`` from child ``first`` on, indexing only as far as the iteration goes."""
+        while True:
+            index = node.index_to(first + 1)
+            count = min(GROUP, index.count - first)
+            if count <= 0:
+                return
+            for entry in self._group(node, index, first, count):
+                yield first, entry
+                first += 1
+
+    def entry(self, node: Node, ordinal: int) -> Entry:
+        """Return the entry of one indexed child."""
+        index = node.index_to(ordinal + 1)
+        first = ordinal - ordinal % GROUP
+        group = self._group(node, index, first, min(GROUP, index.count - first))
+        return group[ordinal - first]
+
+    def _group(self, node: Node, index: ChildIndex, first: int, count: int) -> list[Entry]:
+        cached = index.group
+        if cached is not None and cached[0] <= first and first + count <= cached[0] + len(cached[1]):
+            skip = first - cached[0]
+            return cached[1][skip : skip + count]
+        self.check_open()
+        group = self.parser.entries(node, index, first, count)
+        index.group = (first, group)
+        return group
+
+    # -- keys --------------------------------------------------------------------------------------------------------
+
+    def find(self, node: Node, key: Key, occurrence: int = 1) -> int | None:
+        """Return the ordinal of the n-th child of ``node`` with ``key``; None if there is none."""
+        index = node.index_to(0)
+        index.lookups += 1
+        if index.table is None and (index.lookups == 1 or (index.complete and index.count <= GROUP)):
+            return self._find_by_reading(node, index, key, occurrence)
+        for ordinal in self.key_table(node).candidates(key):
+            if _same_key(self.entry(node, ordinal).key, key):
+                occurrence -= 1
+                if not occurrence:
+                    return ordinal
+        return None
+
+    def _find_by_reading(self, node: Node, index: ChildIndex, key: Key, occurrence: int) -> int | None:
+        first = 0
+        while first < index.count:
+            for entry in self._group(node, index, first, min(GROUP, index.count - first)):
+                if _same_key(entry.key, key):
+                    occurrence -= 1
+                    if not occurrence:
+                        return first
+                first += 1
+        if index.complete:
+            return None
+        return self.extend_index(node, index, wanted_key=key, nth=occurrence)
+
+    def key_table(self, node: Node) -> KeyTable:
+        """Return the table of the keys of ``node``, made on the first call."""
+        index = node.index_to(None)
+        if index.table is None:
+            index.set_table(KeyTable(self.parser.key_hashes(node)))
+        assert index.table is not None  # noqa: S101 -- set just above
+        return index.table
+
+    def occurrence(self, node: Node, ordinal: int, key: Key) -> int:
+        """Return which one of the children with ``key`` the child ``ordinal`` is, counted from 1."""
+        index = node.index_to(ordinal + 1)
+        if ordinal < GROUP:
+            group = self._group(node, index, 0, min(GROUP, index.count))
+            return 1 + sum(1 for entry in group[:ordinal] if _same_key(entry.key, key))
+        number = 1
+        for candidate in self.key_table(node).candidates(key):
+            if candidate >= ordinal:
+                break
+            if _same_key(self.entry(node, candidate).key, key):
+                number += 1
+        return number
+
+    def suggest(self, node: Node, key: Key) -> tuple[str, ...]:
+        """Return up to three keys of ``node`` that look like ``key``."""
+        if not isinstance(key, str):
+            return ()
+        names = [name for name, _ in zip(node.keys(), range(2_000), strict=False) if isinstance(name, str)]
+        return near_misses(key, names)
+
+    # -- everything --------------------------------------------------------------------------------------------------
+
+    def walk(self, *, detail: bool = True) -> Iterator[Visit]:
+        """Yield every node, depth first; see `Parser.walk`."""
+        self.check_open()
+        return self.parser.walk(self.root, detail=detail)
+
+    def check(self, *, strict: bool = False) -> Iterator[Finding]:
+        """Parse everything within the budget and yield every finding as it is made."""
+        self.check_open()
+        shown = 0
+        for visit in self.parser.check(strict=strict):
+            if visit.status is not None and visit.status is not Status.COMPLETE and visit.finding is not None:
+                self.findings.add(visit.finding)
+            while shown < len(self.findings) - self.findings.omitted:
+                yield self.findings[shown]
+                shown += 1
+        while shown < len(self.findings) - self.findings.omitted:
+            yield self.findings[shown]
+            shown += 1
+        if self.findings.omitted:
+            yield Finding(
+                "findings-omitted",
+                f"{self.findings.omitted} more findings were made and not kept",
+                severity=Severity.WARNING,
+                source=self.extraction.name,
+                wanted=len(self.findings),
+                got=len(self.findings) - self.findings.omitted,
+            )
+
+    def __repr__(self) -> str:
+        return f"<Result of {self.parser.name} on {self.extraction.name!r}>"
+
+
+def _same_key(found: object, wanted: object) -> bool:
+    return found == wanted and type(found) is type(wanted)
+
+
+def near_misses(name: str, names: list[str]) -> tuple[str, ...]:
+    """Return up to three of ``names`` that look like ``name``."""
+    import difflib
+
+    close = difflib.get_close_matches(name, names, 3, 0.6)
+    if not close:
+        close = [candidate for candidate in names if name and name.lower() in candidate.lower()][:3]
+    return tuple(close)
+
+
+def describe_error(error: PparseError) -> str:
+    """Return the error as one line."""
+    return str(error).replace("\n", " ")

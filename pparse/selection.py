@@ -1,0 +1,201 @@
+"""Which bytes an index into an array touches, and reading just those.
+
+An index is turned into an offset and a row of *axes*, each a number of elements and a distance in bytes. Axes that
+continue each other are joined; what remains is read in pieces: runs that are at most a page apart together, runs that
+are farther apart each by itself.
+"""
+
+from __future__ import annotations
+
+import itertools
+import operator
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any, Final
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Index = int | slice | Any
+
+# Runs with at most this many bytes between them are read together: the system reads pages anyway.
+MAX_GAP: Final = 4 << 10
+PIECE: Final = 4 << 20
+
+
+class Selection:
+    """What an index selects: ``offset`` of the lowest byte, ``axes`` of ``(count, distance)``, and the result's form.
+
+    ``shape`` is that of the result; ``flips`` names axes that run backwards.
+    """
+
+    __slots__ = ("axes", "flips", "offset", "shape")
+
+    def __init__(self, offset: int, axes: list[tuple[int, int]], flips: list[int], shape: tuple[int, ...]) -> None:
+        self.offset = offset
+        self.axes = axes
+        self.flips = flips
+        self.shape = shape
+
+    def extent(self, itemsize: int) -> int:
+        """Return how many bytes lie between the first and the last byte touched, both included."""
+        if 0 in self.shape:
+            return 0
+        return sum((count - 1) * distance for count, distance in self.axes) + itemsize
+
+
+def normalise(index: Index, shape: Sequence[int]) -> list[int | slice]:
+    """Return ``index`` as one int or slice per axis of ``shape``. Raises IndexError, TypeError as numpy does."""
+    items = list(index) if isinstance(index, tuple) else [index]
+    dots = [number for number, item in enumerate(items) if item is Ellipsis]
+    if len(dots) > 1:
+        raise IndexError("an index can only have a single ellipsis ('...')")
+    missing = len(shape) - (len(items) - len(dots))
+    if missing < 0:
+        raise IndexError(f"too many indices: the tensor has {len(shape)} dimensions, {len(items) - len(dots)} were given")
+    at = dots[0] if dots else len(items)
+    items[at : at + len(dots)] = [slice(None)] * missing
+    result: list[int | slice] = []
+    for axis, (item, size) in enumerate(zip(items, shape, strict=True)):
+        if isinstance(item, slice):
+            result.append(item)
+            continue
+        if isinstance(item, bool) or item is None:
+            raise TypeError("a tensor is indexed by integers, slices and '...'; call numpy() for more")
+        try:
+            number = operator.index(item)
+        except TypeError as error:
+            raise TypeError("a tensor is indexed by integers, slices and '...'; call numpy() for more") from error
+        if not -size <= number < size:
+            raise IndexError(f"index {number} is out of bounds for axis {axis} with size {size}")
+        result.append(number % size)
+    return result
+
+
+def select(index: Sequence[int | slice], shape: Sequence[int], strides: Sequence[int]) -> Selection:
+    """Return what a normalised index selects of an array with these ``strides`` (bytes)."""
+    offset = 0
+    axes: list[tuple[int, int]] = []
+    flips: list[int] = []
+    result: list[int] = []
+    for item, size, stride in zip(index, shape, strides, strict=True):
+        if isinstance(item, int):
+            offset += item * stride
+            continue
+        start, stop, step = item.indices(size)
+        count = len(range(start, stop, step))
+        distance = step * stride
+        if count:
+            offset += start * stride
+        if distance < 0 and count:
+            offset += (count - 1) * distance
+            distance = -distance
+            flips.append(len(axes))
+        axes.append((count, distance))
+        result.append(count)
+    return Selection(offset, axes, flips, tuple(result))
+
+
+def read(
+    selection: Selection, dtype: np.dtype[Any], read_into: Callable[[int, memoryview], None]
+) -> NDArray[Any]:
+    """Return the selected elements; ``read_into(offset, view)`` fills a buffer from the tensor's bytes."""
+    import numpy as np
+
+    itemsize = dtype.itemsize
+    if 0 in selection.shape:
+        return np.empty(selection.shape, dtype)
+    # Repeated elements (distance 0) are read once; the farthest axis comes first, as the bytes lie.
+    order = sorted(range(len(selection.axes)), key=lambda axis: -selection.axes[axis][1])
+    real = [axis for axis in order if selection.axes[axis][1] and selection.axes[axis][0] > 1]
+    joined: list[tuple[int, int]] = []
+    for axis in real:
+        count, distance = selection.axes[axis]
+        if joined and joined[-1][1] == count * distance:
+            joined[-1] = (joined[-1][0] * count, distance)
+        else:
+            joined.append((count, distance))
+    flat = np.empty(tuple(count for count, _ in joined), dtype)
+    _read_axes(selection.offset, joined, itemsize, flat, read_into)
+    array = flat.reshape([selection.axes[axis][0] for axis in real])
+    # Back to the order of the index, with the axes that were not read.
+    back = [0] * len(real)
+    for place, axis in enumerate(sorted(real)):
+        back[place] = real.index(axis)
+    array = array.transpose(back)
+    full = [count if axis in real else 1 for axis, (count, _) in enumerate(selection.axes)]
+    array = array.reshape(full)
+    if tuple(full) != selection.shape:
+        array = np.broadcast_to(array, selection.shape).copy()
+    if selection.flips:
+        array = np.flip(array, selection.flips)
+    return np.ascontiguousarray(array).reshape(selection.shape)
+
+
+def _read_axes(
+    offset: int,
+    axes: list[tuple[int, int]],
+    itemsize: int,
+    out: NDArray[Any],
+    read_into: Callable[[int, memoryview], None],
+) -> None:
+    import numpy as np
+
+    run = 1
+    inner = len(axes)
+    if axes and axes[-1][1] == itemsize:
+        inner -= 1
+        run = axes[-1][0]
+    span = run * itemsize
+    # Take in axes from the inside while their runs are close and the piece stays small.
+    chunk = 0
+    while inner:
+        count, distance = axes[inner - 1]
+        if distance - span > MAX_GAP or span > PIECE or distance < span:
+            break
+        whole = (count - 1) * distance + span
+        if whole > PIECE:
+            chunk = max(1, (PIECE - span) // distance + 1)
+            break
+        span = whole
+        inner -= 1
+    target = out.view(np.uint8).reshape(-1) if out.ndim else out.reshape(1).view(np.uint8)
+    if inner == len(axes) or (inner == len(axes) - 1 and run > 1):
+        # Plain runs: straight into the result.
+        for number, place in enumerate(itertools.product(*(range(count) for count, _ in axes[:inner]))):
+            at = offset + sum(step * axes[axis][1] for axis, step in enumerate(place))
+            read_into(at, memoryview(target[number * run * itemsize : (number + 1) * run * itemsize]))
+        return
+    inner_axes = axes[inner:]
+    for place in itertools.product(*(range(count) for count, _ in axes[: inner - 1 if chunk else inner])):
+        at = offset + sum(step * axes[axis][1] for axis, step in enumerate(place))
+        if not chunk:
+            _read_piece(at, inner_axes, span, itemsize, out[place] if place else out, read_into)
+            continue
+        count, distance = axes[inner - 1]
+        for first in range(0, count, chunk):
+            size = min(chunk, count - first)
+            part = out[(*place, slice(first, first + size))]
+            piece = [(size, distance), *inner_axes]
+            _read_piece(at + first * distance, piece, (size - 1) * distance + span, itemsize, part, read_into)
+
+
+def _read_piece(
+    offset: int,
+    axes: list[tuple[int, int]],
+    span: int,
+    itemsize: int,
+    out: NDArray[Any],
+    read_into: Callable[[int, memoryview], None],
+) -> None:
+    """Read ``span`` bytes at once, and take the selected elements out of them."""
+    import numpy as np
+
+    raw = np.empty(span, np.uint8)
+    read_into(offset, memoryview(raw))
+    strides = tuple(distance for _, distance in axes) + (1,)
+    shape = tuple(count for count, _ in axes) + (itemsize,)
+    picked = np.lib.stride_tricks.as_strided(raw, shape, strides, writeable=False)
+    out[...] = np.ascontiguousarray(picked).view(out.dtype).reshape(out.shape)

@@ -1,0 +1,85 @@
+"""What all extractions of one opened document share: budget, descriptors, counters, limits, registry."""
+
+from __future__ import annotations
+
+import weakref
+
+from pparse.budget import MemoryBudget
+from pparse.data import IoStats
+from pparse.errors import CancelledError
+from pparse.files import DescriptorPool
+from pparse.limits import Limits
+from pparse.retention import Retention
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from pparse.data import Data
+    from pparse.registry import Registry
+
+    # called with (bytes done, bytes in all or None, what is being done)
+    Progress = Callable[[int, int | None, str], None]
+
+
+class Session:
+    """Shared state of one document. Closing it closes every source it opened."""
+
+    def __init__(
+        self,
+        *,
+        registry: Registry,
+        budget: int | str | MemoryBudget = "64MiB",
+        limits: Limits | None = None,
+        options: Mapping[str, object] | None = None,
+        retain: float | str = 0,
+        include: tuple[str, ...] = (),
+        exclude: tuple[str, ...] = (),
+        scratch: str | None = None,
+        strict: bool = False,
+        progress: Progress | None = None,
+        cancel: Callable[[], bool] | None = None,
+        stats: IoStats | None = None,
+        block_size: int = 0,
+    ) -> None:
+        self.registry = registry
+        self.budget = budget if isinstance(budget, MemoryBudget) else MemoryBudget(budget)
+        self.limits = limits or Limits()
+        self.options = dict(options or {})
+        self.retain = retain
+        self.include = include
+        self.exclude = exclude
+        self.scratch = scratch
+        self.strict = strict
+        self.progress = progress
+        self.cancel = cancel
+        self.stats = stats or IoStats()
+        self.pool = DescriptorPool(self.limits.open_files)
+        self.block_size = block_size  # 0: adaptive; tests set 1 or 7
+        self.closed = False
+        self._sources: weakref.WeakSet[Data] = weakref.WeakSet()
+        self._retentions: weakref.WeakSet[Retention] = weakref.WeakSet()
+
+    def adopt(self, data: Data) -> Data:
+        """Close ``data`` when the document is closed."""
+        self._sources.add(data)
+        return data
+
+    def new_retention(self) -> Retention:
+        """Return the retention policy for one result."""
+        retention = Retention(self.budget, self.retain, self.include, self.exclude)
+        self._retentions.add(retention)
+        return retention
+
+    def check_cancelled(self) -> None:
+        """Raise `CancelledError` if the caller wants to stop."""
+        if self.cancel is not None and self.cancel():
+            raise CancelledError("cancelled by the caller")
+
+    def close(self) -> None:
+        """Close every source; nodes and tensors of the document raise `ClosedError` from here on."""
+        self.closed = True
+        for data in list(self._sources):
+            data.close()
+        for retention in list(self._retentions):
+            retention.clear()

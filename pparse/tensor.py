@@ -1,0 +1,510 @@
+"""Tensors: a name, a type, a shape, and where the bytes are; read when asked for."""
+
+from __future__ import annotations
+
+from pparse.dtype import DTYPES, DType
+from pparse.errors import (
+    DamagedTensorError,
+    EndOfDataError,
+    MissingTensorError,
+    TruncatedTensorError,
+    UnsupportedError,
+)
+from pparse.findings import Status
+from pparse.limits import format_size, parse_size
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any, Final, Literal, Self
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from pparse.data import Data
+    from pparse.findings import Finding
+
+__all__ = ["DTYPES", "DType", "Span", "Tensor"]
+
+# One read from the system at a time: large enough to be free, small enough to be cancelled.
+_PIECE: Final = 64 << 20
+
+
+class Span:
+    """A stretch of bytes: ``length`` at ``offset`` of ``data``, which people know as ``path``."""
+
+    __slots__ = ("data", "length", "offset", "path")
+
+    def __init__(self, data: Data | None, offset: int, length: int, path: str) -> None:
+        self.data = data
+        self.offset = offset
+        self.length = length
+        self.path = path
+
+    @property
+    def there(self) -> int:
+        """How many of the bytes exist."""
+        if self.data is None:
+            return 0
+        size = self.data.size
+        return self.length if size is None else max(0, min(self.length, size - self.offset))
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the span as plain data, for JSON."""
+        return {"file": self.path, "offset": self.offset, "length": self.length}
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Span) and (self.path, self.offset, self.length) == (
+            other.path,
+            other.offset,
+            other.length,
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.path, self.offset, self.length))
+
+    def __repr__(self) -> str:
+        return f"Span({self.path!r}, {self.offset}, {self.length})"
+
+
+class Tensor:
+    """One tensor of a document; reading happens only in `numpy`, ``tensor[…]``, `blocks`, `readinto`, `torch`.
+
+    ``name``; ``dtype`` (None where the stored type is unknown); ``shape``; ``strides`` in bytes (None: C order);
+    ``stored_dtype``, the format's own word; ``spans``, where the bytes are; ``encoding`` of them; ``status``;
+    ``verified`` (True: a checksum confirmed it, False: contradicts, None: none exists or was checked); ``finding``.
+    A tensor keeps its document open.
+    """
+
+    __slots__ = (
+        "_owner",
+        "_shared",
+        "_strides",
+        "byteorder",
+        "dtype",
+        "encoding",
+        "finding",
+        "name",
+        "shape",
+        "spans",
+        "status",
+        "stored_dtype",
+        "verified",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        dtype: DType | None,
+        shape: tuple[int, ...],
+        spans: tuple[Span, ...],
+        *,
+        stored_dtype: str = "",
+        strides: tuple[int, ...] | None = None,
+        byteorder: str = "little",
+        encoding: str = "raw",
+        status: Status = Status.COMPLETE,
+        verified: bool | None = None,
+        finding: Finding | None = None,
+        owner: object = None,
+    ) -> None:
+        self.name = name
+        self.dtype = dtype
+        self.shape = shape
+        self.spans = spans
+        self.stored_dtype = stored_dtype
+        self._strides = strides
+        self.byteorder = byteorder
+        self.encoding = encoding
+        self.status = status
+        self.verified = verified
+        self.finding = finding
+        self._owner = owner
+        self._shared: Data | None = None
+
+    # -- what is known without reading -------------------------------------------------------------------------------
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        count = 1
+        for length in self.shape:
+            count *= length
+        return count
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+        return len(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the array that `numpy` gives (sub-byte types take a byte each there)."""
+        return self.size * self.dtype.itemsize if self.dtype is not None else self.stored_nbytes
+
+    @property
+    def stored_nbytes(self) -> int:
+        """Bytes in the file."""
+        return sum(span.length for span in self.spans)
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Distance in bytes between neighbours along each dimension, in the file (0 for sub-byte types)."""
+        if self._strides is not None:
+            return self._strides
+        if self.dtype is None or self.dtype.packed:
+            return (0,) * len(self.shape)
+        strides = []
+        distance = self.dtype.itemsize
+        for length in reversed(self.shape):
+            strides.append(distance)
+            distance *= length
+        return tuple(reversed(strides))
+
+    @property
+    def available_nbytes(self) -> int:
+        """Bytes from the tensor's start that are in the file; what follows them is not."""
+        there = 0
+        for span in self.spans:
+            there += span.there
+            if span.there < span.length:
+                break
+        return there
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("a tensor without dimensions has no length")
+        return self.shape[0]
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __repr__(self) -> str:
+        status = "" if self.status is Status.COMPLETE else f", {self.status}"
+        shape = "×".join(map(str, self.shape)) or "scalar"
+        return f"<Tensor {self.name!r} {self.dtype or self.stored_dtype} {shape}, {format_size(self.stored_nbytes)}{status}>"
+
+    # -- reading -----------------------------------------------------------------------------------------------------
+
+    def numpy(
+        self,
+        *,
+        copy: bool = True,
+        raw: bool = False,
+        partial: Literal["prefix", "fill"] | None = None,
+        fill_value: Any = 0,
+    ) -> NDArray[Any]:
+        """Return the tensor as an array.
+
+        ``copy=False`` gives a read-only view of the file and raises ValueError where bytes must change first.
+        ``raw=True`` gives the integer bits. For a truncated tensor, ``partial="prefix"`` gives the whole rows along
+        the first dimension, ``partial="fill"`` a masked array of the full shape with ``fill_value`` in the rest.
+
+        Raises `TruncatedTensorError`, `MissingTensorError`, `DamagedTensorError`, `UnsupportedError`.
+        """
+        dtype = self._known_dtype()
+        if partial is not None and partial not in ("prefix", "fill"):
+            raise ValueError(f"partial must be 'prefix' or 'fill', not {partial!r}")
+        if partial is not None and self.status is Status.TRUNCATED:
+            return self._partial(dtype, raw, partial, fill_value)
+        self._refuse_if_not_whole()
+        if not copy:
+            return self._mapped(dtype, raw)
+        return self._finish(self._read_codes(0, self.size), dtype, raw, self.shape)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        if copy is False:
+            array = self.numpy(copy=False)
+            if dtype is not None and array.dtype != dtype:
+                raise ValueError("a copy is needed to change the type")
+            return array
+        array = self.numpy()
+        return array if dtype is None else array.astype(dtype, copy=False)
+
+    def __getitem__(self, index: Any) -> Any:
+        """Return what ``index`` (ints, slices with steps, ``...``) selects, reading just that.
+
+        Runs of bytes that are at most 4 KiB apart are read together. Rows of a truncated tensor that are whole can be
+        read so. Raises IndexError, TypeError, and the errors of `numpy`.
+        """
+        from pparse.selection import normalise, read, select
+
+        dtype = self._known_dtype()
+        items = normalise(index, self.shape)
+        if self.status is not Status.TRUNCATED:
+            self._refuse_if_not_whole()
+        if dtype.packed:
+            array = self._select_packed(items, dtype)
+        else:
+            selection = select(items, self.shape, self.strides)
+            end = selection.offset + selection.extent(dtype.itemsize)
+            if end > self.available_nbytes and 0 not in selection.shape:
+                raise self._truncated(end)
+            self._check_unchanged()
+            array = self._finish(
+                read(selection, dtype.raw_numpy, self._read_into), dtype, raw=False, shape=selection.shape
+            )
+            self._check_unchanged()
+        return array[()] if not array.shape else array
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self[row] for row in range(len(self)))
+
+    def blocks(self, max_bytes: int | str = "4MiB", *, raw: bool = False) -> Iterator[NDArray[Any]]:
+        """Yield the elements in C order as one-dimensional arrays of at most ``max_bytes`` each.
+
+        Raises as `numpy`; a truncated tensor yields what is there, then raises `TruncatedTensorError`.
+        """
+        dtype = self._known_dtype()
+        limit = parse_size(max_bytes)
+        # Sub-byte elements are read in groups that fill whole bytes.
+        group = 8 if dtype.packed else 1
+        step = limit // dtype.itemsize // group * group
+        if not step:
+            raise ValueError(f"a block of {limit} bytes cannot hold {group} element(s) of {dtype}")
+        if self.status is not Status.TRUNCATED:
+            self._refuse_if_not_whole()
+        total = self.size
+        whole = min(total, self.available_nbytes * 8 // dtype.bits)
+        if self._strides is not None and not self._is_contiguous():
+            yield from self._strided_blocks(step, dtype, raw)
+            return
+        for first in range(0, whole, step):
+            count = min(step, whole - first)
+            yield self._finish(self._read_codes(first, count), dtype, raw, (count,))
+        if whole < total:
+            raise self._truncated(self.stored_nbytes)
+
+    def readinto(self, buffer: bytearray | memoryview | NDArray[Any]) -> int:
+        """Fill ``buffer`` with the tensor's bytes as they are stored; return their number.
+
+        Raises ValueError if the buffer is smaller, and the errors of `numpy`.
+        """
+        self._refuse_if_not_whole()
+        view = memoryview(buffer).cast("B")
+        if len(view) < self.stored_nbytes:
+            raise ValueError(f"the buffer has {len(view)} bytes, the tensor {self.stored_nbytes}")
+        self._check_unchanged()
+        self._read_into(0, view[: self.stored_nbytes])
+        self._check_unchanged()
+        return self.stored_nbytes
+
+    def raw_blocks(self, max_bytes: int = 4 << 20) -> Iterator[bytes]:
+        """Yield the bytes as they are stored, at most ``max_bytes`` at a time; raises as `blocks`."""
+        if self.status is not Status.TRUNCATED:
+            self._refuse_if_not_whole()
+        whole = self.available_nbytes
+        self._check_unchanged()
+        for first in range(0, whole, max_bytes):
+            piece = bytearray(min(max_bytes, whole - first))
+            self._read_into(first, memoryview(piece))
+            yield bytes(piece)
+        self._check_unchanged()
+        if whole < self.stored_nbytes:
+            raise self._truncated(self.stored_nbytes)
+
+    def torch(self) -> Any:
+        """Return the tensor as a torch tensor (a copy). Raises `UnsupportedError` if torch is not there.
+
+        bfloat16 and the float8 types keep their bits; ``float4_e2m1fn`` becomes torch's packed ``float4_e2m1fn_x2``.
+        """
+        try:
+            import torch
+        except ImportError as error:
+            raise UnsupportedError("torch() needs the package torch", package="torch") from error
+        dtype = self._known_dtype()
+        name = {"float4_e2m1fn": "float4_e2m1fn_x2"}.get(dtype.name, dtype.name)
+        target = getattr(torch, name, None)
+        if dtype.name == "float4_e2m1fn" and target is not None and self.shape and not self.shape[-1] % 2:
+            import numpy as np
+
+            packed = np.empty(self.stored_nbytes, np.uint8)
+            self.readinto(packed)
+            shape = (*self.shape[:-1], self.shape[-1] // 2)
+            return torch.from_numpy(packed).view(target).reshape(shape)
+        if target is None or dtype.packed:
+            raise UnsupportedError(f"torch has no type for {dtype}")
+        array = self.numpy()
+        if array.dtype.kind == "V" or dtype.name == "float8_e5m2":
+            signed = {1: "i1", 2: "i2", 4: "i4"}[dtype.itemsize]
+            return torch.from_numpy(array.view(signed)).view(target)
+        return torch.from_numpy(array)
+
+    # -- how ---------------------------------------------------------------------------------------------------------
+
+    def _known_dtype(self) -> DType:
+        if self.dtype is None:
+            raise UnsupportedError(f"the type {self.stored_dtype!r} of {self.name!r} is not known", path=self.name)
+        if self.encoding != "raw":
+            raise UnsupportedError(f"the encoding {self.encoding!r} of {self.name!r} is not known", path=self.name)
+        return self.dtype
+
+    def _refuse_if_not_whole(self) -> None:
+        status = self.status
+        if status is Status.COMPLETE:
+            return
+        reason = self.finding.reason if self.finding is not None else f"the tensor is {status}"
+        offset = self.spans[0].offset if self.spans else None
+        source = self.spans[0].path if self.spans else None
+        wanted, got = self.stored_nbytes, self.available_nbytes
+        if status is Status.TRUNCATED:
+            raise self._truncated(wanted)
+        if status is Status.MISSING:
+            raise MissingTensorError(reason, name=self.name, offset=offset, wanted=wanted, got=got, source=source)
+        if status is Status.DAMAGED:
+            raise DamagedTensorError(reason, name=self.name, offset=offset, source=source)
+        raise UnsupportedError(reason, path=self.name, offset=offset)
+
+    def _truncated(self, wanted: int) -> TruncatedTensorError:
+        return TruncatedTensorError(
+            "the tensor goes on beyond the end of the file",
+            name=self.name,
+            offset=self.spans[0].offset if self.spans else None,
+            wanted=wanted,
+            got=self.available_nbytes,
+            source=self.spans[0].path if self.spans else None,
+        )
+
+    def _data(self) -> Data:
+        """Return one Data that has all spans in a row, from its offset 0."""
+        if self._shared is None:
+            from pparse.derived import SplicedData
+
+            parts = [span.data.range(span.offset, span.offset + span.length) for span in self.spans if span.data]
+            self._shared = SplicedData(parts, self.name)
+        return self._shared
+
+    def _read_into(self, offset: int, view: memoryview) -> None:
+        if len(self.spans) == 1 and self.spans[0].data is not None:
+            data, base = self.spans[0].data, self.spans[0].offset
+        else:
+            data, base = self._data(), 0
+        done = 0
+        while done < len(view):
+            got = data.preadinto(base + offset + done, view[done : done + _PIECE])
+            if not got:
+                raise EndOfDataError(
+                    "the data ends inside the tensor", offset=base + offset + done, wanted=len(view), got=done,
+                    path=self.name, source=data.name,
+                )  # fmt: skip
+            done += got
+
+    def _check_unchanged(self) -> None:
+        for span in self.spans:
+            if span.data is not None:
+                span.data.check_unchanged()
+
+    def _read_codes(self, first: int, count: int) -> NDArray[Any]:
+        """Return ``count`` elements in C order as raw bits; sub-byte ones unpacked. ``first`` fills whole bytes."""
+        import numpy as np
+
+        dtype = self._known_dtype()
+        self._check_unchanged()
+        if self._strides is not None and not self._is_contiguous():
+            from pparse.selection import read, select
+
+            selection = select([slice(None)] * len(self.shape), self.shape, self._strides)
+            array = read(selection, dtype.raw_numpy, self._read_into).reshape(-1)
+        elif dtype.packed:
+            packed = np.empty(dtype.stored_nbytes(count), np.uint8)
+            self._read_into(first * dtype.bits // 8, memoryview(packed))
+            array = dtype.unpack(packed, count)
+        else:
+            array = np.empty(count, dtype.raw_numpy)
+            if count:
+                self._read_into(first * dtype.itemsize, memoryview(array.view(np.uint8)))
+        self._check_unchanged()
+        return array
+
+    def _finish(self, codes: NDArray[Any], dtype: DType, raw: bool, shape: tuple[int, ...]) -> NDArray[Any]:
+        """Turn raw bits into the array asked for."""
+        if self.byteorder == "big" and dtype.itemsize > 1:
+            width = dtype.itemsize // (2 if dtype.kind == "complex" else 1)
+            codes = codes.view(f"u{width}").byteswap().view(dtype.raw_numpy)
+        if raw:
+            return codes.reshape(shape)
+        array = dtype.from_codes(codes) if dtype.packed else codes.view(dtype.numpy)
+        return array.reshape(shape)
+
+    def _is_contiguous(self) -> bool:
+        return self._strides is None or self._strides == Tensor(self.name, self.dtype, self.shape, ()).strides
+
+    def _mapped(self, dtype: DType, raw: bool) -> NDArray[Any]:
+        import numpy as np
+
+        if dtype.packed or (self.byteorder == "big" and dtype.itemsize > 1) or len(self.spans) > 1:
+            raise ValueError(f"{self.name!r} cannot be had without a copy: its bytes must be changed or joined first")
+        if not self.stored_nbytes:
+            array: NDArray[Any] = np.empty(0, dtype.raw_numpy)
+            array.flags.writeable = False
+        else:
+            span = self.spans[0]
+            view = span.data.mapped(span.offset, span.length) if span.data is not None else None
+            if view is None:
+                raise ValueError(f"{self.name!r} cannot be had without a copy: its source cannot be mapped")
+            array = np.frombuffer(view, np.uint8)
+            if not self._is_contiguous():
+                array = np.ndarray(self.shape, dtype.raw_numpy, view, 0, self.strides)
+        kind = dtype.raw_numpy if raw else dtype.numpy
+        return array.view(kind) if array.shape == self.shape and array.ndim > 1 else array.view(kind).reshape(self.shape)
+
+    def _select_packed(self, items: list[int | slice], dtype: DType) -> NDArray[Any]:
+        """Select from sub-byte elements: the rows of the first dimension that are touched are read and unpacked."""
+        import numpy as np
+
+        if not self.shape:
+            self._refuse_if_not_whole()
+            return self.numpy()
+        row = self.size // self.shape[0] if self.shape[0] else 0
+        item = items[0]
+        touched = range(item, item + 1) if isinstance(item, int) else range(*item.indices(self.shape[0]))
+        if not touched or not row:
+            return np.empty(self.shape, dtype.numpy)[tuple(items)] if row else self.numpy()[tuple(items)]
+        low, high = min(touched[0], touched[-1]), max(touched[0], touched[-1]) + 1
+        group = 8 // np.gcd(8, dtype.bits)  # elements that fill whole bytes
+        first = low * row // group * group
+        last = high * row
+        end = -(-last * dtype.bits // 8)
+        if end > self.available_nbytes:
+            raise self._truncated(end)
+        codes = self._read_codes(int(first), int(last - first))[low * row - first :]
+        rows = dtype.from_codes(codes).reshape((high - low, *self.shape[1:]))
+        inner: int | slice
+        if isinstance(item, int):
+            inner = 0
+        else:
+            picked = [number - low for number in touched]
+            inner = slice(picked[0], None if picked[-1] == 0 and touched.step < 0 else picked[-1] + (1 if touched.step > 0 else -1), touched.step)  # fmt: skip
+        return np.ascontiguousarray(rows[(inner, *items[1:])])
+
+    def _strided_blocks(self, step: int, dtype: DType, raw: bool) -> Iterator[NDArray[Any]]:
+        self._refuse_if_not_whole()
+        codes = self._read_codes(0, self.size)
+        for first in range(0, len(codes), step):
+            part = codes[first : first + step]
+            yield self._finish(part, dtype, raw, (len(part),))
+
+    def _partial(self, dtype: DType, raw: bool, partial: str, fill_value: Any) -> NDArray[Any]:
+        import numpy as np
+
+        if not self._is_contiguous():
+            raise self._truncated(self.stored_nbytes)
+        whole = min(self.size, self.available_nbytes * 8 // dtype.bits)
+        if partial == "prefix":
+            if not self.shape:
+                raise self._truncated(self.stored_nbytes)
+            row = self.size // self.shape[0]
+            rows = whole // row
+            return self._finish(self._read_codes(0, rows * row), dtype, raw, (rows, *self.shape[1:]))
+        found = self._finish(self._read_codes(0, whole), dtype, raw, (whole,))
+        full = np.full(self.size, fill_value, found.dtype)
+        full[:whole] = found
+        mask = np.ones(self.size, bool)
+        mask[:whole] = False
+        return np.ma.MaskedArray(full.reshape(self.shape), mask.reshape(self.shape), fill_value=None)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._shared = None

@@ -1,0 +1,235 @@
+"""What every viewer of a model offers: tensors by name, and what is wrong with them."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+
+from pparse.errors import PathError
+from pparse.findings import Finding, FindingList, Status
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any, Self
+
+    from pparse.extraction import Extraction
+    from pparse.node import Node
+    from pparse.tensor import Tensor
+
+
+class MissingNameError(PathError, KeyError):
+    """A model has no tensor of that name."""
+
+    __str__ = PathError.__str__
+
+
+class Viewer(Mapping[str, "Tensor"]):
+    """The tensors of one document: a mapping of names to `Tensor`.
+
+    The second of two tensors with one name is reachable as ``name#2``. Nothing is read but what is asked for; `tensors`
+    streams, so that a list of a million tensors is never held.
+    """
+
+    graph: Any = None
+
+    def __init__(self, extraction: Extraction) -> None:
+        self.extraction = extraction
+
+    # -- what a format says ------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def tensors(self) -> Iterator[Tensor]:
+        """Yield every tensor, in file order, duplicates under their ``name#2``."""
+
+    @abstractmethod
+    def find(self, name: str) -> Tensor | None:
+        """Return the tensor of that name, or None."""
+
+    @property
+    @abstractmethod
+    def metadata(self) -> Mapping[str, Any]:
+        """What the file says of itself."""
+
+    @abstractmethod
+    def extent(self) -> Extent:
+        """Say how large the document is and should be, and where it was cut; streams over all tensors once."""
+
+    # -- what follows ------------------------------------------------------------------------------------------------
+
+    @property
+    def format(self) -> str:
+        """Name of the format."""
+        return self.extraction.format
+
+    @property
+    def root(self) -> Node:
+        """Root of the node tree."""
+        return self.extraction.root
+
+    @property
+    def findings(self) -> FindingList:
+        """What was found wrong so far; `check` looks everywhere."""
+        return self.extraction.findings
+
+    @property
+    def status(self) -> Status:
+        """The worst that is known of the document without reading tensors."""
+        return self.extent().status
+
+    def check(self, *, strict: bool = False) -> Iterator[Finding]:
+        """Look at everything and yield each finding; ``strict`` adds the reference reader's rules."""
+        return self.extraction.check(strict=strict)
+
+    def __getitem__(self, name: str) -> Tensor:
+        tensor = self.find(name)
+        if tensor is None:
+            raise MissingNameError("there is no tensor of this name", path=name, suggestions=self.suggest(name))
+        return tensor
+
+    def suggest(self, name: str) -> tuple[str, ...]:
+        """Return up to three names that look like ``name``."""
+        from pparse.result import near_misses
+
+        names = [known for known, _ in zip(self, range(20_000), strict=False)]
+        return near_misses(name, names)
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and self.find(name) is not None
+
+    def __iter__(self) -> Iterator[str]:
+        return (tensor.name for tensor in self.tensors())
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self.tensors())
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self.extraction.path!r}: {len(self)} tensors, {self.status}>"
+
+    def _ipython_key_completions_(self) -> list[str]:
+        return [name for name, _ in zip(self, range(10_000), strict=False)]
+
+    def close(self) -> None:
+        """Close the document."""
+        self.extraction.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+
+class Extent:
+    """How large a document is, and should be.
+
+    ``actual`` and ``expected`` bytes (None: not to be known; ``at_least``: a cut header may name more); ``first_hit``, the first tensor that is not whole;
+    ``resume_at``, the byte from which a download should go on; ``whole``, ``truncated``, ``missing``, ``damaged`` and
+    ``unsupported``: numbers of tensors; ``parameters`` per dtype; ``tensor_bytes`` in all.
+    """
+
+    __slots__ = (
+        "_hit",
+        "actual",
+        "at_least",
+        "cut_files",
+        "damaged",
+        "document_status",
+        "expected",
+        "first_hit",
+        "last_byte",
+        "missing",
+        "missing_files",
+        "parameters",
+        "resume_at",
+        "resume_file",
+        "tensor_bytes",
+        "truncated",
+        "unsupported",
+        "whole",
+    )
+
+    def __init__(self, actual: int | None = None, expected: int | None = None) -> None:
+        self.actual = actual
+        self.expected = expected
+        self.document_status = Status.COMPLETE  # what the tensors do not show: a header cut or damaged
+        self.at_least = False  # the header is cut: what it would go on to say is not in `expected`
+        self.first_hit: str | None = None
+        self._hit = ("", 0)
+        self.resume_at: int | None = None
+        self.resume_file: str | None = None
+        self.cut_files = 0
+        self.missing_files = 0
+        self.whole = self.truncated = self.missing = self.damaged = self.unsupported = 0
+        self.tensor_bytes = 0
+        self.last_byte = 0  # where the last tensor of a file ends, as an offset of its data
+        self.parameters: dict[str, int] = {}
+
+    @property
+    def count(self) -> int:
+        """Number of tensors."""
+        return self.whole + self.truncated + self.missing + self.damaged + self.unsupported
+
+    @property
+    def missing_bytes(self) -> int | None:
+        """Bytes that should be there and are not."""
+        if self.actual is None or self.expected is None:
+            return None
+        return max(0, self.expected - self.actual)
+
+    @property
+    def status(self) -> Status:
+        """The worst status that occurs."""
+        if self.damaged or self.document_status is Status.DAMAGED:
+            return Status.DAMAGED
+        if self.truncated or self.document_status is not Status.COMPLETE or self.missing or self.missing_bytes:
+            return Status.TRUNCATED
+        return Status.UNSUPPORTED if self.unsupported else Status.COMPLETE
+
+    def add(self, tensor: Tensor) -> None:
+        """Count one tensor."""
+        status = tensor.status
+        if status is Status.COMPLETE:
+            self.whole += 1
+        elif status is Status.TRUNCATED:
+            self.truncated += 1
+        elif status is Status.MISSING:
+            self.missing += 1
+        elif status is Status.DAMAGED:
+            self.damaged += 1
+        else:
+            self.unsupported += 1
+        if status in (Status.TRUNCATED, Status.MISSING):
+            at = tensor.spans[0].offset if tensor.spans else 0
+            # The order of names need not be the order of bytes.
+            if self.first_hit is None or (tensor.spans and self._hit[0] == tensor.spans[0].path and at < self._hit[1]):
+                self.first_hit = tensor.name
+                self._hit = (tensor.spans[0].path if tensor.spans else "", at)
+        self.tensor_bytes += tensor.stored_nbytes
+        for span in tensor.spans:
+            self.last_byte = max(self.last_byte, span.offset + span.length)
+        dtype = tensor.dtype.name if tensor.dtype is not None else tensor.stored_dtype
+        self.parameters[dtype] = self.parameters.get(dtype, 0) + tensor.size
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the extent as plain data, for JSON."""
+        return {
+            "actual": self.actual,
+            "expected": self.expected,
+            "expected_at_least": self.at_least,
+            "missing_bytes": self.missing_bytes,
+            "first_hit": self.first_hit,
+            "resume_at": self.resume_at,
+            "resume_file": self.resume_file,
+            "tensors": self.count,
+            "whole": self.whole,
+            "truncated": self.truncated,
+            "missing": self.missing,
+            "damaged": self.damaged,
+            "unsupported": self.unsupported,
+            "tensor_bytes": self.tensor_bytes,
+            "parameters": dict(self.parameters),
+        }

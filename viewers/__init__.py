@@ -1,0 +1,1 @@
+"""What a person asks of a model: tensors by name, as numpy arrays."""
