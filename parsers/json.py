@@ -217,6 +217,7 @@ class JsonParser(Parser):
                 raw = self.result.extraction.data.pread(scan.pending, min(offset - scan.pending, _GROUP_READ))
                 self._look_for_key(ctx, raw, scan.pending, array("q", [scan.pending]), index.count - 1)
         elif index.count:
+            index.end = scan.pending - 1  # the last child ends at the comma
             self.note_damage(node, MalformedError("a comma before the closing bracket", offset=scan.pending - 1))
         if bracket != CLOSER[node.kind]:
             self.note_damage(
@@ -276,6 +277,7 @@ class JsonParser(Parser):
                 self._count_hit(ctx, index.count - 1)
         else:
             index.note = None
+            index.end = max(scan.first, scan.pending - 1)  # the last whole child ends at the comma
         super().cut(ctx)
 
     def _blank(self, start: int, end: int) -> bool:

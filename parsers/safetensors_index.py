@@ -1,0 +1,243 @@
+"""Index of a sharded safetensors model: ``*.safetensors.index.json``.
+
+A convention of Hugging Face's libraries, not part of the safetensors specification: a JSON object with ``weight_map``
+(tensor name to shard file name) and ``metadata`` (or ``__metadata__``) with ``total_size``, the sum of the tensors'
+bytes. Shards lie in the index's folder and are opened on demand, once each, as child extractions.
+
+States of the root::
+
+    state       needs  reads                                                             goes to
+    expect_map  0      nothing: the JSON parser reads the text; metadata, weight_map     DONE
+                       and the shards become children
+"""
+
+from __future__ import annotations
+
+import re
+
+from pparse.errors import MalformedError, PparseError
+from pparse.findings import Status
+from pparse.node import LIST, MAP, UNLOADED_VALUE, Entry
+from pparse.parser import DONE, Confidence, NodeContext, Parser
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any, Final
+
+    from pparse.extraction import Extraction
+    from pparse.node import Node
+    from pparse.parser import Visit
+    from pparse.parsers.json import JsonParser
+    from pparse.reader import Reader
+    from pparse.result import Result
+
+SUFFIX: Final = ".safetensors.index.json"
+_MAP: Final = re.compile(rb'"weight_map"\s*+:\s*+\{(?:\s*+\}|\s*+"[^"\\]*+(?:\\.[^"\\]*+)*+"\s*+:\s*+"([^"\\]*+)")?')
+
+
+class ShardSet(Parser):
+    """What the index of shards and a folder of shards have in common."""
+
+    shapes = {"safetensors-index": MAP, "safetensors-folder": MAP, "shards": MAP, "object": MAP, "array": LIST}
+
+    def shard_names(self) -> list[str]:
+        """Return the names of the shards, each once, in order of first mention."""
+        return []
+
+    def weight_map(self) -> Iterator[tuple[str, str | None]]:
+        """Yield ``(tensor name, shard name)`` as the index has it; the shard is None where it is no text."""
+        yield from ()
+
+    @property
+    def has_map(self) -> bool:
+        """Whether there is an index that says which tensor is where."""
+        return False
+
+    def index_metadata(self) -> dict[str, Any]:
+        """Return what the index says of the whole."""
+        return {}
+
+    def map_lookup(self, name: str) -> str | None:
+        """Return the shard that the index names for a tensor."""
+        return None
+
+    def extra_files(self) -> list[str]:
+        """Return files of the folder that look like shards and are not named by the index."""
+        return []
+
+    def shard(self, name: str) -> Extraction:
+        """Return the extraction of one shard. Raises `PathError` for a name that leaves the folder, `SourceError`."""
+        return self.result.extraction.sibling(name)
+
+    def enter(self, name: str) -> Extraction | None:
+        """Return the shard ``name``."""
+        return self.shard(name) if name in self.shard_names() else None
+
+    def emit_shards(self, ctx: NodeContext) -> None:
+        """Show every shard file with its size."""
+        for name in self.shard_names():
+            try:
+                size = self.shard(name).size
+                ctx.emit(Entry(name, "file", 0, 0, size))
+            except PparseError:
+                ctx.emit(Entry(name, "file", 0, 0, None, status=Status.MISSING))
+
+    def check(self, *, strict: bool = False) -> Iterator[Visit]:
+        """Check the index against its shards, and every shard."""
+        from pparse.parsers.safetensors_rules import check_set
+
+        yield from check_set(self, strict=strict)
+
+
+class SafetensorsIndexParser(ShardSet):
+    """An index and the shards it names."""
+
+    name = "safetensors-index"
+    description = "sharded safetensors model (index and shards)"
+    extensions = (SUFFIX,)
+    media_type = "application/json"
+    refines = ("json",)
+    references = ("huggingface/transformers and huggingface_hub (sharded checkpoints)",)
+    limitations = ("shard names must stay in the index's folder",)
+
+    def __init__(self, result: Result) -> None:
+        super().__init__(result)
+        extraction = result.extraction
+        self.json: Result = extraction.child("index", extraction.data, extraction.start, extraction.end, "json").parse()
+        self._names: list[str] | None = None
+
+    @classmethod
+    def match(cls, reader: Reader) -> Confidence:
+        """CERTAIN for a ``weight_map`` whose first shard is a safetensors file."""
+        head = reader.peek(64 << 10)
+        found = _MAP.search(head)
+        if found is not None and (found[1] or b".safetensors").endswith(b".safetensors"):
+            return Confidence.CERTAIN
+        return Confidence.NO
+
+    def root_entry(self) -> Entry:
+        """Return the root."""
+        extraction = self.result.extraction
+        return Entry(None, "safetensors-index", extraction.start, extraction.end, status=None)
+
+    def _json_node(self, name: str) -> Node | None:
+        root = self.json.root
+        return root.find(name) if root.kind == "object" else None
+
+    @property
+    def has_map(self) -> bool:
+        """Whether the index has a weight map."""
+        return self._map() is not None
+
+    def _map(self) -> Node | None:
+        node = self._json_node("weight_map")
+        return node if node is not None and node.kind == "object" else None
+
+    def weight_map(self) -> Iterator[tuple[str, str | None]]:
+        """Yield what the weight map says."""
+        node = self._map()
+        if node is None:
+            return
+        json: JsonParser = self.json.parser  # type: ignore[assignment]
+        for _, name, shard, entry in json.members(node):
+            if name is not None and entry is None:
+                yield name, shard if isinstance(shard, str) else None
+
+    def map_lookup(self, name: str) -> str | None:
+        """Return the shard that the weight map names for a tensor."""
+        node = self._map()
+        kid = node.find(name) if node is not None else None
+        value = kid.load() if kid is not None and kid.kind == "string" else None
+        return value if isinstance(value, str) else None
+
+    def shard_names(self) -> list[str]:
+        """Return the shards that the weight map names."""
+        if self._names is None:
+            self._names = list(dict.fromkeys(shard for _, shard in self.weight_map() if shard is not None))
+        return self._names
+
+    def extra_files(self) -> list[str]:
+        """Return files that look like shards of this index (same name but for digits) and are not named by it."""
+        import os
+
+        from pparse.data import FileData
+
+        extraction = self.result.extraction
+        if not isinstance(extraction.data, FileData):
+            return []
+        named = set(self.shard_names())
+        templates = {template(name) for name in named}
+        try:
+            with os.scandir(os.path.dirname(extraction.data.path) or ".") as listing:
+                files = sorted(item.name for item in listing)
+        except OSError:
+            return []
+        return [name for name in files if name not in named and template(name) in templates]
+
+    def index_metadata(self) -> dict[str, Any]:
+        """Return ``metadata`` (or ``__metadata__``)."""
+        for name in ("metadata", "__metadata__"):
+            node = self._json_node(name)
+            if node is not None and node.kind == "object":
+                try:
+                    found = node.to_python()
+                except PparseError:
+                    continue
+                return found if isinstance(found, dict) else {}
+        return {}
+
+    # -- states ------------------------------------------------------------------------------------------------------
+
+    def begin(self, ctx: NodeContext) -> tuple[int, Any, int]:
+        """Begin the root; other containers mirror the JSON text."""
+        node = ctx.node
+        if node.kind == "safetensors-index":
+            return node.start, self.expect_map, 0
+        if node.kind == "shards":
+            self.emit_shards(ctx)
+        else:
+            for kid in self._mirrored(node).children():
+                ctx.emit(Entry(kid.key, kid.kind, kid.start, kid.end,
+                               kid.value if kid.shape == "scalar" else UNLOADED_VALUE, kid.known_status, kid.finding))  # fmt: skip
+        return node.start, DONE, 0
+
+    def expect_map(self, ctx: NodeContext, block: bytes, base: int) -> tuple[int, Any, int]:
+        """Show what the JSON text holds, and the shards."""
+        root = self.json.root
+        if root.kind != "object":
+            self.note_damage(ctx.node, MalformedError("the index is not a JSON object", offset=root.start))
+            return ctx.pos, DONE, 0
+        for kid in root.children():
+            ctx.emit(Entry(kid.key, kid.kind, kid.start, kid.end,
+                           kid.value if kid.shape == "scalar" else UNLOADED_VALUE, kid.known_status, kid.finding))  # fmt: skip
+        if self.shard_names():
+            ctx.emit(Entry("shards", "shards", 0, 0))
+        return ctx.pos, DONE, 0
+
+    def finish(self, ctx: NodeContext) -> None:
+        """Close a container with the status of its JSON text."""
+        node = ctx.node
+        status = node.known_status
+        if node.kind == "safetensors-index":
+            status = status or self.json.status
+        self.result.close_node(node, status or Status.COMPLETE, None, end=node.end)
+
+    def _mirrored(self, node: Node) -> Node:
+        keys: list[Any] = []
+        while node.parent is not None:
+            keys.append(node.key if node.parent.shape == MAP else node.ordinal)
+            node = node.parent
+        found = self.json.root
+        for key in reversed(keys):
+            found = found[key]
+        return found
+
+    def load_scalar(self, node: Node) -> Any:
+        """Return a long string of the text."""
+        return self._mirrored(node).load()
+
+
+def template(name: str) -> str:
+    """Return a file name with its numbers masked: shards of one model have the same."""
+    return re.sub(r"\d+", "#", name)

@@ -1,0 +1,264 @@
+"""The tensors of a sharded safetensors model: an index with its shards, or a folder of them."""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+
+from pparse.errors import PparseError
+from pparse.findings import Finding, Severity, Status
+from pparse.tensor import Tensor
+from pparse.viewer import Extent, Viewer
+from pparse.viewers.safetensors import SafetensorsViewer
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+    from typing import Any
+
+    from pparse.extraction import Extraction
+    from pparse.parsers.safetensors_index import ShardSet
+
+
+class NameTable:
+    """Which shard a tensor is mapped to, and whether it was seen: 13 bytes a name.
+
+    Names are known by their 64-bit hash (keyed by the process, so nobody can make two collide on purpose).
+    """
+
+    __slots__ = ("_hashes", "_seen", "_shards")
+
+    def __init__(self, names: Iterable[tuple[str, str | None]], shards: list[str]) -> None:
+        numbers = {name: number for number, name in enumerate(shards)}
+        hashes, where = array("q"), array("i")
+        for name, shard in names:
+            hashes.append(hash(name))
+            where.append(numbers.get(shard, -1) if shard is not None else -1)
+        ranking = sorted(range(len(hashes)), key=hashes.__getitem__)
+        self._hashes = array("q", [hashes[number] for number in ranking])
+        self._shards = array("i", [where[number] for number in ranking])
+        self._seen = bytearray(len(hashes))
+
+    def __len__(self) -> int:
+        return len(self._hashes)
+
+    def shard_of(self, name: str) -> int | None:
+        """Return the number of the shard that ``name`` is mapped to (-1: to none); None if it is not in the map."""
+        slot = self._slot(name)
+        return None if slot is None else self._shards[slot]
+
+    def see(self, name: str) -> None:
+        """Note that a tensor of this name was found where the map says."""
+        slot = self._slot(name)
+        if slot is not None:
+            self._seen[slot] = 1
+
+    def seen(self, name: str) -> bool:
+        """Say whether `see` was called with this name."""
+        slot = self._slot(name)
+        return slot is not None and bool(self._seen[slot])
+
+    @property
+    def all_seen(self) -> bool:
+        """Whether every name was seen."""
+        return self._seen.count(1) == len(self._seen)
+
+    def _slot(self, name: str) -> int | None:
+        wanted = hash(name)
+        slot = bisect_left(self._hashes, wanted)
+        return slot if slot < len(self._hashes) and self._hashes[slot] == wanted else None
+
+
+class SafetensorsSetViewer(Viewer):
+    """A mapping of tensor names to tensors, over all shards."""
+
+    def __init__(self, extraction: Extraction) -> None:
+        super().__init__(extraction)
+        self.parser: ShardSet = extraction.parse().parser  # type: ignore[assignment]
+        self._extent: Extent | None = None
+        self._last: tuple[str, SafetensorsViewer] | None = None
+
+    def shard_viewer(self, name: str) -> SafetensorsViewer:
+        """Return the viewer of one shard. Raises the error that opening it gives."""
+        if self._last is not None and self._last[0] == name:
+            return self._last[1]
+        shard = self.parser.shard(name)
+        shard.parse("safetensors")
+        shard._format = "safetensors"
+        viewer = SafetensorsViewer(shard)
+        self._last = (name, viewer)
+        return viewer
+
+    def _note(self, code: str, reason: str, severity: Severity = Severity.ERROR, **where: Any) -> Finding:
+        finding = Finding(code, reason, severity=severity, source=self.extraction.name, **where)
+        self.findings.add(finding)
+        return finding
+
+    def tensors(self) -> Iterator[Tensor]:
+        """Yield the tensors shard by shard, then those that the index names and no shard has."""
+        self._extent = None
+        extent = self.new_extent()
+        for tensor in self._all_tensors(extent):
+            extent.add(tensor)
+            yield tensor
+        self._extent = self.close_extent(extent)
+
+    def _all_tensors(self, extent: Extent) -> Iterator[Tensor]:
+        parser = self.parser
+        names = parser.shard_names()
+        table = NameTable(parser.weight_map(), names) if parser.has_map else None
+        missing: dict[str, Finding] = {}
+        for number, name in enumerate(names):
+            try:
+                viewer = self.shard_viewer(name)
+            except PparseError as error:
+                extent.missing_files += 1
+                missing[name] = self._note("missing-shard", f"a shard cannot be read: {error.reason}", path=name)
+                extent.resume_file = extent.resume_file or name
+                if extent.resume_at is None and extent.missing_files + extent.cut_files == 1:
+                    extent.resume_at = 0
+                continue
+            yield from self._shard_tensors(number, name, viewer, table, names, extent)
+        if table is not None and not table.all_seen:
+            yield from self._unseen(table, missing)
+        for name in parser.extra_files():
+            self._note("extra-shard", "a shard that the index does not name", Severity.WARNING, path=name)
+
+    def _shard_tensors(
+        self, number: int, name: str, viewer: SafetensorsViewer, table: NameTable | None, names: list[str],
+        extent: Extent,
+    ) -> Iterator[Tensor]:  # fmt: skip
+        own = viewer.new_extent()
+        for tensor in viewer.tensors():
+            own.add(tensor)
+            if table is not None:
+                place = table.shard_of(tensor.name)
+                if place == number:
+                    table.see(tensor.name)
+                elif place is None:
+                    self._attach(tensor, "unmapped", f"{name} has this tensor, the index does not name it")
+                else:
+                    where = repr(names[place]) if place >= 0 else "no shard"
+                    self._attach(tensor, "misplaced", f"{name} has this tensor, the index says it is in {where}")
+            yield tensor
+        viewer.close_extent(own)
+        for finding in viewer.findings:
+            self.findings.add(finding)
+        extent.actual = (extent.actual or 0) + (own.actual or 0)
+        if own.expected is not None and extent.expected is not None:
+            extent.expected += own.expected
+        else:
+            extent.expected = None
+        extent.at_least |= own.at_least
+        if own.document_status is not Status.COMPLETE and extent.document_status is not Status.DAMAGED:
+            extent.document_status = own.document_status
+        if own.missing_bytes:
+            extent.cut_files += 1
+            if extent.cut_files + extent.missing_files == 1:
+                extent.resume_file, extent.resume_at = name, own.resume_at
+            self._note(
+                "truncated", f"the shard lacks {own.missing_bytes} bytes", path=name, offset=own.actual,
+                wanted=own.expected, got=own.actual,
+            )  # fmt: skip
+        elif own.resume_at is not None and extent.resume_at is None:
+            extent.resume_file, extent.resume_at = name, own.resume_at
+        if not self._held(viewer):
+            viewer.extraction.results.clear()  # 5,000 shards: their indexes are made again when asked for
+
+    def _held(self, viewer: SafetensorsViewer) -> bool:
+        result = viewer.extraction.results.get("safetensors")
+        return result is None or bool(result.root._kids)
+
+    def _attach(self, tensor: Tensor, code: str, reason: str) -> None:
+        tensor.finding = tensor.finding or Finding(
+            code, reason, severity=Severity.WARNING, path=tensor.name, source=self.extraction.name
+        )
+        self.findings.add(tensor.finding)
+
+    def _unseen(self, table: NameTable, missing: dict[str, Finding]) -> Iterator[Tensor]:
+        """Yield what the map names and no shard has."""
+        for name, shard in self.parser.weight_map():
+            if table.seen(name):
+                continue
+            finding = missing.get(shard) if shard is not None else None
+            if finding is None:
+                reason = (
+                    f"the index says it is in {shard!r}, which has no such tensor"
+                    if shard is not None
+                    else "the index names no shard for it"
+                )
+                finding = self._note("stale-entry", reason, path=name)
+            yield Tensor(name, None, (), (), status=Status.MISSING, finding=finding, owner=self)
+
+    def find(self, name: str) -> Tensor | None:
+        """Return the tensor of that name from the shard that the index names, or from whichever has it."""
+        parser = self.parser
+        shard = parser.map_lookup(name)
+        if shard is not None:
+            try:
+                tensor = self.shard_viewer(shard).find(name)
+            except PparseError as error:
+                finding = Finding("missing-shard", f"its shard {shard!r} cannot be read: {error.reason}", path=name,
+                                  source=self.extraction.name)  # fmt: skip
+                return Tensor(name, None, (), (), status=Status.MISSING, finding=finding, owner=self)
+            if tensor is not None:
+                return tensor
+        for candidate in parser.shard_names():
+            try:
+                tensor = self.shard_viewer(candidate).find(name)
+            except PparseError:
+                continue
+            if tensor is not None:
+                return tensor
+        if shard is not None:
+            finding = Finding("stale-entry", f"the index says it is in {shard!r}, which has no such tensor", path=name,
+                              source=self.extraction.name)  # fmt: skip
+            return Tensor(name, None, (), (), status=Status.MISSING, finding=finding, owner=self)
+        return None
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """The index's metadata; of a set without one, the first shard's."""
+        found = self.parser.index_metadata()
+        if not found and not self.parser.has_map:
+            for name in self.parser.shard_names()[:1]:
+                try:
+                    return self.shard_viewer(name).metadata
+                except PparseError:
+                    return {}
+        return found
+
+    def extent(self) -> Extent:
+        """Say how large all shards are and should be, and where they were cut."""
+        if self._extent is None:
+            for _ in self.tensors():
+                pass
+        assert self._extent is not None  # noqa: S101 -- tensors() sets it when it is exhausted
+        return self._extent
+
+    def new_extent(self) -> Extent:
+        """Return an empty extent."""
+        return Extent(0, 0)
+
+    def close_extent(self, extent: Extent) -> Extent:
+        """Complete an extent to which all tensors were added; compare the index's total size."""
+        if extent.missing_files:
+            extent.at_least = True
+            extent.document_status = (
+                Status.TRUNCATED if extent.document_status is Status.COMPLETE else extent.document_status
+            )
+        status = self.extraction.findings.errors and self.parser.has_map and self._index_status()
+        if status and status is not Status.COMPLETE:
+            extent.document_status = status
+        promised = self.parser.index_metadata().get("total_size")
+        if not extent.missing_files and not extent.at_least and type(promised) is int and promised != extent.tensor_bytes:
+            self._note(
+                "total-size", "the index's total_size is not the sum of its tensors' bytes", Severity.WARNING,
+                wanted=promised, got=extent.tensor_bytes,
+            )  # fmt: skip
+        return extent
+
+    def _index_status(self) -> Status:
+        return self.extraction.parse().status
+
+
