@@ -18,8 +18,8 @@ The tree is ``header_size``, ``metadata`` (if there), ``tensors``; a tensor has 
 from __future__ import annotations
 
 from pparse.dtype import DTYPES
-from pparse.errors import LimitError, MalformedError, PparseError
-from pparse.findings import Finding, Severity, Status
+from pparse.errors import MalformedError, PparseError
+from pparse.findings import Finding, Status
 from pparse.limits import format_size
 from pparse.node import LIST, MAP, UNLOADED_VALUE, Entry
 from pparse.parser import DONE, Confidence, NodeContext, Parser
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pparse.extraction import Extraction
     from pparse.index import ChildIndex
     from pparse.node import Node
-    from pparse.parser import State, Visit
+    from pparse.parser import State
     from pparse.parsers.json import JsonParser
     from pparse.reader import Reader
     from pparse.result import Result
@@ -417,17 +417,16 @@ class SafetensorsParser(Parser):
             return super().load_scalar(node)
         return self._mirrored(node).load()
 
-    def check(self, *, strict: bool = False) -> Iterator[Visit]:
-        """Check the header's grammar, every entry, and the rules of the format."""
-        from pparse.parsers.safetensors_rules import check_file
+    def python_size(self, node: Node) -> int:
+        """Count the header's text for what it describes: `to_python` leaves the tensors' bytes out."""
+        return super().python_size(node) if node.kind == "bytes" else self.header_size
 
-        yield from check_file(self, strict=strict)
-
-    def note(self, code: str, reason: str, *, severity: Severity = Severity.ERROR, **where: Any) -> None:
-        """Add a finding on this file."""
-        self.result.findings.add(
-            Finding(code, reason, severity=severity, source=self.result.extraction.name, **where)
-        )
-
-
-__all__ = ["STORED_DTYPES", "LimitError", "SafetensorsParser", "TensorInfo"]
+    def to_python(self, node: Node) -> Any:
+        """Return header entries as plain Python; a tensor's bytes are not among them."""
+        if node.kind == "tensor":
+            return self._mirrored(node).to_python()
+        if node.kind == "tensors":
+            return {kid.key: self._mirrored(kid).to_python() for kid in node.children()}
+        if node.kind == "safetensors":
+            return {kid.key: kid.to_python() for kid in node.children()}
+        return super().to_python(node)

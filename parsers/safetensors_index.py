@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from pparse.extraction import Extraction
     from pparse.node import Node
-    from pparse.parser import Visit
     from pparse.parsers.json import JsonParser
     from pparse.reader import Reader
     from pparse.result import Result
@@ -82,12 +81,6 @@ class ShardSet(Parser):
                 ctx.emit(Entry(name, "file", 0, 0, size))
             except PparseError:
                 ctx.emit(Entry(name, "file", 0, 0, None, status=Status.MISSING))
-
-    def check(self, *, strict: bool = False) -> Iterator[Visit]:
-        """Check the index against its shards, and every shard."""
-        from pparse.parsers.safetensors_rules import check_set
-
-        yield from check_set(self, strict=strict)
 
 
 class SafetensorsIndexParser(ShardSet):

@@ -176,7 +176,10 @@ class Extraction:
 
     def check(self, *, strict: bool = False) -> Iterator[Finding]:
         """Parse everything and yield every finding; ``strict`` adds the rules of the format's reference reader."""
-        return self.parse().check(strict=strict)
+        from pparse.registry import viewer_for
+
+        viewer = viewer_for(self)
+        return viewer.check(strict=strict) if viewer is not None else self.parse().check(strict=strict)  # type: ignore[no-any-return]
 
     def view(self) -> Any:
         """Return the viewer of this extraction. Raises `UnsupportedError` if its format has none."""

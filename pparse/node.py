@@ -411,7 +411,7 @@ class Node:
         node below that is not whole. A key that occurs twice appears again as ``key#2``.
         """
         self.result.check_open()
-        size = sum(length for _, length in self.spans)
+        size = self.result.parser.python_size(self)
         if max_bytes is not None and size > max_bytes:
             raise LimitError(
                 f"the node covers {size} bytes", option="max_bytes=None", wanted=size, got=max_bytes, path=self.path

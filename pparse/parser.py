@@ -399,6 +399,10 @@ class Parser:
         for _, entry in self.result.entries_from(node, 0):
             yield hash(entry.key)
 
+    def python_size(self, node: Node) -> int:
+        """Return how many bytes `to_python` of ``node`` has to look at, for its limit."""
+        return sum(length for _, length in node.spans)
+
     def to_python(self, node: Node) -> Any:
         """Return ``node`` and all below it as plain Python, without recursion."""
         if node.shape == SCALAR:

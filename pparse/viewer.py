@@ -79,7 +79,7 @@ class Viewer(Mapping[str, "Tensor"]):
 
     def check(self, *, strict: bool = False) -> Iterator[Finding]:
         """Look at everything and yield each finding; ``strict`` adds the reference reader's rules."""
-        return self.extraction.check(strict=strict)
+        return self.extraction.parse().check(strict=strict)
 
     def __getitem__(self, name: str) -> Tensor:
         tensor = self.find(name)

@@ -138,6 +138,12 @@ class SafetensorsViewer(Viewer):
             return {}
         return found if isinstance(found, dict) else {}
 
+    def check(self, *, strict: bool = False) -> Iterator[Finding]:
+        """Check everything, and yield each finding as it is made; ``strict`` adds the reference reader's rules."""
+        from pparse.viewers.safetensors_rules import check_file
+
+        return check_file(self, strict=strict)
+
     def extent(self) -> Extent:
         """Say how large the file is and should be, and where it was cut."""
         extent = self.new_extent()

@@ -228,6 +228,12 @@ class SafetensorsSetViewer(Viewer):
                     return {}
         return found
 
+    def check(self, *, strict: bool = False) -> Iterator[Finding]:
+        """Check everything, and yield each finding as it is made; ``strict`` adds the reference reader's rules."""
+        from pparse.viewers.safetensors_rules import check_set
+
+        return check_set(self, strict=strict)
+
     def extent(self) -> Extent:
         """Say how large all shards are and should be, and where they were cut."""
         if self._extent is None:

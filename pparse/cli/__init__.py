@@ -1,0 +1,91 @@
+"""The command line: one module per command, only the one asked for is imported.
+
+Exit codes: 0 complete; 1 a bug of ours; 2 usage, or cannot open; 3 format not recognised; 4 something was truncated,
+damaged or missing (what could be had was still delivered); 130 and 141 on signals.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Final
+
+# name: (module, one line for the help)
+COMMANDS: Final = {
+    "ls": ("pparse.cli.ls", "list tensors, or the members of a document"),
+    "info": ("pparse.cli.info", "format, counts, sizes, metadata, status; where a cut file ends"),
+    "tree": ("pparse.cli.tree", "nodes, with what is wrong in place"),
+    "get": ("pparse.cli.get", "one node or tensor: text, --json, --raw, --npy; slices"),
+    "check": ("pparse.cli.check", "look at everything; each finding with its byte range"),
+    "formats": ("pparse.cli.formats", "formats, limitations, plug-ins"),
+}
+
+_HELP = """usage: pparse COMMAND FILE ...
+
+Look into files that are too big, too broken or too dangerous to load.
+
+{commands}
+
+examples:
+  pparse ls model.safetensors               every tensor, and what became of it
+  pparse ls model.safetensors '*.weight'    those that match
+  pparse info half-a-download.safetensors   what is there, what is missing, where to resume
+  pparse get model.safetensors 'h.0.attn.weight[0:2]'
+
+'pparse COMMAND --help' tells more of a command. Exit code 4 means that something in the file is cut, damaged or
+missing; what could be had was still delivered.
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        return _dispatch(arguments)
+    except KeyboardInterrupt:
+        _silence_stdout()
+        return 130
+    except BrokenPipeError:
+        _silence_stdout()
+        return 141
+
+
+def _dispatch(arguments: list[str]) -> int:
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        rows = "\n".join(f"  {name:8} {text}" for name, (_, text) in COMMANDS.items())
+        stream = sys.stdout if arguments else sys.stderr
+        stream.write(_HELP.format(commands=rows))
+        return 0 if arguments else 2
+    if arguments[0] in ("-V", "--version"):
+        import pparse
+
+        sys.stdout.write(f"pparse {pparse.__version__}\n")
+        return 0
+    command = arguments[0]
+    if command not in COMMANDS:
+        return _unknown(command, arguments)
+    import importlib
+
+    from pparse.cli.common import run_command
+
+    return run_command(importlib.import_module(COMMANDS[command][0]), command, arguments[1:])
+
+
+def _unknown(command: str, arguments: list[str]) -> int:
+    if os.path.exists(command) or "::" in command:
+        sys.stderr.write(f"pparse: say what to do with it, for example: pparse ls {' '.join(arguments)}\n")
+    else:
+        sys.stderr.write(f"pparse: no command {command!r}; there are: {', '.join(COMMANDS)}\n")
+    return 2
+
+
+def _silence_stdout() -> None:
+    """Let nothing be written when the interpreter flushes at its end."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (OSError, ValueError):
+        pass

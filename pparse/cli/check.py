@@ -1,0 +1,99 @@
+"""Look at everything in a file, within the memory budget, and tell each finding with its byte range.
+
+Exit code 4 if something is cut, damaged, missing or never written. ``--strict`` gives the verdict of the format's own
+reference reader, and names what that lets pass. ``--sha256`` compares the whole file with what is said of it: by the
+file name in a download cache, by an LFS pointer, by a SHA256SUMS file beside it, or by you.
+"""
+
+from __future__ import annotations
+
+from pparse.cli.common import DAMAGED, OK, add_json, open_file
+from pparse.cli.output import report_cut, safe
+from pparse.findings import Finding, Severity, Status
+from pparse.registry import viewer_for
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator
+    from typing import Any, Final
+
+    from pparse.cli.output import Output
+    from pparse.extraction import Extraction
+
+EXAMPLES: Final = """examples:
+  pparse check model.safetensors
+  pparse check --strict model.safetensors
+  pparse check --sha256 model.safetensors.index.json
+  pparse check --sha256=9f2c…(64 digits) model.safetensors
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of the command."""
+    parser.add_argument("file", metavar="FILE", help="a file, a folder, or outer::inner")
+    parser.add_argument("--strict", action="store_true", help="the reference reader's rules, and more")
+    parser.add_argument("--sha256", nargs="?", const="", metavar="EXPECTED",
+                        help="compare the digest: with what is found beside the file, or with EXPECTED (64 hex digits, "
+                        "or the path of an LFS pointer or SHA256SUMS file; write --sha256=EXPECTED)")  # fmt: skip
+    parser.add_argument("-q", "--quiet", action="store_true", help="no output, exit code only")
+    add_json(parser, lines="findings")
+
+
+def run(options: Any, out: Output) -> int:
+    """Run the command."""
+    with open_file(options, out) as document:
+        counts = {Severity.NOTE: 0, Severity.WARNING: 0, Severity.ERROR: 0}
+        shown: list[dict[str, object]] = []
+        for finding in _findings(document, options):
+            counts[finding.severity] += 1
+            if options.json:
+                shown.append(finding.to_dict())
+            elif options.jsonl:
+                from json import dumps
+
+                out.line(dumps(finding.to_dict()))
+            elif not options.quiet:
+                out.finding(finding)
+        viewer = viewer_for(document)
+        extent = viewer.extent() if viewer is not None else None
+        status = extent.status if extent is not None else _status(document)
+        damaged = counts[Severity.ERROR] > 0 or status in (Status.TRUNCATED, Status.DAMAGED, Status.MISSING)
+        if options.json:
+            from json import dumps
+
+            out.line(dumps({
+                "schema": 1, "file": options.file, "format": document.format, "strict": options.strict,
+                "status": status.value, "ok": not damaged, "extent": extent.to_dict() if extent is not None else None,
+                "findings": shown,
+            }, indent=2))  # fmt: skip
+        elif not options.quiet and not options.jsonl:
+            if extent is not None:
+                report_cut(out, extent)
+            elif status is Status.TRUNCATED:
+                out.line(f"{out.paint('truncated', 'red')}: the document ends at byte {document.size}; how much is "
+                         "missing cannot be known; resume the download there")  # fmt: skip
+            out.line(_summary(document, counts, damaged, options, out))
+        return DAMAGED if damaged else OK
+
+
+def _status(document: Extraction) -> Status:
+    root = document.root
+    return root.known_status or Status.COMPLETE if root.shape == "scalar" else root.status
+
+
+def _findings(document: Extraction, options: Any) -> Iterator[Finding]:
+    yield from document.check(strict=options.strict)
+    if options.sha256 is not None:
+        from pparse.cli.digest import check_digests
+
+        yield from check_digests(document, options.sha256)
+
+
+def _summary(document: Extraction, counts: dict[Severity, int], damaged: bool, options: Any, out: Output) -> str:
+    words = [
+        f"{count} {severity}{'' if count == 1 else 's'}" for severity, count in reversed(counts.items()) if count
+    ]
+    verdict = out.paint("not whole", "red") if damaged else out.paint("ok", "green")
+    rules = ", by the reference reader's rules" if options.strict else ""
+    return f"{safe(document.path)}: {verdict}{rules} ({', '.join(words) or 'no findings'})"

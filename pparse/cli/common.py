@@ -1,0 +1,149 @@
+"""What every command shares: options, opening, errors, exit codes."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from pparse.errors import (
+    CancelledError,
+    ClosedError,
+    EngineError,
+    FormatError,
+    LimitError,
+    PathError,
+    PparseError,
+    SourceError,
+    UnsupportedError,
+)
+from pparse.findings import Severity
+from pparse.limits import Limits, parse_size
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from types import ModuleType
+    from typing import Any, Final
+
+    from pparse.extraction import Extraction
+    from pparse.findings import Finding
+
+OK: Final = 0
+BUG: Final = 1
+USAGE: Final = 2
+UNKNOWN_FORMAT: Final = 3
+DAMAGED: Final = 4
+
+
+def run_command(module: ModuleType, command: str, arguments: list[str]) -> int:
+    """Build the parser of one command, run it, and turn what goes wrong into a message and an exit code."""
+    parser = argparse.ArgumentParser(
+        prog=f"pparse {command}", description=module.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog=getattr(module, "EXAMPLES", None), allow_abbrev=False,
+    )  # fmt: skip
+    module.add_arguments(parser)
+    if command != "formats":
+        add_common(parser)
+    try:
+        options = parser.parse_args(arguments)
+    except SystemExit as stop:
+        return int(stop.code or 0)
+    from pparse.cli.output import Output
+
+    out = Output(color=options.color)
+    try:
+        code: int = module.run(options, out)
+        out.flush()
+        return code
+    except PparseError as error:
+        out.flush()
+        out.error(str(error))
+        return exit_code_of(error)
+    except (BrokenPipeError, KeyboardInterrupt):
+        raise
+    except OSError as error:  # of what we write
+        out.error(f"cannot write: {error}")
+        return USAGE
+    except MemoryError:
+        out.error("out of memory: the result asked for is larger than this machine can hold")
+        return USAGE
+    except Exception:  # noqa: BLE001 -- the last line of defence: say that it is our fault
+        import traceback
+
+        out.flush()
+        sys.stderr.write(traceback.format_exc())
+        out.error("this is a bug of pparse, whatever the file holds; please report it with the lines above")
+        return BUG
+
+
+def exit_code_of(error: PparseError) -> int:
+    """Return the exit code for an error that ended a command."""
+    if isinstance(error, FormatError):
+        return UNKNOWN_FORMAT
+    if isinstance(error, SourceError | PathError | LimitError | UnsupportedError | CancelledError):
+        return USAGE
+    return BUG if isinstance(error, EngineError | ClosedError) else DAMAGED
+
+
+def exit_code_for(findings: Iterable[Finding], *, damaged: bool = False) -> int:
+    """Return 4 if something is wrong with the file, else 0."""
+    return DAMAGED if damaged or any(finding.severity is Severity.ERROR for finding in findings) else OK
+
+
+def _key_value(text: str) -> tuple[str, str]:
+    key, mark, value = text.partition("=")
+    if not key or not mark:
+        raise argparse.ArgumentTypeError(f"write NAME=VALUE, not {text!r}")
+    return key, value
+
+
+def _limit(text: str) -> tuple[str, int]:
+    name, value = _key_value(text)
+    if name not in Limits.DEFAULTS:
+        raise argparse.ArgumentTypeError(f"no limit {name!r}; there are: {', '.join(Limits.DEFAULTS)}")
+    return name, size(value)
+
+
+def size(text: str) -> int:
+    """Read a size for argparse."""
+    try:
+        return parse_size(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def add_common(parser: argparse.ArgumentParser) -> None:
+    """Add the options that every command on a file has."""
+    group = parser.add_argument_group("common options")
+    group.add_argument("-f", "--format", metavar="NAME", help="read it as this format (see 'pparse formats')")
+    group.add_argument("-O", dest="options", metavar="KEY=VALUE", action="append", default=[], type=_key_value,
+                       help="an option of the format; repeatable")  # fmt: skip
+    group.add_argument("--budget", metavar="SIZE", type=size, default=None,
+                       help="memory that may be kept and buffered (64MiB)")  # fmt: skip
+    group.add_argument("--scratch", metavar="DIR", help="folder for scratch files, where a format needs them")
+    group.add_argument("--limit", dest="limits", metavar="NAME=N", action="append", default=[], type=_limit,
+                       help="lift a limit that an error message named; repeatable")  # fmt: skip
+    group.add_argument("--trace-io", action="store_true", help="tell which bytes were read, on stderr")
+    group.add_argument("--color", choices=("auto", "always", "never"), default="auto",
+                       help="colour status words (auto: on a terminal, unless NO_COLOR is set)")  # fmt: skip
+
+
+def open_file(options: Any, out: Any) -> Extraction:
+    """Open the file of a command."""
+    from pparse.cli.progress import Progress
+    from pparse.data import IoStats
+    from pparse.document import open as open_document
+
+    out.stats = IoStats(log=True) if options.trace_io else None
+    return open_document(
+        options.file, format=options.format, options=dict(options.options), budget=options.budget or "64MiB",
+        scratch=options.scratch, limits=Limits(**dict(options.limits)), progress=Progress(), stats=out.stats,
+    )  # fmt: skip
+
+
+def add_json(parser: argparse.ArgumentParser, *, lines: str | None = None) -> None:
+    """Add ``--json``, and ``--jsonl`` where ``lines`` says of what."""
+    group = parser.add_mutually_exclusive_group()
+    group.add_argument("--json", action="store_true", help='one JSON document ("schema": 1)')
+    if lines is not None:
+        group.add_argument("--jsonl", action="store_true", help=f"one JSON object a line: {lines}")

@@ -1,0 +1,147 @@
+"""SHA-256 of whole files, and where to find what it should be.
+
+Sources, in this order: what the user says; the blob's name in a Hugging Face cache (a symbolic link to
+``blobs/<sha256>``); the note that ``huggingface_hub`` keeps beside a download (``.cache/huggingface/download/NAME.metadata``,
+second line); ``NAME.sha256`` beside the file; a line of ``SHA256SUMS`` (and the other usual names) there; an LFS pointer
+``NAME.pointer`` there.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+
+from pparse.data import FileData
+from pparse.errors import PathError, PparseError
+from pparse.findings import Finding, Severity
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Final
+
+    from pparse.extraction import Extraction
+
+_HEX: Final = re.compile(r"[0-9a-fA-F]{64}")
+_POINTER: Final = re.compile(r"^oid sha256:([0-9a-f]{64})\s*$", re.MULTILINE)
+_POINTER_SIZE: Final = re.compile(r"^size (\d{1,18})\s*$", re.MULTILINE)
+_SUM_LINE: Final = re.compile(r"^\\?([0-9a-fA-F]{64})[ \t]+[ *]?(.+?)\s*$", re.MULTILINE)
+_BSD_LINE: Final = re.compile(r"^SHA256 \((.+)\) = ([0-9a-fA-F]{64})\s*$", re.MULTILINE)
+_SUM_FILES: Final = ("SHA256SUMS", "SHA256SUMS.txt", "SHA256SUM", "sha256sums.txt", "sha256sum.txt", "checksums.sha256",
+                     "checksums.txt")  # fmt: skip
+_MAX_TEXT: Final = 16 << 20
+
+
+def check_digests(document: Extraction, expected: str) -> Iterator[Finding]:
+    """Compare the document's file, or each of its shards, with its digest; yield a finding for each."""
+    files = _files(document)
+    if expected and _HEX.fullmatch(expected) and len(files) > 1:
+        raise PathError("one digest cannot be that of several shards; give a SHA256SUMS file", path=expected)
+    for name, data in files:
+        yield _check(document, name, data, expected)
+
+
+def _files(document: Extraction) -> list[tuple[str, FileData | None]]:
+    parser = document.parse().parser
+    names = getattr(parser, "shard_names", None)
+    if names is None:
+        data = document.data
+        return [(document.name, data if isinstance(data, FileData) else None)]
+    found: list[tuple[str, FileData | None]] = []
+    for name in names():
+        try:
+            shard = parser.shard(name).data  # type: ignore[attr-defined]
+        except PparseError:
+            continue  # a missing shard is a finding already
+        found.append((name, shard if isinstance(shard, FileData) else None))
+    return found
+
+
+def _check(document: Extraction, name: str, data: FileData | None, expected: str) -> Finding:
+    if data is None:
+        return Finding("no-digest", "there is no file to digest", severity=Severity.WARNING, source=name)
+    wanted, origin, size = _expected(data.path, expected)
+    if wanted is None:
+        return Finding(
+            "no-digest", "no digest was found: no cache blob name, SHA256SUMS line, .sha256 file or LFS pointer",
+            severity=Severity.WARNING, source=name,
+        )  # fmt: skip
+    if size is not None and size != data.size:
+        return Finding("digest", f"the size differs from that of {origin}", source=name, wanted=size, got=data.size)
+    got = digest(document, data)
+    if got != wanted:
+        return Finding("digest", f"the SHA-256 differs from that of {origin}", source=name, wanted=wanted, got=got,
+                       offset=0, length=data.size)  # fmt: skip
+    return Finding("digest", f"the SHA-256 is that of {origin}", severity=Severity.NOTE, source=name, got=got)
+
+
+def digest(document: Extraction, data: FileData) -> str:
+    """Return the SHA-256 of a whole file, streamed."""
+    import hashlib
+
+    session = document.session
+    sha = hashlib.sha256()
+    total = data.size or 0
+    buffer = bytearray(1 << 20)
+    view = memoryview(buffer)
+    done = 0
+    while done < total:
+        session.check_cancelled()
+        got = data.preadinto(done, view)
+        sha.update(view[:got])
+        done += got
+        if session.progress is not None:
+            session.progress(done, total, f"SHA-256 of {os.path.basename(data.path)}")
+    data.check_unchanged()
+    return sha.hexdigest()
+
+
+def _expected(path: str, said: str) -> tuple[str | None, str, int | None]:
+    """Return the digest to expect, where it comes from, and the size if that is told too."""
+    if said:
+        if _HEX.fullmatch(said):
+            return said.lower(), "the command line", None
+        text = _read_text(said)
+        if text is None:
+            raise PathError("neither 64 hex digits nor a file that can be read", path=said)
+        return _from_text(text, os.path.basename(path), said)
+    blob = os.path.basename(os.path.realpath(path))
+    if os.path.islink(path) and _HEX.fullmatch(blob):
+        return blob.lower(), "its name in the cache", None
+    folder, name = os.path.split(path)
+    text = _read_text(os.path.join(folder, ".cache", "huggingface", "download", name + ".metadata"))
+    lines = text.splitlines() if text else []
+    if len(lines) > 1 and _HEX.fullmatch(lines[1].strip()):
+        return lines[1].strip().lower(), "the download's own note", None
+    for candidate in (name + ".sha256", *_SUM_FILES, name + ".pointer"):
+        text = _read_text(os.path.join(folder, candidate))
+        if text is not None:
+            found = _from_text(text, name, candidate)
+            if found[0] is not None:
+                return found
+    return None, "", None
+
+
+def _read_text(path: str) -> str | None:
+    try:
+        if not os.path.isfile(path) or os.path.getsize(path) > _MAX_TEXT:
+            return None
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except (OSError, ValueError):
+        return None
+
+
+def _from_text(text: str, name: str, origin: str) -> tuple[str | None, str, int | None]:
+    pointer = _POINTER.search(text)
+    if text.startswith("version https://git-lfs") and pointer is not None:
+        size = _POINTER_SIZE.search(text)
+        return pointer[1], f"the LFS pointer {origin}", int(size[1]) if size is not None else None
+    lines = [(match[2], match[1]) for match in _SUM_LINE.finditer(text)]
+    lines += [(match[1], match[2]) for match in _BSD_LINE.finditer(text)]
+    for listed, value in lines:
+        if listed == name or listed.endswith("/" + name):
+            return value.lower(), f"its line in {origin}", None
+    if _HEX.fullmatch(text.strip()):
+        return text.strip().lower(), origin, None
+    return None, "", None

@@ -1,0 +1,84 @@
+"""Show which formats there are, built in and from plug-ins; with a NAME, everything that is known of it."""
+
+from __future__ import annotations
+
+from pparse.cli.common import OK, UNKNOWN_FORMAT, add_json
+from pparse.cli.output import Table, safe
+from pparse.registry import BUILTINS, builtin, default_registry, parser_class
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    from typing import Any, Final
+
+    from pparse.cli.output import Output
+    from pparse.parser import Parser
+
+EXAMPLES: Final = """examples:
+  pparse formats
+  pparse formats safetensors
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of the command."""
+    parser.add_argument("name", metavar="NAME", nargs="?", help="tell all of one format")
+    parser.add_argument("-q", "--quiet", action="store_true", help="names only")
+    parser.add_argument("--color", choices=("auto", "always", "never"), default="auto", help="colours")
+    add_json(parser)
+
+
+def run(options: Any, out: Output) -> int:
+    """Run the command."""
+    registry = default_registry()
+    names = [options.name] if options.name is not None else registry.names()
+    rows = [_describe(parser_class(registry, name)) for name in names]
+    if options.json:
+        from json import dumps
+
+        out.line(dumps({"schema": 1, "formats": rows, "failed": registry.failed}, indent=2))
+        return OK
+    if options.name is not None and not options.quiet:
+        _show_one(rows[0], out)
+        return OK
+    if options.quiet:
+        for row in rows:
+            out.line(str(row["name"]))
+        return OK
+    table = Table(out, ("NAME", "FILES", "FROM", "WHAT"), "<<<<")
+    for row in rows:
+        table.row(str(row["name"]), " ".join(row["extensions"]) or "-", str(row["from"]), safe(str(row["description"])))
+    table.close()
+    for name, reason in registry.failed.items():
+        out.error(f"the plug-in {name!r} could not be loaded: {reason}")
+    out.line("'pparse formats NAME' tells options, limitations and references of one")
+    return OK if rows else UNKNOWN_FORMAT
+
+
+def _describe(parser: type[Parser]) -> dict[str, Any]:
+    known = builtin(parser.name)
+    return {
+        "name": parser.name,
+        "description": parser.description,
+        "extensions": list(known.extensions if known is not None else parser.extensions),
+        "media_type": parser.media_type,
+        "from": "built in" if known in BUILTINS else "plug-in",
+        "refines": list(parser.refines),
+        "root_at": parser.root_at,
+        "viewer": bool(known is not None and known.viewer) or parser.name in default_registry().plugin_viewers(),
+        "options": dict(parser.options),
+        "limitations": list(parser.limitations),
+        "references": list(parser.references),
+    }
+
+
+def _show_one(row: dict[str, Any], out: Output) -> None:
+    for label, value in row.items():
+        if isinstance(value, dict):
+            value = [f"-O {name}=…: {text}" for name, text in value.items()]
+        if isinstance(value, list):
+            for item in value:
+                out.line(f"{out.paint(f'{label:12}', 'dim')} {safe(str(item))}")
+        else:
+            shown = ("yes" if value else "no") if isinstance(value, bool) else str(value)
+            out.line(f"{out.paint(f'{label:12}', 'dim')} {safe(shown)}")

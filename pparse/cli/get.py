@@ -1,0 +1,250 @@
+"""Get one thing out of a file: a tensor, a slice of it, or a node.
+
+PATH is tried as the exact name of a tensor, then as a name with a slice (``name[0:2, ..., 1]``), then as a node's path.
+Only the bytes of that thing are read.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from pparse.cli.common import DAMAGED, OK, USAGE, open_file
+from pparse.cli.output import safe, shape_words, status_words
+from pparse.errors import PathError
+from pparse.findings import Status
+from pparse.limits import MIB, format_size
+from pparse.node import SCALAR
+from pparse.paths import split_slice
+from pparse.registry import viewer_for
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    from typing import Any, BinaryIO, Final
+
+    from pparse.cli.output import Output
+    from pparse.extraction import Extraction
+    from pparse.node import Node
+    from pparse.tensor import Tensor
+
+EXAMPLES: Final = """examples:
+  pparse get model.safetensors h.0.attn.weight
+  pparse get model.safetensors 'h.0.attn.weight[0:2, ..., 1]' --json
+  pparse get model.safetensors h.0.attn.weight -o weight.npy
+  pparse get model.safetensors metadata.format
+  pparse get config.json 'quantization.bits'
+"""
+# As text, only so much of a tensor is read; the middle of a larger one is left out.
+_TEXT_LIMIT: Final = 64 * MIB
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of the command."""
+    parser.add_argument("file", metavar="FILE", help="a file, a folder, or outer::inner")
+    parser.add_argument("path", metavar="PATH", nargs="?", default="", help="a tensor, a slice of one, or a node")
+    parser.add_argument("-o", "--output", metavar="OUT", help="write there (.npy: as with --npy), whole or not at all")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--raw", action="store_true", help="the bytes as they are stored")
+    form.add_argument("--npy", action="store_true", help="a numpy .npy file")
+    form.add_argument("--json", action="store_true", help="JSON")
+    parser.add_argument("--partial", choices=("prefix", "fill"),
+                        help="of a truncated tensor, the whole rows, or the full shape with zeros")  # fmt: skip
+    parser.set_defaults(jsonl=False)
+
+
+def run(options: Any, out: Output) -> int:
+    """Run the command."""
+    with open_file(options, out) as document:
+        found = _find(document, options.path)
+        if isinstance(found, tuple):
+            return _give_tensor(*found, options, out)
+        return _give_node(found, options, out)
+
+
+def _find(document: Extraction, path: str) -> tuple[Tensor, tuple[Any, ...] | None] | Node:
+    viewer = viewer_for(document)
+    suggestions: tuple[str, ...] = ()
+    if viewer is not None and path:
+        tensor = viewer.find(path)
+        if tensor is not None:
+            return tensor, None
+        parts = split_slice(path)
+        if parts is not None:
+            tensor = viewer.find(parts[0])
+            if tensor is not None:
+                return tensor, parts[1]
+        suggestions = viewer.suggest(parts[0] if parts is not None else path)
+    try:
+        return document.node(path)
+    except PathError as error:
+        if viewer is None:
+            raise
+        raise PathError("no tensor and no node has this name", path=path,
+                        suggestions=suggestions or error.suggestions) from error  # fmt: skip
+
+
+# -- tensors ---------------------------------------------------------------------------------------------------------
+
+
+def _give_tensor(tensor: Tensor, index: tuple[Any, ...] | None, options: Any, out: Output) -> int:
+    code = OK if tensor.status is Status.COMPLETE else DAMAGED
+    as_npy = options.npy or (options.output or "").endswith(".npy") and not (options.raw or options.json)
+    if options.json:
+        return _tensor_json(tensor, index, options, out) or code
+    if as_npy or options.raw or options.output:
+        if options.output is None and sys.stdout.isatty():
+            out.error("binary data is not for a terminal; use -o FILE or a pipe")
+            return USAGE
+        _write(options.output, out, lambda stream: _tensor_bytes(tensor, index, as_npy, options.partial, stream))
+        return code
+    _tensor_text(tensor, index, options, out)
+    return code
+
+
+def _array(tensor: Tensor, index: tuple[Any, ...] | None, partial: str | None) -> Any:
+    import numpy as np
+
+    if index is not None:
+        try:
+            return np.asarray(tensor[index])
+        except IndexError as error:
+            raise PathError(str(error), path=tensor.name) from error
+    return tensor.numpy(partial=partial) if partial else tensor.numpy()  # type: ignore[arg-type]
+
+
+def _tensor_bytes(
+    tensor: Tensor, index: tuple[Any, ...] | None, as_npy: bool, partial: str | None, stream: BinaryIO
+) -> None:
+    if index is None and partial is None:
+        if as_npy:
+            from pparse.writers.npy import write_npy
+
+            write_npy(tensor, stream)
+        else:
+            for block in tensor.raw_blocks():
+                stream.write(block)
+        return
+    import numpy as np
+
+    array = _array(tensor, index, partial)
+    if np.ma.isMaskedArray(array):
+        array = array.filled(0)
+    if as_npy:
+        np.save(stream, array, allow_pickle=False)
+    else:
+        stream.write(np.ascontiguousarray(array).tobytes())
+
+
+def _tensor_text(tensor: Tensor, index: tuple[Any, ...] | None, options: Any, out: Output) -> None:
+    out.line(
+        f"{safe(tensor.name)}  {safe(str(tensor.dtype or tensor.stored_dtype))}  {shape_words(tensor.shape)}  "
+        f"{format_size(tensor.stored_nbytes)}  {status_words(tensor.status, tensor.verified)}"
+    )
+    if tensor.finding is not None and tensor.status is Status.COMPLETE:
+        out.line(safe(tensor.finding.reason))
+    if index is None and not options.partial and tensor.nbytes > _TEXT_LIMIT and tensor.shape:
+        rows = max(1, min(3, tensor.shape[0] // 2))
+        row = tensor.nbytes // tensor.shape[0]
+        if row * rows <= _TEXT_LIMIT:
+            import numpy as np
+
+            out.line(str(np.asarray(tensor[:rows])))
+            out.line(f"… {tensor.shape[0] - 2 * rows:,} rows; ask for some with a slice, or use -o FILE")
+            out.line(str(np.asarray(tensor[-rows:])))
+            return
+        out.error("too large to show; ask for a slice, or use -o FILE")
+        return
+    out.line(str(_array(tensor, index, options.partial)))
+
+
+def _tensor_json(tensor: Tensor, index: tuple[Any, ...] | None, options: Any, out: Output) -> int:
+    from json import dumps
+
+    array = _array(tensor, index, options.partial)
+    head = {"schema": 1, "file": options.file, "name": tensor.name, "dtype": str(tensor.dtype),
+            "shape": list(array.shape), "status": tensor.status.value}  # fmt: skip
+    text = dumps(head)[:-1] + ', "data": ' + dumps(_plain(array)) + "}\n"
+    if options.output:
+        _write(options.output, out, lambda stream: stream.write(text.encode()))
+    else:
+        out.write(text)
+    return OK
+
+
+def _plain(array: Any) -> Any:
+    """Return an array as nested lists that JSON can hold: complex numbers as pairs, NaN and infinities as text."""
+    import numpy as np
+
+    if np.ma.isMaskedArray(array):
+        array = array.filled(0)
+    if array.dtype.name in ("complex64", "complex128"):
+        array = np.stack((array.real, array.imag), -1)
+    elif array.dtype.kind not in "biuf" or array.dtype.name.startswith(("bfloat", "float8")):
+        array = array.astype(np.complex64 if array.dtype.name in ("complex32", "bcomplex32") else np.float64)
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        flat = [
+            value if np.isfinite(value) else ("NaN" if np.isnan(value) else "Infinity" if value > 0 else "-Infinity")
+            for value in array.reshape(-1).tolist()
+        ]
+        return np.array(flat, dtype=object).reshape(array.shape).tolist()
+    return array.tolist()
+
+
+# -- nodes -----------------------------------------------------------------------------------------------------------
+
+
+def _give_node(node: Node, options: Any, out: Output) -> int:
+    if options.npy:
+        raise PathError("only a tensor can be written as .npy", path=node.path or "the root")
+    if options.raw:
+        if options.output is None and sys.stdout.isatty():
+            out.error("binary data is not for a terminal; use -o FILE or a pipe")
+            return USAGE
+        _write(options.output, out, lambda stream: _node_bytes(node, stream))
+        return OK if node.known_status in (None, Status.COMPLETE) else DAMAGED
+    text = _node_text(node, options.json)
+    if options.output:
+        _write(options.output, out, lambda stream: stream.write(text.encode("utf-8", "surrogateescape")))
+    else:
+        out.write(text if options.json or not sys.stdout.isatty() else safe_lines(text))
+    return OK
+
+
+def safe_lines(text: str) -> str:
+    """Return text for a terminal, line breaks kept."""
+    return "\n".join(safe(line) for line in text.split("\n"))
+
+
+def _node_text(node: Node, as_json: bool) -> str:
+    from json import dumps
+
+    value = node.load() if node.shape == SCALAR else node.to_python()
+    if isinstance(value, bytes):
+        value = value.hex() if not as_json else {"hex": value.hex()}
+    if isinstance(value, str) and not as_json:
+        return value + "\n"
+    return dumps(value, indent=2 if not as_json else None, ensure_ascii=False, default=_hex) + "\n"
+
+
+def _hex(value: object) -> object:
+    return {"hex": value.hex()} if isinstance(value, bytes) else str(value)
+
+
+def _node_bytes(node: Node, stream: BinaryIO) -> None:
+    reader = node.open()
+    while chunk := reader.read(MIB):
+        stream.write(chunk)
+
+
+def _write(path: str | None, out: Output, write: Any) -> None:
+    if path is None:
+        write(out.binary())
+        out.binary().flush()
+        return
+    from pparse.writers.files import AtomicFile
+
+    with AtomicFile(path) as file:
+        write(file.stream)
+
+
+

@@ -1,0 +1,128 @@
+"""Say what a file is: format, counts, sizes, metadata, status; of a cut file, where it ends and where to resume."""
+
+from __future__ import annotations
+
+from pparse.cli.common import add_json, exit_code_for, open_file
+from pparse.cli.output import count_words, parameters_words, report_cut, safe
+from pparse.findings import Status
+from pparse.limits import format_size
+from pparse.registry import viewer_for
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    from typing import Any, Final
+
+    from pparse.cli.output import Output
+    from pparse.extraction import Extraction
+    from pparse.viewer import Viewer
+
+EXAMPLES: Final = """examples:
+  pparse info model.safetensors
+  pparse info half-a-download.safetensors --json
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of the command."""
+    parser.add_argument("file", metavar="FILE", help="a file, a folder, or outer::inner")
+    parser.add_argument("-q", "--quiet", action="store_true", help="format and status only")
+    add_json(parser)
+
+
+def run(options: Any, out: Output) -> int:
+    """Run the command."""
+    with open_file(options, out) as document:
+        viewer = viewer_for(document)
+        if viewer is not None:
+            return _model(document, viewer, options, out)
+        return _document(document, options, out)
+
+
+def _field(out: Output, name: str, value: str) -> None:
+    out.line(f"{out.paint(f'{name:11}', 'dim')} {value}")
+
+
+def _head(document: Extraction, out: Output) -> None:
+    parser = document.parse().parser
+    _field(out, "file", safe(document.path))
+    _field(out, "format", f"{parser.name}: {parser.description}")
+    if not document.is_folder and document.size is not None:
+        _field(out, "size", f"{document.size:,} bytes ({format_size(document.size)})")
+
+
+def _model(document: Extraction, viewer: Viewer, options: Any, out: Output) -> int:
+    extent = viewer.extent()
+    metadata = dict(viewer.metadata)
+    code = exit_code_for(viewer.findings, damaged=extent.status is not Status.COMPLETE)
+    if options.json:
+        from json import dumps
+
+        out.line(dumps({
+            "schema": 1, "file": options.file, "format": viewer.format,
+            "description": document.parse().parser.description, "status": extent.status.value, "size": extent.actual,
+            "extent": extent.to_dict(), "metadata": metadata,
+            "findings": [finding.to_dict() for finding in viewer.findings],
+        }, indent=2))  # fmt: skip
+        return code
+    if options.quiet:
+        out.line(f"{viewer.format} {extent.status}")
+        return code
+    _head(document, out)
+    for label, value in _details(viewer):
+        _field(out, label, value)
+    _field(out, "tensors", f"{extent.count:,} in {format_size(extent.tensor_bytes)}")
+    _field(out, "parameters", parameters_words(extent.parameters).replace(" parameters", "", 1))
+    for name, value in list(metadata.items())[:20]:
+        text = safe(str(value))
+        _field(out, "metadata", f"{safe(str(name))} = {text[:200]}{'…' if len(text) > 200 else ''}")
+    if len(metadata) > 20:
+        _field(out, "metadata", f"… {len(metadata) - 20} more; 'pparse get FILE metadata' shows all")
+    _field(out, "status", out.status(extent.status))
+    hit = viewer.find(extent.first_hit) if extent.first_hit is not None else None
+    report_cut(out, extent, hit if hit is not None and hit.status is Status.TRUNCATED else None)
+    out.findings((finding for finding in viewer.findings if finding.code != "truncated"), limit=10)
+    return code
+
+
+def _details(viewer: Any) -> list[tuple[str, str]]:
+    """Return what only some viewers know."""
+    parser = viewer.parser if hasattr(viewer, "parser") else None
+    names = getattr(parser, "shard_names", None)
+    if names is not None:
+        return [("shards", f"{len(names()):,}"), ("size", f"{viewer.extent().actual or 0:,} bytes in all shards")]
+    try:
+        return [("header", f"{parser.header_size:,} bytes")] if parser is not None else []
+    except (ValueError, AttributeError):
+        return []
+
+
+def _document(document: Extraction, options: Any, out: Output) -> int:
+    root = document.root
+    status = root.status if root.shape != "scalar" else root.known_status or Status.COMPLETE
+    count = None if root.shape == "scalar" else len(root)
+    code = exit_code_for(document.findings, damaged=status in (Status.TRUNCATED, Status.DAMAGED))
+    if options.json:
+        from json import dumps
+
+        out.line(dumps({
+            "schema": 1, "file": options.file, "format": document.format,
+            "description": document.parse().parser.description, "status": status.value, "size": document.size,
+            "kind": root.kind, "members": count, "metadata": {},
+            "findings": [finding.to_dict() for finding in document.findings],
+        }, indent=2))  # fmt: skip
+        return code
+    if options.quiet:
+        out.line(f"{document.format} {status}")
+        return code
+    _head(document, out)
+    _field(out, "root", root.kind + (f" of {count_words(count, 'member')}" if count is not None else ""))
+    _field(out, "status", out.status(status))
+    if status is Status.TRUNCATED:
+        size = document.size
+        out.line(
+            f"{out.paint('truncated', 'red')}: {size:,} bytes are there and the {root.kind} does not end; how many are "
+            f"missing, {document.format} does not say; resume the download at byte {size}"
+        )
+    out.findings(document.findings, limit=10)
+    return code

@@ -1,0 +1,352 @@
+"""List the tensors of a model, or the members of any other document.
+
+A file that is cut or damaged is listed as far as it goes: every tensor with what became of it, then where the file ends
+and where to resume the download.
+"""
+
+from __future__ import annotations
+
+import re
+
+from pparse.cli.common import DAMAGED, OK, add_json, exit_code_for, open_file
+from pparse.cli.output import (
+    Table,
+    count_words,
+    parameters_words,
+    report_cut,
+    safe,
+    shape_words,
+    status_words,
+)
+from pparse.errors import PathError
+from pparse.findings import Status
+from pparse.limits import format_size
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable, Iterable, Iterator
+    from typing import Any, Final
+
+    from pparse.cli.output import Output
+    from pparse.extraction import Extraction
+    from pparse.findings import Finding
+    from pparse.node import Node
+    from pparse.tensor import Tensor
+    from pparse.viewer import Viewer
+
+EXAMPLES: Final = """examples:
+  pparse ls model.safetensors
+  pparse ls model.safetensors '*.attn.*' --sort size
+  pparse ls model.safetensors.index.json --group
+  pparse ls folder/ --jsonl | grep F16
+"""
+
+# Up to here rows are held to sort them; more are streamed in file order.
+SORT_UP_TO: Final = 20_000
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of the command."""
+    parser.add_argument("file", metavar="FILE", help="a file, a folder, or outer::inner")
+    parser.add_argument("pattern", metavar="PATTERN", nargs="?", help="only names that match this glob")
+    parser.add_argument("--regex", action="store_true", help="PATTERN is a regular expression, found anywhere")
+    parser.add_argument("--sort", choices=("name", "size", "offset", "none"), default=None,
+                        help=f"order of rows (name, with numbers in order; above {SORT_UP_TO:,} rows: none)")  # fmt: skip
+    parser.add_argument("--group", action="store_true", help="collapse names that differ in numbers only")
+    parser.add_argument("-q", "--quiet", action="store_true", help="names only")
+    parser.add_argument("--bytes", action="store_true", help="sizes in bytes")
+    add_json(parser, lines="tensors or members")
+
+
+def run(options: Any, out: Output) -> int:
+    """Run the command."""
+    with open_file(options, out) as document:
+        matches = _matcher(options)
+        from pparse.registry import viewer_for
+
+        viewer = viewer_for(document)
+        if viewer is None:
+            return _list_members(document, options, matches, out)
+        return _list_tensors(viewer, options, matches, out)
+
+
+def _matcher(options: Any) -> Callable[[str], bool]:
+    if options.pattern is None:
+        return lambda name: True
+    if options.regex:
+        try:
+            return lambda name, search=re.compile(options.pattern).search: search(name) is not None  # type: ignore[misc]
+        except re.error as error:
+            raise PathError(f"not a regular expression: {error}", path=options.pattern) from error
+    from fnmatch import translate
+
+    # An exact name may hold brackets and stars itself.
+    return lambda name, match=re.compile(translate(options.pattern)).match, exact=options.pattern: (  # type: ignore[misc]
+        match(name) is not None or name == exact
+    )
+
+
+def natural(name: str) -> list[tuple[int, int, str]]:
+    """Return a sort key that puts layer 2 before layer 10."""
+    return [
+        (0, int(part), "") if part.isdigit() and part.isascii() and len(part) < 20 else (1, 0, part)
+        for part in re.split(r"(\d+)", name)
+    ]
+
+
+def _sorted(items: Iterable[Any], how: str | None, name: Any, size: Any, offset: Any) -> Iterator[Any]:
+    """Yield items in order as long as they are few; in file order when there are too many to hold."""
+    if how == "none":
+        yield from items
+        return
+    held = []
+    stream = iter(items)
+    for item in stream:
+        held.append(item)
+        if how is None and len(held) > SORT_UP_TO:
+            yield from held
+            yield from stream
+            return
+    if how == "size":
+        held.sort(key=lambda item: (-size(item), natural(name(item))))
+    elif how == "offset":
+        held.sort(key=offset)
+    else:
+        held.sort(key=lambda item: natural(name(item)))
+    yield from held
+
+
+def _tensor_offset(tensor: Tensor) -> tuple[str, int]:
+    return (tensor.spans[0].path, tensor.spans[0].offset) if tensor.spans else ("", 1 << 63)
+
+
+class _Listing:
+    """Streams tensors, counting all of them and passing on those that match."""
+
+    def __init__(self, viewer: Any, matches: Callable[[str], bool]) -> None:
+        self.viewer = viewer
+        self.extent = viewer.new_extent() if hasattr(viewer, "new_extent") else None
+        self.streamed = self.extent is not None and not hasattr(viewer, "shard_viewer")
+        self.matches = matches
+        self.shown = 0
+        self.hit: Tensor | None = None
+        self.unwritten = 0
+        self.unwritten_first: Finding | None = None
+
+    def __iter__(self) -> Iterator[Tensor]:
+        extent = self.extent
+        for tensor in self.viewer.tensors():
+            if self.streamed and extent is not None:
+                extent.add(tensor)
+            if tensor.status is Status.TRUNCATED:
+                self.hit = self.hit or tensor
+            finding = tensor.finding
+            if finding is not None and finding.code == "unwritten":
+                self.unwritten += 1
+                self.unwritten_first = self.unwritten_first or finding
+            if self.matches(tensor.name):
+                self.shown += 1
+                yield tensor
+
+    def close(self) -> Any:
+        """Return the extent of the whole document."""
+        if self.streamed:
+            return self.viewer.close_extent(self.extent)
+        return self.viewer.extent()
+
+
+def _list_tensors(viewer: Viewer, options: Any, matches: Callable[[str], bool], out: Output) -> int:
+    listing = _Listing(viewer, matches)
+    tensors = _sorted(listing, options.sort, lambda t: t.name, lambda t: t.stored_nbytes, _tensor_offset)
+    if options.json or options.jsonl:
+        return _tensors_as_json(viewer, listing, tensors, options, out)
+    size: Callable[[int], str] = str if options.bytes else format_size
+    if options.quiet:
+        for tensor in tensors:
+            out.line(safe(tensor.name))
+    elif options.group:
+        _show_groups(tensors, size, out)
+    else:
+        table = Table(out, ("NAME", "DTYPE", "SHAPE", "SIZE", "STATUS"), "<<<><")
+        for tensor in tensors:
+            status: str = tensor.status.value
+            if tensor.status is Status.COMPLETE:
+                status = status_words(tensor.status, tensor.verified)
+                if tensor.finding is not None and tensor.finding.code == "unwritten":
+                    status += ", never written"
+            elif out.color:
+                status = out.status(tensor.status)
+            dtype = tensor.dtype.name if tensor.dtype is not None else tensor.stored_dtype or "?"
+            table.row(safe(tensor.name), safe(dtype), shape_words(tensor.shape), size(tensor.stored_nbytes), status)
+        table.close()
+    extent = listing.close()
+    damaged = extent.status is not Status.COMPLETE
+    if not options.quiet:
+        if listing.shown != extent.count:
+            out.line(f"{listing.shown:,} of {count_words(extent.count, 'tensor')} match")
+        out.line(
+            f"{count_words(extent.count, 'tensor')}, {size(extent.tensor_bytes)}, {parameters_words(extent.parameters)}: "
+            + out.status(extent.status)
+        )
+        report_cut(out, extent, listing.hit if listing.hit and listing.hit.name == extent.first_hit else None)
+        if listing.unwritten and listing.unwritten_first is not None:
+            out.line(
+                f"{count_words(listing.unwritten, 'tensor')} lie in file holes, which read as zeros; the first at byte "
+                f"{listing.unwritten_first.offset} ({safe(listing.unwritten_first.path)}); 'pparse check' lists the ranges"
+            )
+        out.findings((finding for finding in viewer.findings if finding.code != "truncated"), limit=10)
+    if options.pattern is not None and not listing.shown:
+        out.error(f"no name matches {options.pattern!r}")
+    return exit_code_for(viewer.findings, damaged=damaged)
+
+
+def _show_groups(tensors: Iterable[Tensor], size: Callable[[int], str], out: Output) -> None:
+    groups: dict[tuple[str, str, tuple[int, ...], Status], list[Any]] = {}
+    for tensor in tensors:
+        numbers = [int(number) for number in re.findall(r"\d+", tensor.name) if len(number) < 19]
+        dtype = tensor.dtype.name if tensor.dtype is not None else tensor.stored_dtype or "?"
+        key = (re.sub(r"\d+", "\0", tensor.name), dtype, tensor.shape, tensor.status)
+        group = groups.get(key)
+        if group is None:
+            groups[key] = [1, tensor.stored_nbytes, [(number, number) for number in numbers]]
+        else:
+            group[0] += 1
+            group[1] += tensor.stored_nbytes
+            group[2] = [(min(low, n), max(high, n)) for (low, high), n in zip(group[2], numbers, strict=False)]
+    table = Table(out, ("NAMES", "COUNT", "DTYPE", "SHAPE", "SIZE", "STATUS"), "<><<><")
+    for (name, dtype, shape, status), (count, total, ranges) in groups.items():
+        spans = iter(ranges)
+        shown = re.sub("\0", lambda _: _span_words(next(spans, None)), name)
+        words = out.status(status) if status is not Status.COMPLETE else status_words(status, None)
+        table.row(safe(shown), str(count), safe(dtype), shape_words(shape), size(total), words)
+    table.close()
+
+
+def _span_words(span: tuple[int, int] | None) -> str:
+    if span is None:
+        return "N"
+    return str(span[0]) if span[0] == span[1] else f"{{{span[0]}..{span[1]}}}"
+
+
+def tensor_to_dict(tensor: Tensor) -> dict[str, object]:
+    """Return a tensor as plain data, for JSON."""
+    found: dict[str, object] = {
+        "name": tensor.name,
+        "dtype": tensor.dtype.name if tensor.dtype is not None else None,
+        "stored_dtype": tensor.stored_dtype or None,
+        "shape": list(tensor.shape),
+        "nbytes": tensor.nbytes,
+        "status": tensor.status.value,
+        "verified": tensor.verified,
+        "spans": [span.to_dict() for span in tensor.spans],
+    }
+    if tensor.finding is not None:
+        found["finding"] = tensor.finding.to_dict()
+    return found
+
+
+def _tensors_as_json(
+    viewer: Viewer, listing: _Listing, tensors: Iterable[Tensor], options: Any, out: Output
+) -> int:
+    from json import dumps
+
+    if options.jsonl:
+        for tensor in tensors:
+            out.line(dumps(tensor_to_dict(tensor)))
+    else:
+        out.write(f'{{"schema": 1, "file": {dumps(options.file)}, "format": {dumps(viewer.format)}, "tensors": [')
+        comma = "\n"
+        for tensor in tensors:
+            out.write(f"{comma}{dumps(tensor_to_dict(tensor))}")
+            comma = ",\n"
+    extent = listing.close()
+    if not options.jsonl:
+        out.line(
+            f'\n], "members": [], "status": "{extent.status}", "extent": {dumps(extent.to_dict())}, '
+            f'"findings": {dumps([finding.to_dict() for finding in viewer.findings])}}}'
+        )
+    return exit_code_for(viewer.findings, damaged=extent.status is not Status.COMPLETE)
+
+
+# -- documents without tensors ---------------------------------------------------------------------------------------
+
+
+def _list_members(document: Extraction, options: Any, matches: Callable[[str], bool], out: Output) -> int:
+    root = document.root
+    nodes: Iterator[Node] = iter(()) if root.shape == "scalar" else root.children()
+    chosen = (kid for kid in nodes if matches(_member_name(kid)))
+    rows = _sorted(chosen, options.sort or "none", _member_name, _member_size, lambda node: node.start)
+    size: Callable[[int], str] = str if options.bytes else format_size
+    if options.json or options.jsonl:
+        return _members_as_json(document, rows, options, out)
+    count = 0
+    damaged = False
+    table = Table(out, ("NAME", "KIND", "SIZE", "STATUS"), "<<><")
+    for kid in rows:
+        count += 1
+        status = kid.known_status or Status.COMPLETE
+        damaged |= status not in (Status.COMPLETE, Status.UNSUPPORTED)
+        if options.quiet:
+            out.line(safe(_member_name(kid)))
+        else:
+            words = out.status(status) if status is not Status.COMPLETE else status_words(status, None)
+            table.row(safe(_member_name(kid)), kid.kind, size(_member_size(kid)), words)
+    if not options.quiet:
+        table.close()
+        _close_members(document, root, count, size, out)
+    if options.pattern is not None and not count:
+        out.error(f"no name matches {options.pattern!r}")
+    whole = root.status if root.shape != "scalar" else root.known_status or Status.COMPLETE
+    return exit_code_for(document.findings, damaged=damaged or whole in (Status.TRUNCATED, Status.DAMAGED))
+
+
+def _close_members(document: Extraction, root: Node, count: int, size: Callable[[int], str], out: Output) -> None:
+    status = root.status if root.shape != "scalar" else root.known_status or Status.COMPLETE
+    total = document.size
+    out.line(
+        f"{document.format} {root.kind}, {count_words(count, 'member')}, "
+        f"{size(total) if total is not None else 'unknown size'}: {out.status(status)}"
+    )
+    if status is Status.TRUNCATED:
+        out.line(
+            f"{out.paint('truncated', 'red')}: the document ends at byte {total} inside its {root.kind}; how much is "
+            f"missing cannot be known from JSON; resume the download at byte {total}"
+            if document.format == "json"
+            else f"{out.paint('truncated', 'red')}: the document ends at byte {total}; resume the download there"
+        )
+    out.findings(document.findings, limit=10)
+
+
+def _member_name(node: Node) -> str:
+    return f"[{node.ordinal}]" if node.key is None else str(node.key)
+
+
+def _member_size(node: Node) -> int:
+    return sum(length for _, length in node.spans)
+
+
+def _members_as_json(document: Extraction, rows: Iterable[Node], options: Any, out: Output) -> int:
+    from json import dumps
+
+    if not options.jsonl:
+        out.write(
+            f'{{"schema": 1, "file": {dumps(options.file)}, "format": {dumps(document.format)}, "tensors": [], "members": ['
+        )
+    comma = "\n"
+    damaged = False
+    for kid in rows:
+        status = kid.known_status or Status.COMPLETE
+        damaged |= status not in (Status.COMPLETE, Status.UNSUPPORTED)
+        row = {"name": _member_name(kid), "size": _member_size(kid), "status": status.value, "kind": kid.kind}
+        if options.jsonl:
+            out.line(dumps(row))
+        else:
+            out.write(f"{comma}{dumps(row)}")
+            comma = ",\n"
+    root = document.root
+    status = root.status if root.shape != "scalar" else root.known_status or Status.COMPLETE
+    if not options.jsonl:
+        found = dumps([finding.to_dict() for finding in document.findings])
+        out.line(f'\n], "status": "{status}", "findings": {found}}}')
+    return DAMAGED if damaged or status in (Status.TRUNCATED, Status.DAMAGED) else exit_code_for(document.findings) or OK

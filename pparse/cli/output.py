@@ -1,0 +1,210 @@
+"""How things are shown: the table printer, status words, safe text, the report on a cut file."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from pparse.findings import Severity, Status
+from pparse.limits import format_size
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from typing import Any, Final
+
+    from pparse.data import IoStats
+    from pparse.findings import Finding
+    from pparse.tensor import Tensor
+    from pparse.viewer import Extent
+
+_COLORS: Final = {"red": "31", "yellow": "33", "green": "32", "dim": "2", "bold": "1"}
+# Control characters (C0, DEL, C1) and direction marks could make a name say something else on a terminal.
+_UNSAFE: Final = {
+    **{code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))},
+    **{code: f"\\u{code:04x}" for code in (*range(0x200E, 0x2010), *range(0x202A, 0x202F), *range(0x2066, 0x206A), 0xFEFF)},
+}  # fmt: skip
+
+
+def safe(text: str) -> str:
+    """Return ``text`` with everything visible that could mislead on a terminal."""
+    return text if text.isascii() and text.isprintable() else text.translate(_UNSAFE)
+
+
+class Output:
+    """Standard output: buffered, in whatever encoding the terminal has, coloured only where wanted."""
+
+    def __init__(self, *, color: str = "auto") -> None:
+        self._out = sys.stdout
+        if hasattr(self._out, "reconfigure"):
+            self._out.reconfigure(errors="backslashreplace")
+        self.terminal = self._out.isatty()
+        no_color = bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
+        self.color = color == "always" or (color == "auto" and self.terminal and not no_color)
+        self.stats: IoStats | None = None
+
+    def line(self, text: str = "") -> None:
+        """Write one line."""
+        self._out.write(text + "\n")
+
+    def write(self, text: str) -> None:
+        """Write text as it is."""
+        self._out.write(text)
+
+    def binary(self) -> Any:
+        """Return the stream for bytes."""
+        self._out.flush()
+        return self._out.buffer
+
+    def flush(self) -> None:
+        """Let everything out, and the trace of reads if it was asked for."""
+        self._out.flush()
+        stats, self.stats = self.stats, None
+        if stats is not None:
+            for source, offset, length in stats.log or ():
+                sys.stderr.write(f"read {safe(source)} [0x{offset:x}, 0x{offset + length:x}) {length} bytes\n")
+            more = f" ({stats.dropped} ranges not shown)" if stats.dropped else ""
+            sys.stderr.write(f"read {stats.bytes} bytes in {stats.reads} reads{more}\n")
+
+    def error(self, text: str) -> None:
+        """Write a message for the person on stderr."""
+        try:
+            sys.stderr.write(f"pparse: {safe(text)}\n")
+        except UnicodeEncodeError:
+            sys.stderr.write(f"pparse: {ascii(text)}\n")
+
+    def paint(self, text: str, color: str) -> str:
+        """Return ``text`` in a colour, where colours are wanted."""
+        return f"\x1b[{_COLORS[color]}m{text}\x1b[0m" if self.color else text
+
+    def status(self, status: Status, verified: bool | None = None, *, pad: int = 0) -> str:
+        """Return a status as people see it: ``complete`` only with what was verified beside it."""
+        text = status_words(status, verified)
+        color = {Status.COMPLETE: "green", Status.UNSUPPORTED: "yellow"}.get(status, "red")
+        return self.paint(text.ljust(pad), color)
+
+    def findings(self, findings: Iterable[Finding], limit: int | None = None) -> int:
+        """Write findings, a line each, at most ``limit``; return how many there were."""
+        count = 0
+        for finding in findings:
+            count += 1
+            if limit is None or count <= limit:
+                self.finding(finding)
+        if limit is not None and count > limit:
+            self.line(f"… and {count - limit} more; 'pparse check' shows all")
+        return count
+
+    def finding(self, finding: Finding) -> None:
+        """Write one finding."""
+        color = {Severity.ERROR: "red", Severity.WARNING: "yellow"}.get(finding.severity, "dim")
+        source = f"{safe(finding.source)}: " if finding.source else ""
+        self.line(f"{self.paint(f'{finding.severity!s:7}', color)} {source}{safe(str(finding))}")
+
+
+def status_words(status: Status, verified: bool | None) -> str:
+    """Return a status in words."""
+    if status is not Status.COMPLETE:
+        return status.value
+    return "complete, verified" if verified else "complete, unverified" if verified is None else "complete, contradicted"
+
+
+class Table:
+    """Rows with aligned columns, without keeping them: widths come from the first rows and grow when they must.
+
+    ``align`` has ``<`` or ``>`` per column; the last column is not padded.
+    """
+
+    WINDOW = 100
+
+    def __init__(self, out: Output, header: Sequence[str], align: str) -> None:
+        self._out = out
+        self._align = align
+        self._header: Sequence[str] | None = header
+        self._widths = [len(title) for title in header]
+        self._waiting: list[Sequence[str]] = []
+        self._started = False
+
+    def row(self, *cells: str) -> None:
+        """Add a row; its text must be safe."""
+        if self._started:
+            self._write(cells)
+            return
+        self._waiting.append(cells)
+        if len(self._waiting) >= self.WINDOW:
+            self.close()
+
+    def close(self) -> None:
+        """Write the rows that wait."""
+        if not self._started:
+            self._started = True
+            for cells in self._waiting:
+                self._widen(cells)
+            if self._waiting and self._header is not None:
+                self._out.line(self._out.paint(self._format(self._header), "dim"))
+            for cells in self._waiting:
+                self._write(cells)
+            self._waiting = []
+
+    def _widen(self, cells: Sequence[str]) -> None:
+        # One very long name must not push all others off the screen.
+        for column, cell in enumerate(cells):
+            if self._widths[column] < len(cell) <= 80:
+                self._widths[column] = len(cell)
+
+    def _write(self, cells: Sequence[str]) -> None:
+        self._out.line(self._format(cells))
+
+    def _format(self, cells: Sequence[str]) -> str:
+        last = len(cells) - 1
+        return "  ".join(
+            cell if at == last and self._align[at] == "<" else cell.ljust(width) if self._align[at] == "<" else cell.rjust(width)
+            for at, (cell, width) in enumerate(zip(cells, self._widths, strict=True))
+        ).rstrip()
+
+
+def shape_words(shape: Sequence[int]) -> str:
+    """Return a shape for people: ``4096×1024``, ``scalar``."""
+    return "×".join(map(str, shape)) if shape else "scalar"
+
+
+def count_words(count: int, noun: str) -> str:
+    """Return ``1 tensor``, ``1,200 tensors``."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def parameters_words(parameters: dict[str, int]) -> str:
+    """Return the number of parameters, in all and per dtype."""
+    total = sum(parameters.values())
+    detail = ", ".join(f"{safe(name) or '?'} {count:,}" for name, count in sorted(parameters.items(), key=lambda x: -x[1]))
+    return f"{total:,} parameters" + (f" ({detail})" if total else "")
+
+
+def report_cut(out: Output, extent: Extent, tensor: Tensor | None = None) -> None:
+    """Say of a file that is not whole: actual and expected size, missing bytes, the first tensor hit, where to resume."""
+    missing = extent.missing_bytes
+    if not missing and not extent.missing_files:
+        if extent.resume_at is not None:
+            where = f" of {safe(extent.resume_file)}" if extent.resume_file else ""
+            out.line(
+                out.paint("not written", "red")
+                + f": the file has its full size, but parts of it were never written; resume at byte {extent.resume_at}{where}"
+            )
+        return
+    least = "at least " if extent.at_least else ""
+    out.line(
+        out.paint("truncated", "red") + f": {extent.actual:,} of {least}{extent.expected or 0:,} bytes are there, "
+        f"{least}{missing or 0:,} ({format_size(missing or 0)}) are missing"
+        + (f"; {count_words(extent.missing_files, 'file')} missing" if extent.missing_files else "")
+    )
+    if extent.first_hit is not None:
+        detail = ""
+        if tensor is not None:
+            detail = f" ({tensor.available_nbytes:,} of its {tensor.stored_nbytes:,} bytes are there)"
+        out.line(f"first tensor hit: {safe(extent.first_hit)}{detail}")
+    out.line(
+        f"whole: {extent.whole:,} of {count_words(extent.count, 'tensor')}, {extent.truncated:,} truncated, "
+        f"{extent.missing:,} missing" + (f", {extent.damaged:,} damaged" if extent.damaged else "")
+    )
+    if extent.resume_at is not None:
+        where = f" of {safe(extent.resume_file)}" if extent.resume_file else ""
+        out.line(f"resume the download at byte {extent.resume_at}{where}")

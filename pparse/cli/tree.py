@@ -1,0 +1,189 @@
+"""Show the nodes of a file, with what is wrong with them in place.
+
+Containers below the depth are marked as not loaded; ``-d all`` walks the whole document in one pass.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from pparse.cli.common import add_json, exit_code_for, open_file
+from pparse.cli.output import safe
+from pparse.errors import PparseError
+from pparse.findings import Status
+from pparse.node import SCALAR, UNLOADED_VALUE
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any, Final
+
+    from pparse.cli.output import Output
+    from pparse.node import Node
+    from pparse.parser import Visit
+
+EXAMPLES: Final = """examples:
+  pparse tree model.safetensors
+  pparse tree config.json 'quantization' -d 3
+  pparse tree config.json -d all --jsonl
+"""
+
+
+def _depth(text: str) -> int:
+    if text == "all":
+        return -1
+    if not text.isdigit():
+        raise argparse.ArgumentTypeError(f"a number or 'all', not {text!r}")
+    return int(text)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of the command."""
+    parser.add_argument("file", metavar="FILE", help="a file, a folder, or outer::inner")
+    parser.add_argument("path", metavar="PATH", nargs="?", default="", help="begin at this node")
+    parser.add_argument("-d", "--depth", type=_depth, default=2, metavar="N", help="levels to show, or 'all' (2)")
+    parser.add_argument("-n", "--children", type=int, default=50, metavar="N",
+                        help="children to show of each node; 0 for all (50; with -d all: all)")  # fmt: skip
+    parser.add_argument("-q", "--quiet", action="store_true", help="paths only")
+    add_json(parser, lines="nodes")
+
+
+def run(options: Any, out: Output) -> int:
+    """Run the command."""
+    with open_file(options, out) as document:
+        start = document.node(options.path)
+        show = _Shower(options, out)
+        show.begin(document.format)
+        if options.depth < 0:
+            for visit in document.parse().parser.walk(start):
+                show.visit(visit)
+        else:
+            _descend(start, options.depth, options.children or None, show)
+        show.end(document)
+        return exit_code_for(document.findings, damaged=show.damaged)
+
+
+def _descend(start: Node, depth: int, most: int | None, show: _Shower) -> None:
+    """Show nodes down to ``depth``, without recursion."""
+    show.node(start, 0)
+    stack: list[tuple[Node, Iterator[Node], int]] = []
+    if start.shape != SCALAR and depth:
+        stack.append((start, start.children(), 0))
+    while stack:
+        parent, children, shown = stack.pop()
+        if most is not None and shown >= most:
+            count = parent.index_to(None).count
+            if count > shown:
+                show.more(len(stack) + 1, count - shown)
+            continue
+        try:
+            kid = next(children, None)
+        except PparseError as error:
+            show.problem(len(stack) + 1, str(error))
+            continue
+        if kid is None:
+            continue
+        stack.append((parent, children, shown + 1))
+        show.node(kid, len(stack))
+        if kid.shape != SCALAR and len(stack) < depth:
+            stack.append((kid, kid.children(), 0))
+
+
+class _Shower:
+    """Shows nodes as indented lines, as paths, or as JSON."""
+
+    def __init__(self, options: Any, out: Output) -> None:
+        self.options = options
+        self.out = out
+        self.damaged = False
+        self._comma = "\n"
+
+    def begin(self, format_name: str) -> None:
+        """Begin the output."""
+        if self.options.json:
+            from json import dumps
+
+            self.out.write(f'{{"schema": 1, "file": {dumps(self.options.file)}, "format": {dumps(format_name)}, "nodes": [')
+
+    def end(self, document: Any) -> None:
+        """End the output with the findings that have no place in the tree."""
+        if self.options.json:
+            from json import dumps
+
+            self.out.line(f'\n], "findings": {dumps([finding.to_dict() for finding in document.findings])}}}')
+        elif not self.options.quiet and not self.options.jsonl:
+            self.out.findings(document.findings, limit=20)
+
+    def node(self, node: Node, depth: int) -> None:
+        """Show a node."""
+        if node.shape != SCALAR and node.known_status is None:
+            try:
+                node.index_to(1)
+            except PparseError as error:
+                self.problem(depth, str(error))
+                return
+        value = node.value if node.shape == SCALAR else UNLOADED_VALUE
+        label = "(root)" if node.parent is None else f"[{node.ordinal}]" if node.key is None else str(node.key)
+        self._show(depth, label, node.path, node.kind, node.shape, value, node.known_status, node.start, node.end,
+                   node.finding.reason if node.finding is not None else None)  # fmt: skip
+
+    def visit(self, visit: Visit) -> None:
+        """Show a node of a walk."""
+        label = "(root)" if visit.depth == 0 else f"[{visit.ordinal}]" if visit.key is None else str(visit.key)
+        self._show(visit.depth, label, visit.path, visit.kind, visit.shape, visit.value, visit.status, visit.start,
+                   visit.end, visit.finding.reason if visit.finding is not None else None)  # fmt: skip
+
+    def more(self, depth: int, count: int) -> None:
+        """Say that children are not shown."""
+        if not (self.options.json or self.options.jsonl or self.options.quiet):
+            self.out.line("  " * depth + self.out.paint(f"… {count:,} more (-n 0 shows all)", "dim"))
+
+    def problem(self, depth: int, text: str) -> None:
+        """Show an error in its place."""
+        self.damaged = True
+        if not (self.options.json or self.options.jsonl or self.options.quiet):
+            self.out.line("  " * depth + self.out.paint(f"! {safe(text)}", "red"))
+
+    def _show(
+        self, depth: int, label: str, path: str, kind: str, shape: str, value: object, status: Status | None,
+        start: int, end: int | None, reason: str | None,
+    ) -> None:  # fmt: skip
+        if status not in (None, Status.COMPLETE, Status.UNSUPPORTED):
+            self.damaged = True
+        if self.options.json or self.options.jsonl:
+            from json import dumps
+
+            row: dict[str, object] = {
+                "path": path, "depth": depth, "kind": kind, "status": status.value if status is not None else None,
+                "offset": start, "length": end - start if end is not None else None,
+                "loaded": value is not UNLOADED_VALUE,
+            }  # fmt: skip
+            if value is not UNLOADED_VALUE:
+                row["value"] = value if isinstance(value, str | int | float | bool | None) else repr(value)
+            if reason is not None:
+                row["reason"] = reason
+            text = dumps(row)
+            self.out.write(f"{self._comma}{text}" if self.options.json else text + "\n")
+            self._comma = ",\n"
+            return
+        if self.options.quiet:
+            self.out.line(safe(path) or "(root)")
+            return
+        where = self.out.paint(f"[0x{start:x}..{f'0x{end:x}' if end is not None else ''})", "dim")
+        if shape != SCALAR:
+            content = self.out.paint(f"{kind} {{…}}" if shape == "map" else f"{kind} […]", "bold")
+        elif value is UNLOADED_VALUE:
+            content = f"{kind} (not loaded)"
+        else:
+            shown = safe(repr(value) if not isinstance(value, str) else _quoted(value))
+            content = f"{kind} {shown[:120]}{'…' if len(shown) > 120 else ''}"
+        trouble = ""
+        if status not in (None, Status.COMPLETE):
+            trouble = "  " + self.out.paint(f"{status}" + (f": {safe(reason)}" if reason else ""), "red")
+        self.out.line(f"{'  ' * min(depth, 200)}{safe(label)}: {content}  {where}{trouble}")
+
+
+def _quoted(text: str) -> str:
+    from json import dumps
+
+    return dumps(text, ensure_ascii=False)

@@ -1,0 +1,1 @@
+"""Streamed output: nothing is held that need not be."""

@@ -1,0 +1,46 @@
+"""A file that appears under its name only when it is whole."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+
+from pparse.errors import SourceError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import BinaryIO, Self
+
+
+class AtomicFile:
+    """Write beside ``path``, and move into place at the end; nothing is left behind when writing fails."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._temporary = ""
+        try:
+            descriptor, self._temporary = tempfile.mkstemp(
+                prefix=os.path.basename(path) + ".", suffix=".partial", dir=os.path.dirname(path) or "."
+            )
+        except OSError as error:
+            raise SourceError(f"cannot write: {error.strerror or error}", errno=error.errno, source=path) from error
+        self.stream: BinaryIO = os.fdopen(descriptor, "wb")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *exc: object) -> None:
+        try:
+            self.stream.close()
+            if kind is None:
+                # mkstemp makes private files; give the rights that open() would.
+                mask = os.umask(0)
+                os.umask(mask)
+                os.chmod(self._temporary, 0o666 & ~mask)
+                os.replace(self._temporary, self.path)
+                self._temporary = ""
+        except OSError as error:
+            raise SourceError(f"cannot write: {error.strerror or error}", errno=error.errno, source=self.path) from error
+        finally:
+            if self._temporary:
+                os.unlink(self._temporary)

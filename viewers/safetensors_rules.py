@@ -1,0 +1,232 @@
+"""The rules of safetensors, and what they say of a file or a set of shards.
+
+The reference reader's rules (huggingface/safetensors, safetensors/src/tensor.rs, ``Metadata::validate`` and
+``SafeTensors::read_metadata``), each confirmed by running it:
+
+- the header is at most 100,000,000 bytes, valid UTF-8, one JSON object, with nothing behind it but JSON whitespace;
+- ``__metadata__`` maps strings to strings (or is null), and occurs once;
+- an entry has dtype, shape, data_offsets; the bytes that dtype and shape need are those that the offsets give;
+- sorted by offsets, the first tensor begins at 0, each begins where the one before ended, the last ends with the file.
+
+Without ``strict`` only what costs data is an error; a breach of the other rules is a warning. With it they are errors,
+and so is what the reference lets pass without a word: a name that occurs twice, a boolean that is neither 0 nor 1.
+"""
+
+from __future__ import annotations
+
+from array import array
+
+from pparse.errors import MalformedError, PparseError
+from pparse.findings import Finding, Severity, Status
+from pparse.parsers.safetensors import METADATA, REFERENCE_HEADER_LIMIT
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    from pparse.tensor import Tensor
+    from pparse.viewers.safetensors import SafetensorsViewer
+    from pparse.viewers.safetensors_set import SafetensorsSetViewer
+
+_BOOL_BLOCK = 1 << 20
+
+
+class _Notes:
+    """Makes findings on one file; hands out those that are new."""
+
+    def __init__(self, viewer: SafetensorsViewer, strict: bool) -> None:
+        self.findings = viewer.findings
+        self.source = viewer.extraction.name
+        self.rule = Severity.ERROR if strict else Severity.WARNING
+        self._shown = 0
+
+    def add(self, code: str, reason: str, severity: Severity = Severity.ERROR, **where: Any) -> None:
+        self.findings.add(Finding(code, reason, severity=severity, source=self.source, **where))
+
+    def new(self) -> Iterator[Finding]:
+        """Yield the findings made since the last call."""
+        kept = len(self.findings) - self.findings.omitted
+        while self._shown < kept:
+            finding = self.findings[self._shown]
+            self._shown += 1
+            yield finding
+
+
+def check_file(viewer: SafetensorsViewer, *, strict: bool) -> Iterator[Finding]:
+    """Check one file; yield each finding as it is made."""
+    notes = _Notes(viewer, strict)
+    parser = viewer.parser
+    zeroed = parser.zeroed_header()
+    if zeroed is not None:
+        notes.findings.add(zeroed)
+        _note_holes(viewer, notes)
+        yield from notes.new()
+        return
+    try:
+        size = parser.header_size
+        header = parser.header
+    except MalformedError:
+        viewer.close_extent(viewer.new_extent())  # says what is wrong
+        yield from notes.new()
+        return
+    if size > REFERENCE_HEADER_LIMIT:
+        notes.add("header-too-large", "the reference reader refuses headers above 100,000,000 bytes", notes.rule,
+                  offset=viewer.extraction.start, wanted=REFERENCE_HEADER_LIMIT, got=size)  # fmt: skip
+    for finding in header.check():
+        _take_header_finding(finding, notes)
+        yield from notes.new()
+    if header.root.kind != "object":
+        notes.add("malformed", "the header is not a JSON object", offset=header.root.start)
+        yield from notes.new()
+        return
+    _check_metadata(viewer, notes)
+    layout = _Layout()
+    for tensor in viewer.tensors():
+        _check_tensor(viewer, tensor, layout, notes, strict)
+        yield from notes.new()
+    extent = viewer.extent()
+    if extent.missing_bytes:
+        at_least = "at least " if extent.at_least else ""
+        notes.add("truncated", f"the file lacks {at_least}{extent.missing_bytes} bytes; first tensor hit: {extent.first_hit}",
+                  offset=viewer.extraction.known_end(), wanted=extent.expected, got=extent.actual)  # fmt: skip
+    _check_layout(viewer, layout, notes, header.status is Status.COMPLETE)
+    _note_holes(viewer, notes)
+    yield from notes.new()
+
+
+def _take_header_finding(finding: Finding, notes: _Notes) -> None:
+    severity = finding.severity
+    if finding.code in ("duplicate-key", "byte-order-mark"):
+        severity = notes.rule
+    code = "duplicate-name" if finding.code == "duplicate-key" else finding.code
+    notes.add(code, f"the header: {finding.reason}", severity, path=finding.path, offset=finding.offset,
+              length=finding.length, wanted=finding.wanted, got=finding.got)  # fmt: skip
+
+
+def _check_metadata(viewer: SafetensorsViewer, notes: _Notes) -> None:
+    header = viewer.parser.header
+    node = header.root.find(METADATA)
+    if node is None or node.kind == "null" or node.known_status is not Status.COMPLETE:
+        return
+    if node.kind != "object":
+        notes.add("metadata", f"{METADATA} is a JSON {node.kind}, not an object of strings", notes.rule, path=METADATA,
+                  offset=node.start)  # fmt: skip
+        return
+    for kid in node.children():
+        if kid.kind != "string":
+            notes.add("metadata", f"a value in {METADATA} is a JSON {kid.kind}, not a string", notes.rule,
+                      path=kid.path, offset=kid.start)  # fmt: skip
+
+
+def _check_tensor(viewer: SafetensorsViewer, tensor: Tensor, layout: _Layout, notes: _Notes, strict: bool) -> None:
+    if tensor.status in (Status.DAMAGED, Status.UNSUPPORTED) and tensor.finding is not None:
+        notes.findings.add(tensor.finding)
+        return
+    if not tensor.spans:
+        return
+    span = tensor.spans[0]
+    layout.add(span.offset - viewer.parser.data_start, span.length)
+    if strict and tensor.stored_dtype == "BOOL" and tensor.status in (Status.COMPLETE, Status.TRUNCATED):
+        _check_booleans(viewer, tensor, notes)
+
+
+def _check_booleans(viewer: SafetensorsViewer, tensor: Tensor, notes: _Notes) -> None:
+    at = tensor.spans[0].offset
+    try:
+        for block in tensor.raw_blocks(_BOOL_BLOCK):
+            viewer.extraction.session.check_cancelled()
+            odd = block.translate(None, b"\0\1")
+            if odd:
+                first = at + block.find(odd[:1])
+                notes.add("odd-boolean", f"a boolean has the value {odd[0]}, which is neither 0 nor 1", path=tensor.name,
+                          offset=first, length=1)  # fmt: skip
+                return
+            at += len(block)
+    except PparseError:
+        return  # the rest of a truncated tensor: said elsewhere
+
+
+class _Layout:
+    """The tensors' ranges in the data section: nothing is kept while they come in order."""
+
+    def __init__(self) -> None:
+        self.in_order = True
+        self.end = 0
+        self.breaks: list[tuple[int, int]] = []  # (where one ended, where the next began), in order of offsets
+        self._begins = array("Q")
+        self._ends = array("Q")
+
+    def add(self, begin: int, length: int) -> None:
+        """Add a range."""
+        self._begins.append(begin)
+        self._ends.append(begin + length)
+
+    def close(self) -> None:
+        """Find the breaks."""
+        begins, ends = self._begins, self._ends
+        order: Any = range(len(begins))
+        if any(begins[at] < ends[at - 1] for at in range(1, len(begins))):
+            order = sorted(order, key=lambda at: (begins[at], ends[at]))
+        for at in order:
+            if begins[at] != self.end and len(self.breaks) < 1000:
+                self.breaks.append((self.end, begins[at]))
+            self.end = ends[at] if begins[at] >= self.end else max(self.end, ends[at])
+
+
+def _check_layout(viewer: SafetensorsViewer, layout: _Layout, notes: _Notes, whole_header: bool) -> None:
+    layout.close()
+    base = viewer.parser.data_start
+    for end, begin in layout.breaks:
+        if begin > end:
+            notes.add("gap", "bytes between two tensors belong to none", notes.rule, offset=base + end,
+                      length=begin - end)  # fmt: skip
+        else:
+            notes.add("overlap", "two tensors share bytes", notes.rule, offset=base + begin, length=end - begin)
+    there = viewer.extraction.known_end() - base
+    if whole_header and there > layout.end:
+        notes.add("trailing-bytes", "bytes after the last tensor belong to none", notes.rule, offset=base + layout.end,
+                  length=there - layout.end, wanted=layout.end, got=there)  # fmt: skip
+
+
+def _note_holes(viewer: SafetensorsViewer, notes: _Notes) -> None:
+    for start, end in viewer.holes:
+        notes.add(
+            "unwritten", f"{end - start} bytes were never written (a file hole): they read as zeros", offset=start,
+            length=end - start,
+        )  # fmt: skip
+
+
+def check_set(viewer: SafetensorsSetViewer, *, strict: bool) -> Iterator[Finding]:
+    """Check an index against its shards, and every shard; yield each finding as it is made."""
+    seen: set[Finding] = set()
+
+    def fresh(findings: Any) -> Iterator[Finding]:
+        for finding in findings:
+            if finding not in seen:
+                seen.add(finding)
+                yield finding
+
+    index = getattr(viewer.parser, "index", viewer.parser)
+    text = getattr(index, "json", None)
+    if text is not None:
+        for finding in text.check():
+            viewer.findings.add(finding)
+        yield from fresh(viewer.findings)
+    names = viewer.parser.shard_names()
+    session = viewer.extraction.session
+    for number, name in enumerate(names):
+        if session.progress is not None:
+            session.progress(number, len(names), f"checking {name}")
+        try:
+            shard = viewer.shard_viewer(name)
+        except PparseError:
+            continue  # said below, with the tensors it should have
+        for finding in check_file(shard, strict=strict):
+            viewer.findings.add(finding)
+            yield from fresh([finding])
+    for _ in viewer.tensors():
+        session.check_cancelled()
+    yield from fresh(viewer.findings)
+
+
