@@ -466,6 +466,11 @@ class JsonParser(Parser):
         """
         limits = self.result.extraction.session.limits
         skip = first
+        whole = self._decode_whole(node) if not first and node.index is None else None
+        if whole is not None:
+            for ordinal, (key, value) in enumerate(whole):
+                yield ordinal, key, value, None
+            return
         while True:
             index = node.index_to(None)
             if first >= index.count:
@@ -488,6 +493,21 @@ class JsonParser(Parser):
                     if ordinal >= skip:
                         yield ordinal, key, value, None
             first += count
+
+    def _decode_whole(self, node: Node) -> list[tuple[str, Any]] | None:
+        """Return the members of an object that is small and without fault, without an index; None for any other."""
+        end = self.result.extraction.known_end(node)
+        if end - node.start > self.result.extraction.session.limits.leaf_bytes or node.kind != "object":
+            return None
+        self.result.check_open()
+        text = self.result.extraction.data.pread(node.start, end - node.start).rstrip(WHITESPACE)
+        try:
+            self.decoder.decode_shallow(text, node.start)
+        except PparseError:
+            return None
+        if node.end is None:
+            self.result.close_node(node, node.known_status or Status.COMPLETE, None, end=node.start + len(text))
+        return self.decoder.pairs
 
     @staticmethod
     def _batch(index: ChildIndex, first: int) -> tuple[int, int, int, int]:

@@ -20,6 +20,7 @@ from __future__ import annotations
 from pparse.dtype import DTYPES
 from pparse.errors import MalformedError, PparseError
 from pparse.findings import Finding, Status
+from pparse.index import has_repeats
 from pparse.limits import format_size
 from pparse.node import LIST, MAP, UNLOADED_VALUE, Entry
 from pparse.parser import DONE, Confidence, NodeContext, Parser
@@ -75,6 +76,8 @@ class TensorInfo:
         self.unsupported = False
         self.wanted: int | None = None
         self.got: int | None = None
+        if self._read_plain(fields):
+            return
         if not isinstance(fields, dict):
             self.problem = "the header entry is not an object"
             return
@@ -83,6 +86,30 @@ class TensorInfo:
         self._read_shape(fields.get("shape"))
         if self.problem is None:
             self._check_size()
+
+    def _read_plain(self, fields: Any) -> bool:
+        """Read an entry without any fault, as nearly all are, in one go; False leaves it to the careful way."""
+        try:
+            begin, end = fields["data_offsets"]
+            shape = fields["shape"]
+            dtype = STORED_DTYPES[fields["dtype"]]
+        except (KeyError, TypeError, ValueError):
+            return False
+        if type(begin) is not int or type(end) is not int or type(shape) is not list or not 0 <= begin <= end:
+            return False
+        count = 1
+        for length in shape:
+            if type(length) is not int or length <= 0:
+                return False
+            count *= length
+        if count * dtype.bits != (end - begin) * 8 or end >= 1 << 60 or len(shape) > 64:
+            return False
+        self.stored_dtype = fields["dtype"]
+        self.dtype = dtype
+        self.shape = tuple(shape)
+        self.begin = begin
+        self.end = end
+        return True
 
     def _read_type(self, word: object) -> None:
         if not isinstance(word, str):
@@ -149,6 +176,7 @@ class SafetensorsParser(Parser):
     def __init__(self, result: Result) -> None:
         super().__init__(result)
         self._header: Result | None = None
+        self._header_size: int | None = None
         self._metadata_ordinals: list[int] | None = None
 
     @classmethod
@@ -174,6 +202,8 @@ class SafetensorsParser(Parser):
     @property
     def header_size(self) -> int:
         """The header's length as the file says. Raises `MalformedError` for what cannot be one, or is not there."""
+        if self._header_size is not None:
+            return self._header_size
         extraction = self.result.extraction
         head = extraction.data.pread(extraction.start, min(8, max(0, extraction.known_end() - extraction.start)))
         if len(head) < 8:
@@ -185,6 +215,7 @@ class SafetensorsParser(Parser):
                 "--limit header_bytes=N lifts this)", offset=extraction.start, wanted=length,
                 got=max(0, extraction.known_end() - extraction.start - 8),
             )  # fmt: skip
+        self._header_size = length
         return length
 
     @property
@@ -259,13 +290,16 @@ class SafetensorsParser(Parser):
         root = self.header.root
         if root.kind != "object" or root.index_to(None).count < 2:
             return set()
+        if root.index_to(None).table is None and not has_repeats(self.header.parser.key_hashes(root)):
+            return set()
         return {ordinal for group in self.header.key_table(root).repeated() for ordinal in group}
 
-    def status_of(self, info: TensorInfo) -> Status:
-        """Say what became of a tensor, by its entry and the file's size."""
+    def status_of(self, info: TensorInfo, there: int | None = None) -> Status:
+        """Say what became of a tensor, by its entry and how many data bytes are ``there`` (None: look)."""
         if info.problem is not None:
             return Status.UNSUPPORTED if info.unsupported else Status.DAMAGED
-        there = self.result.extraction.known_end() - self.data_start
+        if there is None:
+            there = self.result.extraction.known_end() - self.data_start
         if info.end <= there or info.begin == info.end:
             return Status.COMPLETE
         return Status.TRUNCATED if info.begin < there else Status.MISSING

@@ -79,6 +79,10 @@ class SafetensorsFolderParser(ShardSet):
         """Return the shard that the index names for a tensor."""
         return self._index.map_lookup(name) if self._index is not None else None
 
+    def map_size(self) -> int | None:
+        """Return how many tensors the index names."""
+        return self._index.map_size() if self._index is not None else None
+
     def index_metadata(self) -> dict[str, Any]:
         """Return the index's metadata."""
         return self._index.index_metadata() if self._index is not None else {}

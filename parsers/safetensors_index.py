@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from pparse.result import Result
 
 SUFFIX: Final = ".safetensors.index.json"
+# An index up to this size is decoded at once; a larger one is read through its nodes.
+_SMALL: Final = 1 << 20
 _MAP: Final = re.compile(rb'"weight_map"\s*+:\s*+\{(?:\s*+\}|\s*+"[^"\\]*+(?:\\.[^"\\]*+)*+"\s*+:\s*+"([^"\\]*+)")?')
 
 
@@ -59,6 +61,10 @@ class ShardSet(Parser):
 
     def map_lookup(self, name: str) -> str | None:
         """Return the shard that the index names for a tensor."""
+        return None
+
+    def map_size(self) -> int | None:
+        """Return how many tensors the index names."""
         return None
 
     def extra_files(self) -> list[str]:
@@ -99,6 +105,8 @@ class SafetensorsIndexParser(ShardSet):
         extraction = result.extraction
         self.json: Result = extraction.child("index", extraction.data, extraction.start, extraction.end, "json").parse()
         self._names: list[str] | None = None
+        self._decoded: dict[str, Any] | None = None
+        self._tried = False
 
     @classmethod
     def match(cls, reader: Reader) -> Confidence:
@@ -114,6 +122,24 @@ class SafetensorsIndexParser(ShardSet):
         extraction = self.result.extraction
         return Entry(None, "safetensors-index", extraction.start, extraction.end, status=None)
 
+    def _small(self) -> dict[str, Any] | None:
+        """Return the whole index decoded at once, if it is small and without fault; else its nodes must do."""
+        if not self._tried:
+            self._tried = True
+            extraction = self.result.extraction
+            size = extraction.known_end() - extraction.start
+            json: JsonParser = self.json.parser  # type: ignore[assignment]
+            if size <= _SMALL and json.result.root.kind == "object":
+                text = extraction.data.pread(json.result.root.start, size)
+                try:
+                    found = json.decoder.decode_shallow(text.rstrip(), json.result.root.start)
+                except PparseError:
+                    return None
+                if not json.decoder.duplicates and isinstance(found, dict):
+                    self._charge = extraction.session.budget.charge(4 * size, "the index of the shards")
+                    self._decoded = found
+        return self._decoded
+
     def _json_node(self, name: str) -> Node | None:
         root = self.json.root
         return root.find(name) if root.kind == "object" else None
@@ -121,7 +147,8 @@ class SafetensorsIndexParser(ShardSet):
     @property
     def has_map(self) -> bool:
         """Whether the index has a weight map."""
-        return self._map() is not None
+        small = self._small()
+        return isinstance(small.get("weight_map"), dict) if small is not None else self._map() is not None
 
     def _map(self) -> Node | None:
         node = self._json_node("weight_map")
@@ -129,16 +156,34 @@ class SafetensorsIndexParser(ShardSet):
 
     def weight_map(self) -> Iterator[tuple[str, str | None]]:
         """Yield what the weight map says."""
-        node = self._map()
-        if node is None:
+        if not self.has_map:
             return
+        small = self._small()
+        if small is not None:
+            for name, shard in small["weight_map"].items():
+                yield name, shard if isinstance(shard, str) else None
+            return
+        node = self._map()
+        assert node is not None  # noqa: S101 -- has_map looked
         json: JsonParser = self.json.parser  # type: ignore[assignment]
         for _, name, shard, entry in json.members(node):
             if name is not None and entry is None:
                 yield name, shard if isinstance(shard, str) else None
 
+    def map_size(self) -> int | None:
+        """Return the number of members of the weight map."""
+        small = self._small()
+        if small is not None and self.has_map:
+            return len(small["weight_map"])
+        node = self._map()
+        return len(node) if node is not None else None
+
     def map_lookup(self, name: str) -> str | None:
         """Return the shard that the weight map names for a tensor."""
+        small = self._small()
+        if small is not None:
+            shard = small["weight_map"].get(name) if self.has_map else None
+            return shard if isinstance(shard, str) else None
         node = self._map()
         kid = node.find(name) if node is not None else None
         value = kid.load() if kid is not None and kid.kind == "string" else None
@@ -170,6 +215,10 @@ class SafetensorsIndexParser(ShardSet):
 
     def index_metadata(self) -> dict[str, Any]:
         """Return ``metadata`` (or ``__metadata__``)."""
+        small = self._small()
+        if small is not None:
+            found = small.get("metadata") or small.get("__metadata__")
+            return found if isinstance(found, dict) else {}
         for name in ("metadata", "__metadata__"):
             node = self._json_node(name)
             if node is not None and node.kind == "object":

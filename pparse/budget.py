@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import threading
 import weakref
+
 from pparse.errors import LimitError
 from pparse.limits import MIB, format_size, parse_size
 
@@ -24,7 +25,7 @@ DEFAULT_BUDGET = 64 * MIB
 class Charge:
     """Bytes that somebody holds; give them back with `release`, or by dropping the charge."""
 
-    __slots__ = ("_budget", "_evict", "amount", "what", "__weakref__")
+    __slots__ = ("__weakref__", "_budget", "_evict", "amount", "what")
 
     def __init__(self, budget: MemoryBudget, what: str, evict: Callable[[], None] | None) -> None:
         self._budget = budget
@@ -42,8 +43,7 @@ class Charge:
 
     def release(self) -> None:
         """Give everything back; harmless when repeated."""
-        amount, self.amount = self.amount, 0
-        self._budget._free(amount)
+        self._budget._release(self)
 
     def __enter__(self) -> Charge:
         return self
@@ -52,7 +52,7 @@ class Charge:
         self.release()
 
     def __del__(self) -> None:
-        if self.amount:
+        if self.amount or self._evict is not None:
             self.release()
 
 
@@ -85,7 +85,8 @@ class MemoryBudget:
     def fits(self, amount: int) -> bool:
         """Say whether ``amount`` more bytes could be held, after eviction of all that can go."""
         with self._lock:
-            held = sum(charge.amount for ref in self._evictable.values() if (charge := ref()) is not None)
+            # A copy: a charge may become garbage, and leave the table, meanwhile.
+            held = sum(charge.amount for ref in list(self._evictable.values()) if (charge := ref()) is not None)
             return self.used - held + amount <= self.limit
 
     def _change(self, charge: Charge, delta: int) -> None:
@@ -112,7 +113,7 @@ class MemoryBudget:
             victim = ref() if ref is not None else None
             if victim is None:
                 self._evictable.pop(key, None)
-            elif victim is not for_whom and victim._evict is not None:
+            elif victim is not for_whom and victim.amount and victim._evict is not None:
                 self._evictable.pop(key, None)
                 victim._evict()
                 victim.release()
@@ -125,6 +126,8 @@ class MemoryBudget:
                 got=self.limit - self.used,
             )
 
-    def _free(self, amount: int) -> None:
+    def _release(self, charge: Charge) -> None:
         with self._lock:
-            self.used -= amount
+            self.used -= charge.amount
+            charge.amount = 0
+            self._evictable.pop(id(charge), None)

@@ -28,6 +28,12 @@ if TYPE_CHECKING:
 MAX_SYSTEM_READ: Final = 1 << 30
 
 
+def byte_view(buffer: Buffer) -> memoryview:
+    """Return a flat view of the bytes of a contiguous buffer."""
+    view = memoryview(buffer)
+    return view.cast("B") if view.nbytes else memoryview(b"")  # cast refuses shapes with a zero
+
+
 class Access(enum.Enum):
     """What a backward seek costs."""
 
@@ -130,7 +136,7 @@ class Data(ABC):
 
     def preadinto(self, offset: int, buffer: Buffer) -> int:
         """Fill ``buffer`` from ``offset``; return how many bytes were written. Short only as `pread` is."""
-        view = memoryview(buffer).cast("B")
+        view = byte_view(buffer)
         length = self._clip(offset, len(view))
         if length == 0:
             return 0
@@ -153,16 +159,25 @@ class Data(ABC):
         return length
 
     def read_exact(self, offset: int, length: int) -> bytes:
-        """Return exactly ``length`` bytes at ``offset``. Raises `EndOfDataError` with the numbers if there are fewer."""
+        """Return exactly ``length`` bytes at ``offset``.
+
+        Raises `EndOfDataError` with the numbers where the data ends before, `GapError` where a gap begins before.
+        """
         chunk = self.pread(offset, length)
         if len(chunk) < length:
+            self._clip(offset + len(chunk), 1)
             raise EndOfDataError("the data ends here", offset=offset, wanted=length, got=len(chunk), source=self.name)
         return chunk
 
     def available(self, offset: int, count: int) -> bool:
-        """Say whether there are ``count`` bytes at ``offset``, without producing more than those."""
+        """Say whether there are ``count`` bytes at ``offset``, none of them in a gap, without producing more than those."""
+        if count <= 0:
+            return True
+        end = offset + count
+        if any(gap.offset < end and (gap.length is None or offset < gap.offset + gap.length) for gap in self.gaps):
+            return False
         if self.size is not None:
-            return count <= self.size - offset if offset <= self.size else count <= 0
+            return end <= self.size
         got = 0
         while got < count:
             try:
@@ -224,7 +239,7 @@ class BytesData(Data):
     """Bytes in memory (bytes, bytearray or any contiguous buffer; not copied)."""
 
     def __init__(self, content: Buffer, name: str = "<bytes>", stats: IoStats | None = None) -> None:
-        self._view = memoryview(content).cast("B").toreadonly()
+        self._view = byte_view(content).toreadonly()
         super().__init__(name, len(self._view), stats)
 
     def _pread(self, offset: int, length: int) -> bytes:
@@ -236,6 +251,8 @@ class BytesData(Data):
 
     def mapped(self, offset: int, length: int) -> memoryview | None:
         """Return a view of the bytes themselves."""
+        if self._clip(offset, length) < length:
+            return None
         return self._view[offset : offset + length]
 
     def close(self) -> None:
@@ -267,7 +284,7 @@ class FileData(Data):
         super().__init__(self.path, self.identity.size, stats)
 
     def _pread(self, offset: int, length: int) -> bytes:
-        pieces = []
+        pieces: list[bytes] = []
         while length:
             chunk = self._file.pread(offset, min(length, MAX_SYSTEM_READ))
             if not chunk:
@@ -312,7 +329,8 @@ class FileData(Data):
 
     def mapped(self, offset: int, length: int) -> memoryview | None:
         """Return a read-only memory map of the bytes (its pages are the caller's, not the budget's)."""
-        self._clip(offset, length)
+        if self._clip(offset, length) < length:
+            return None
         return self._file.mapped(offset, length)
 
     def close(self) -> None:

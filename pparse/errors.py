@@ -55,15 +55,9 @@ class PparseError(Exception):
         self.state = state
 
     def __str__(self) -> str:
-        where = " ".join(
-            part
-            for part in (
-                f"{self.source}:" if self.source else "",
-                self.path or "",
-                f"@0x{self.offset:x}:" if self.offset is not None else (":" if self.path else ""),
-            )
-            if part
-        ).replace(" :", ":")
+        offset = f"@0x{self.offset:x}" if self.offset is not None else ""
+        place = f"{self.path} {offset}".rstrip() if self.path else offset
+        where = " ".join(f"{part}:" for part in (self.source, place) if part)
         numbers = ", ".join(
             f"{word} {value}" for word, value in (("wanted", self.wanted), ("got", self.got)) if value is not None
         )
@@ -76,7 +70,8 @@ class PparseError(Exception):
 def _rebuild(cls: type[PparseError], reason: str, state: dict[str, object]) -> PparseError:
     error = cls.__new__(cls)
     Exception.__init__(error, reason)
-    error.__dict__.update(state)
+    for name, value in state.items():
+        setattr(error, name, value)
     return error
 
 
@@ -86,6 +81,10 @@ class SourceError(PparseError, OSError):
     def __init__(self, reason: str, *, errno: int | None = None, source: str | None = None, offset: int | None = None):
         PparseError.__init__(self, reason, source=source, offset=offset)
         self.errno = errno
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # OSError keeps errno outside of __dict__.
+        return (_rebuild, (type(self), self.reason, {**self.__dict__, "errno": self.errno}))
 
 
 class EndOfDataError(PparseError, EOFError):
@@ -103,9 +102,6 @@ class GapError(PparseError):
         extent = "of unknown length" if length is None else f"of {length} bytes"
         super().__init__(f"in a gap {extent}", offset=offset, source=source)
         self.length = length
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return (_rebuild, (type(self), self.reason, dict(self.__dict__)))
 
 
 class MalformedError(PparseError, ValueError):

@@ -16,6 +16,7 @@ from pparse.errors import ClosedError, DataChangedError, SourceError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from typing import Final
 
 _HAS_PREAD = hasattr(os, "pread")
 _HAS_PREADV = hasattr(os, "preadv")
@@ -50,6 +51,9 @@ class FileIdentity:
         if self.size != now.size:
             return f"it had {self.size} bytes and has {now.size}"
         return "it was written to"
+
+
+_UNKNOWN: Final = FileIdentity(0, 0, 0, 0)
 
 
 def _system_error(error: OSError, path: str, doing: str) -> SourceError:
@@ -107,7 +111,7 @@ class PooledFile:
         self._descriptor = -1
         self._users = 0
         self._closed = False
-        self.identity = FileIdentity(0, 0, 0, 0)
+        self.identity = _UNKNOWN  # until it was opened once
 
     def _acquire(self) -> int:
         with self._pool.lock:
@@ -116,7 +120,7 @@ class PooledFile:
             if self._descriptor < 0:
                 self._pool.make_room()
                 descriptor, identity = open_descriptor(self.path)
-                if self.identity.device and identity != self.identity:
+                if self.identity is not _UNKNOWN and identity != self.identity:
                     os.close(descriptor)
                     raise DataChangedError(
                         f"the file changed while it was open: {self.identity.difference(identity)}", source=self.path
@@ -218,6 +222,7 @@ class PooledFile:
     def __del__(self) -> None:
         if self._descriptor >= 0:  # dropped without close: the descriptor must not leak
             os.close(self._descriptor)
+            self._pool.forget(self)
 
     def close(self) -> None:
         """Close for good; a read in another thread ends first."""
@@ -261,8 +266,7 @@ class DescriptorPool:
         for key in list(self._open):
             if len(self._open) < self.limit:
                 return
-            file = self._open[key]()
-            if file is None:
-                self._open.pop(key, None)
-            elif not file._users:
+            ref = self._open.get(key)  # a dropped file leaves the table by itself
+            file = ref() if ref is not None else None
+            if file is not None and not file._users:
                 file._close_descriptor()

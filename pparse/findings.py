@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -122,9 +123,11 @@ class FindingList:
 
     def extend(self, findings: FindingList) -> None:
         """Add all findings of another list."""
-        for finding in findings:
+        kept = list(findings)
+        for finding in kept:
             self.add(finding)
         self.omitted += findings.omitted
+        self.errors += findings.errors - sum(finding.severity is Severity.ERROR for finding in kept)
 
     def __iter__(self) -> Iterator[Finding]:
         return iter(list(self._kept))

@@ -181,3 +181,15 @@ class KeyTable:
     def memory(self) -> int:
         """Bytes held."""
         return 12 * len(self._hashes)
+
+
+def has_repeats(hashes: Iterable[int]) -> bool:
+    """Say whether a number occurs twice, in 8 bytes a number."""
+    numbers = array("q", hashes)
+    if len(numbers) <= 50_000:
+        return len(set(numbers)) != len(numbers)
+    import numpy as np
+
+    ranked = np.frombuffer(numbers, np.int64)
+    ranked.sort()
+    return bool((ranked[1:] == ranked[:-1]).any())

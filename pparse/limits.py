@@ -7,6 +7,8 @@ meets; whoever meets one gets a `LimitError` that names ``--limit NAME=VALUE``.
 from __future__ import annotations
 
 import re
+from functools import partial
+
 from pparse.errors import LimitError
 
 TYPE_CHECKING = False
@@ -38,7 +40,9 @@ def parse_size(text: int | str) -> int:
     unit = _UNITS.get(match[2].lower()) if match else None
     if match is None or unit is None:
         raise ValueError(f"not a size: {text!r} (write 64MiB, 64MB, 64M or plain bytes)")
-    return int(float(match[1]) * unit) if "." in match[1] else int(match[1]) * unit
+    whole, _, fraction = match[1].partition(".")
+    scale: int = 10 ** len(fraction)
+    return int(whole + fraction) * unit // scale
 
 
 def format_size(count: int) -> str:
@@ -97,6 +101,12 @@ class Limits:
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError("Limits are immutable; use replace()")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError("Limits are immutable; use replace()")
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (partial(Limits, **{name: getattr(self, name) for name in self.DEFAULTS}), ())
 
     def replace(self, **changes: int) -> Limits:
         """Return these limits with some changed."""

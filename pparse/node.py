@@ -3,7 +3,7 @@
 Rules:
 
 - `Node.value` is a peek and never does I/O; `Node.load` parses; `Node.unload` puts `UNLOADED_VALUE` back.
-- A node holds its parent strongly and its children weakly: hold a leaf and its line of ancestors lives, all else can go.
+- A node holds its parent strongly and its children weakly: hold a leaf and its ancestors live, all else can go.
 - A container has an *index* of its children (see `pparse.index`), not a node per child; nodes are made when asked for.
 - While somebody holds a child, asking again gives that very object, even after the parent was unloaded.
 """
@@ -13,7 +13,7 @@ from __future__ import annotations
 import enum
 import weakref
 
-from pparse.errors import EndOfDataError, LimitError, MalformedError, PathError, PparseError
+from pparse.errors import EndOfDataError, LimitError, MalformedError, PathError, PparseError, UnsupportedError
 from pparse.findings import Finding, Status
 from pparse.paths import KeyStep, OrdinalStep, format_path
 
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
     from pparse.extraction import Extraction
     from pparse.index import ChildIndex
-    from pparse.paths import Step
     from pparse.reader import Range
     from pparse.result import Result
 
+    Step = KeyStep | OrdinalStep
     Key = str | bytes | int | bool | None
 
 
@@ -222,7 +222,11 @@ class Node:
     def status(self) -> Status:
         """What became of it; a container whose extent is not known yet is loaded to find out."""
         if self._status is None:
-            self.load()
+            try:
+                self.load()
+            except PparseError:
+                if self._status is None:  # it says nothing of the node: a source that fails, a closed document
+                    raise
         return self._status or Status.COMPLETE
 
     @property
@@ -262,6 +266,8 @@ class Node:
         if self._content is UNLOADED_VALUE:
             self._refuse_if_not_whole()
             self._content = self.result.parser.load_scalar(self)
+            if self._status is None:
+                self._status = Status.COMPLETE
             self.result.retention.touch(self)
         return self._content
 
@@ -280,8 +286,12 @@ class Node:
                 got=finding.got if finding else None,
                 source=self.extraction.name,
             )
+        if status is Status.UNSUPPORTED and finding is not None and finding.code != "limit":
+            raise UnsupportedError(reason, path=self.path, offset=self._start)
         if status is Status.UNSUPPORTED:
-            raise LimitError(reason, option=self.result.parser.lifting_option(self), path=self.path, offset=self._start)
+            reason, _, option = reason.partition("; lift it with ")
+            option = option or self.result.parser.lifting_option(self)
+            raise LimitError(reason, option=option, path=self.path, offset=self._start)
         raise MalformedError(reason, offset=self._start, path=self.path, source=self.extraction.name)
 
     def unload(self) -> None:
@@ -322,12 +332,11 @@ class Node:
         kid = self._living(ordinal)
         if kid is not None:
             self.result.check_open()
+            self.result.retention.touch(kid)
             return kid
         index = self.index_to(ordinal + 1)
         if not 0 <= ordinal < index.count:
-            raise ChildIndexError(
-                f"has {index.count} children, no number {ordinal}", path=self.path or "the root"
-            )
+            raise ChildIndexError(f"has {index.count} children, no number {ordinal}", path=self.path or "the root")
         return self._adopt(ordinal, self.result.entry(self, ordinal))
 
     def _living(self, ordinal: int) -> Node | None:
@@ -428,11 +437,11 @@ class Node:
         return node
 
     def _follow(self, step: Step) -> Node:
-        if isinstance(step, OrdinalStep):
+        if isinstance(step, OrdinalStep) and self.shape != SCALAR:
             return self.child(step.ordinal)
         if self.shape == LIST and isinstance(step.key, int) and not isinstance(step.key, bool):
             return self.child(step.key)
-        if self.shape == SCALAR:
+        if isinstance(step, OrdinalStep) or self.shape != MAP:
             raise PathError(
                 f"is a {self.kind} and has nothing at {format_path([step])!r}", path=self.path or "the root"
             )

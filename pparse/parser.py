@@ -5,8 +5,8 @@ A parser reads a node by states. A state is a method named after what it expects
     def expect_record(self, ctx, block, base): ...
         return pos, next_state, need            # or: pos, DONE, 0
 
-``block`` holds the bytes from offset ``base`` on; the state begins at ``ctx.pos`` (never before ``base``), works through
-the block, and returns where it stopped, what comes next, and the least number of bytes that must be there to go on.
+``block`` holds the bytes from offset ``base`` on; the state begins at ``ctx.pos`` (never before ``base``), works
+through the block, and returns where it stopped, what comes next, and the least number of bytes it needs to go on.
 
 Rules:
 
@@ -18,8 +18,8 @@ Rules:
 4. Input that ends while ``need`` is unmet is a truncation: `Parser.cut` closes the node with what is whole.
 5. A format that contradicts itself raises `MalformedError` in a state: the node is DAMAGED, and `Parser.resync` may
    name a later position and state from which to go on.
-6. A state that stands still (same position, state, need and stack, nothing emitted) is an `EngineError`: no input can
-   loop. Going back must be declared with ``ctx.jump_back`` and is counted.
+6. Standing still (the same state, need and stack depth twice at one position, nothing emitted between) is an
+   `EngineError`: no input can loop. Going back must be declared with ``ctx.jump_back`` and is counted.
 7. The engine stops as soon as what was asked for is there: ``wanted_count`` children, or ``wanted_key``.
 
 What a state may not do: recurse on input, read by itself what lies ahead, keep blocks.
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any, ClassVar, Final
 
+    from pparse.budget import MemoryBudget
     from pparse.data import Data
     from pparse.index import ChildIndex
     from pparse.node import Key, Node
@@ -52,6 +53,8 @@ FIRST_BLOCK: Final = 4 << 10
 # numpy kernels make temporaries of 15 to 24 times the block: 256 KiB is the best of speed within a small memory.
 LAST_BLOCK: Final = 256 << 10
 MAX_JUMPS_BACK: Final = 1_000_000
+# Steps a parse may take at one position without output.
+MAX_STILL: Final = 10_000
 
 
 class Done(enum.Enum):
@@ -76,7 +79,8 @@ class Confidence(enum.IntEnum):
 class NodeContext:
     """The state of a parse in progress.
 
-    ``stack`` and ``scratch`` belong to the parser. ``end`` is where the node's bytes end (None: with the data).
+    ``stack`` and ``scratch`` belong to the parser. ``end`` is where the node's bytes end, or those of the extraction
+    while the node's end is not known (None: with the data).
     """
 
     __slots__ = (
@@ -107,7 +111,7 @@ class NodeContext:
         self.result: Result = node.result
         self.index = index
         self.pos = node.start
-        self.end = node.end
+        self.end = node.end if node.end is not None else node.extraction.end
         self.state: State | Done = DONE
         self.need = 1
         self.at_end = False
@@ -169,17 +173,24 @@ class NodeContext:
         return self.wanted_count is not None and self.index is not None and self.index.count >= self.wanted_count
 
 
-def run(ctx: NodeContext, *, fixed_block: int = 0) -> None:
-    """Drive the states of ``ctx`` until it is satisfied, done, cut or damaged for good.
+def largest_block(budget: MemoryBudget, factor: int) -> int:
+    """Return the size up to which scan blocks grow: a block is to leave most of the budget to what is kept."""
+    size = LAST_BLOCK
+    while size > FIRST_BLOCK and size * factor > budget.limit // 4:
+        size //= 4
+    return size
 
-    ``fixed_block`` sets one block size instead of the adaptive ones (tests use 1 and 7).
-    """
+
+def run(ctx: NodeContext) -> None:
+    """Drive the states of ``ctx`` until it is satisfied, done, cut or damaged for good."""
     parser = ctx.result.parser
     session = ctx.result.extraction.session
     factor = parser.block_factor
-    size = fixed_block or session.block_size or FIRST_BLOCK
-    grow = not (fixed_block or session.block_size)
+    size = session.block_size or FIRST_BLOCK
+    grow = not session.block_size
+    largest = largest_block(session.budget, factor)
     block, base = b"", ctx.pos
+    still: set[tuple[object, ...]] = set()  # what was tried since the last move or output
     with session.budget.charge(size * factor, "a scan block") as charge:
         while ctx.state is not DONE and not ctx.satisfied:
             session.check_cancelled()
@@ -187,7 +198,7 @@ def run(ctx: NodeContext, *, fixed_block: int = 0) -> None:
             if have < max(ctx.need, 1) or ctx.pos < base:
                 sequential = base <= ctx.pos <= base + len(block) and block
                 if grow:
-                    size = min(size * 4, LAST_BLOCK) if sequential else FIRST_BLOCK
+                    size = min(size * 4, largest) if sequential else FIRST_BLOCK
                 if ctx.need > len(block) and ctx.pos == base:
                     # A state that asks for ever more must not make us read the same bytes each time.
                     size = max(size, 2 * len(block)) if grow else size
@@ -197,6 +208,8 @@ def run(ctx: NodeContext, *, fixed_block: int = 0) -> None:
                     wanted = min(wanted, max(0, limit - ctx.pos))
                 if ctx.data.size is not None:  # before anything is charged or allocated: what is really there
                     wanted = min(wanted, max(0, ctx.data.size - ctx.pos))
+                elif wanted > size and not ctx.data.available(ctx.pos, wanted):
+                    wanted = size  # fewer than needed: a truncation
                 if wanted * factor > charge.amount:
                     charge.resize(wanted * factor)
                 try:
@@ -216,7 +229,8 @@ def run(ctx: NodeContext, *, fixed_block: int = 0) -> None:
                     if not _damaged(ctx, MalformedError("the node runs into a gap", offset=base + have)):
                         return
                     continue
-            before = (ctx.pos, ctx.state, ctx.need, len(ctx.stack), ctx.emitted, ctx.index.count if ctx.index else 0)
+            before = (ctx.pos, ctx.state, ctx.need, len(ctx.stack))
+            output = ctx.emitted + (ctx.index.count if ctx.index is not None else 0)
             try:
                 pos, state, need = ctx.state(ctx, block, base)
             except MalformedError as error:
@@ -226,9 +240,13 @@ def run(ctx: NodeContext, *, fixed_block: int = 0) -> None:
             if pos < ctx.pos and not ctx._jump_allowed:
                 raise EngineError(f"went back to {pos} without declaring it", offset=ctx.pos, state=_name(ctx.state))
             ctx._jump_allowed = False
-            after = (pos, state, need, len(ctx.stack), ctx.emitted, ctx.index.count if ctx.index else 0)
-            if before == after and have >= need and not ctx.satisfied:
-                raise EngineError("stands still", offset=ctx.pos, state=_name(ctx.state))
+            if pos != ctx.pos or output != ctx.emitted + (ctx.index.count if ctx.index is not None else 0):
+                still.clear()
+            else:
+                still.add(before)
+                again = (pos, state, need, len(ctx.stack)) in still and have >= need
+                if (again or len(still) > MAX_STILL) and not ctx.satisfied:
+                    raise EngineError("stands still", offset=ctx.pos, state=_name(ctx.state))
             ctx.pos, ctx.state, ctx.need = pos, state, need
         if ctx.state is DONE:
             _close(ctx, parser.finish)
@@ -407,32 +425,23 @@ class Parser:
         """Return ``node`` and all below it as plain Python, without recursion."""
         if node.shape == SCALAR:
             return node.load()
-        root: list[Any] | dict[Any, Any] = {} if node.shape == MAP else []
-        stack = [(node, root, iter(node.children()))]
-        while stack:
-            parent, target, children = stack[-1]
+        pairs: list[tuple[Key, Any]] = []
+        stack = [(node, pairs, iter(node.children()))]
+        while True:
+            parent, pairs, children = stack[-1]
             kid = next(children, None)
             if kid is None:
                 stack.pop()
                 if parent.status in (Status.TRUNCATED, Status.DAMAGED):
                     parent._refuse_if_not_whole()
-                continue
-            value: Any
-            if kid.shape == SCALAR:
-                value = kid.load()
+                value = as_dict(pairs) if parent.shape == MAP else [item for _, item in pairs]
+                if not stack:
+                    return value
+                stack[-1][1].append((parent.key, value))
+            elif kid.shape == SCALAR:
+                pairs.append((kid.key, kid.load()))
             else:
-                value = {} if kid.shape == MAP else []
-                stack.append((kid, value, iter(kid.children())))
-            if isinstance(target, list):
-                target.append(value)
-            else:
-                key = kid.key
-                occurrence = 1
-                while key in target:
-                    occurrence += 1
-                    key = f"{kid.key!s}#{occurrence}"
-                target[key] = value
-        return root
+                stack.append((kid, [], iter(kid.children())))
 
     def walk(self, node: Node, *, detail: bool = True) -> Iterator[Visit]:
         """Yield every node below and including ``node``, depth first, findings noted on the way.
@@ -458,10 +467,27 @@ class Parser:
                     continue
                 stack.append(iter(kid.children()))
 
-
     def check(self, *, strict: bool = False) -> Iterator[Visit]:
         """Look at everything and add what is wrong to the result's findings; ``strict``: by the reference's rules."""
         return self.walk(self.result.root, detail=False)
+
+
+def as_dict(pairs: list[tuple[Key, Any]]) -> dict[Any, Any]:
+    """Return ``pairs`` as a dict; a key that occurs again appears as ``key#2``, ``key#3`` …, past names in use."""
+    found: dict[Any, Any] = dict(pairs)
+    if len(found) == len(pairs):
+        return found
+    keys = found
+    found = {}
+    occurrences: dict[Any, int] = {}
+    for key, value in pairs:
+        name: Any = key
+        occurrence = occurrences.get(key, 0) + 1
+        while occurrence > 1 and ((name := f"{key!s}#{occurrence}") in keys or name in found):
+            occurrence += 1
+        occurrences[key] = occurrence
+        found[name] = value
+    return found
 
 
 class Visit:

@@ -84,7 +84,12 @@ class Result:
         ctx.wanted_count = wanted_count
         ctx.wanted_key, ctx.wanted_occurrence = wanted_key, nth
         ctx.answer = None
-        run(ctx)
+        try:
+            run(ctx)
+        except BaseException:
+            # A state may have failed half-way: whoever asks again begins anew.
+            node.unload()
+            raise
         return ctx.answer
 
     def close_node(self, node: Node, status: Status, finding: Finding | None, end: int | None = None) -> None:

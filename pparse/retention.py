@@ -84,7 +84,8 @@ class Retention:
         if self._charge is None:
             self._charge = self._budget.charge(0, "retained nodes", self._evicted)
         if abs(self.held - self._charge.amount) > 64 << 10 or not self.held:
-            while self.held and not self._budget.fits(max(0, self.held - self._charge.amount)):
+            # What is charged already counts as free here: it is evictable too.
+            while self.held and not self._budget.fits(self.held):
                 self._drop_oldest()
             self._charge.resize(self.held)
 

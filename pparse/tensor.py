@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import prod
+
 from pparse.dtype import DTYPES, DType
 from pparse.errors import (
     DamagedTensorError,
@@ -72,23 +74,25 @@ class Tensor:
 
     ``name``; ``dtype`` (None where the stored type is unknown); ``shape``; ``strides`` in bytes (None: C order);
     ``stored_dtype``, the format's own word; ``spans``, where the bytes are; ``encoding`` of them; ``status``;
-    ``verified`` (True: a checksum confirmed it, False: contradicts, None: none exists or was checked); ``finding``.
+    ``verified`` (True: a checksum confirmed it, False: contradicts, None: none exists or was checked); ``finding``;
+    ``unwritten_nbytes``, bytes in holes of the file.
     A tensor keeps its document open.
     """
 
     __slots__ = (
+        "_finding",
         "_owner",
         "_shared",
         "_strides",
         "byteorder",
         "dtype",
         "encoding",
-        "finding",
         "name",
         "shape",
         "spans",
         "status",
         "stored_dtype",
+        "unwritten_nbytes",
         "verified",
     )
 
@@ -106,7 +110,7 @@ class Tensor:
         status: Status = Status.COMPLETE,
         verified: bool | None = None,
         finding: Finding | None = None,
-        owner: object = None,
+        owner: Any = None,
     ) -> None:
         self.name = name
         self.dtype = dtype
@@ -118,19 +122,28 @@ class Tensor:
         self.encoding = encoding
         self.status = status
         self.verified = verified
-        self.finding = finding
+        self._finding = finding
+        self.unwritten_nbytes = 0  # how many of its bytes lie in holes of the file, and read as zeros
         self._owner = owner
         self._shared: Data | None = None
+
+    @property
+    def finding(self) -> Finding | None:
+        """What is wrong with it, if anything."""
+        if self._finding is None and self.unwritten_nbytes:
+            self._finding = self._owner.finding_of(self)
+        return self._finding
+
+    @finding.setter
+    def finding(self, finding: Finding | None) -> None:
+        self._finding = finding
 
     # -- what is known without reading -------------------------------------------------------------------------------
 
     @property
     def size(self) -> int:
         """Number of elements."""
-        count = 1
-        for length in self.shape:
-            count *= length
-        return count
+        return prod(self.shape)
 
     @property
     def ndim(self) -> int:
@@ -145,7 +158,8 @@ class Tensor:
     @property
     def stored_nbytes(self) -> int:
         """Bytes in the file."""
-        return sum(span.length for span in self.spans)
+        spans = self.spans
+        return spans[0].length if len(spans) == 1 else sum(span.length for span in spans)
 
     @property
     def strides(self) -> tuple[int, ...]:

@@ -55,6 +55,10 @@ class Viewer(Mapping[str, "Tensor"]):
     def extent(self) -> Extent:
         """Say how large the document is and should be, and where it was cut; streams over all tensors once."""
 
+    def size_hint(self) -> int | None:
+        """Return the number of tensors, about, where that is cheap to know."""
+        return None
+
     # -- what follows ------------------------------------------------------------------------------------------------
 
     @property
@@ -192,27 +196,43 @@ class Extent:
     def add(self, tensor: Tensor) -> None:
         """Count one tensor."""
         status = tensor.status
+        spans = tensor.spans
         if status is Status.COMPLETE:
             self.whole += 1
-        elif status is Status.TRUNCATED:
-            self.truncated += 1
-        elif status is Status.MISSING:
-            self.missing += 1
+        elif status is Status.TRUNCATED or status is Status.MISSING:
+            if status is Status.TRUNCATED:
+                self.truncated += 1
+            else:
+                self.missing += 1
+            at = (spans[0].path, spans[0].offset) if spans else ("", 0)
+            # The order of names need not be the order of bytes.
+            if self.first_hit is None or (spans and self._hit[0] == at[0] and at < self._hit):
+                self.first_hit = tensor.name
+                self._hit = at
         elif status is Status.DAMAGED:
             self.damaged += 1
         else:
             self.unsupported += 1
-        if status in (Status.TRUNCATED, Status.MISSING):
-            at = tensor.spans[0].offset if tensor.spans else 0
-            # The order of names need not be the order of bytes.
-            if self.first_hit is None or (tensor.spans and self._hit[0] == tensor.spans[0].path and at < self._hit[1]):
-                self.first_hit = tensor.name
-                self._hit = (tensor.spans[0].path if tensor.spans else "", at)
-        self.tensor_bytes += tensor.stored_nbytes
-        for span in tensor.spans:
-            self.last_byte = max(self.last_byte, span.offset + span.length)
+        for span in spans:
+            self.tensor_bytes += span.length
+            end = span.offset + span.length
+            if end > self.last_byte:
+                self.last_byte = end
         dtype = tensor.dtype.name if tensor.dtype is not None else tensor.stored_dtype
         self.parameters[dtype] = self.parameters.get(dtype, 0) + tensor.size
+
+    def add_all(self, part: Extent) -> None:
+        """Count the tensors that another extent counted."""
+        self.whole += part.whole
+        self.truncated += part.truncated
+        self.missing += part.missing
+        self.damaged += part.damaged
+        self.unsupported += part.unsupported
+        self.tensor_bytes += part.tensor_bytes
+        if self.first_hit is None:
+            self.first_hit, self._hit = part.first_hit, part._hit
+        for dtype, count in part.parameters.items():
+            self.parameters[dtype] = self.parameters.get(dtype, 0) + count
 
     def to_dict(self) -> dict[str, object]:
         """Return the extent as plain data, for JSON."""

@@ -12,12 +12,16 @@ from pparse.viewer import Extent, Viewer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Container, Iterable, Iterator, Mapping
     from typing import Any
 
     from pparse.extraction import Extraction
     from pparse.node import Entry
     from pparse.parsers.safetensors import SafetensorsParser, TensorInfo
+
+
+# The entries of a header of at most this many bytes are held while it is listed.
+_HOLD_UP_TO = 256 << 10
 
 
 class SafetensorsViewer(Viewer):
@@ -28,20 +32,42 @@ class SafetensorsViewer(Viewer):
         self.parser: SafetensorsParser = extraction.parse().parser  # type: ignore[assignment]
         self._holes: list[tuple[int, int]] | None = None
         self._path = extraction.path
+        self._base: int | None = None
+        self._there = 0
 
     def tensors(self) -> Iterator[Tensor]:
         """Yield every tensor in the order of the header."""
         try:
-            repeated = self.parser.repeated()
+            size = self.parser.header_size
         except MalformedError:
             return
+        if size <= _HOLD_UP_TO:
+            # Few enough to hold: names that occur twice show without a pass of their own.
+            held = list(self.parser.infos())
+            infos: Iterable[tuple[int, str | None, TensorInfo, Entry | None]] = held
+            alike = len({name for _, name, _, _ in held}) < len(held)
+            repeated: Container[int] = range(1 << 62) if alike else ()
+        else:
+            infos, repeated = self.parser.infos(), self.parser.repeated()
+        if not repeated:
+            for ordinal, name, info, entry in infos:
+                yield self._tensor(ordinal, name, info, entry)
+            return
         seen: dict[str, int] = {}
-        for ordinal, name, info, entry in self.parser.infos():
+        for ordinal, name, info, entry in infos:
             if ordinal in repeated and name is not None:
                 occurrence = seen[name] = seen.get(name, 0) + 1
                 yield self._tensor(ordinal, name, info, entry, occurrence)
             else:
                 yield self._tensor(ordinal, name, info, entry)
+
+    def size_hint(self) -> int | None:
+        """Return the number of header entries."""
+        try:
+            root = self.parser.header.root
+        except MalformedError:
+            return 0
+        return len(root) if root.kind == "object" else 0
 
     def _tensor(
         self, ordinal: int, name: str | None, info: TensorInfo, entry: Entry | None, occurrence: int = 1
@@ -54,16 +80,19 @@ class SafetensorsViewer(Viewer):
             finding = Finding("bad-entry", f"its header entry: {reason}", path=shown, source=self.extraction.name,
                               offset=entry.start)  # fmt: skip
             return Tensor(shown, None, (), (), status=status, finding=finding, owner=self)
-        span = Span(self.extraction.data, self.parser.data_start + info.begin, info.end - info.begin, self._path)
+        if self._base is None:
+            self._base = self.parser.data_start
+            self._there = self.extraction.known_end() - self._base
+        span = Span(self.extraction.data, self._base + info.begin, info.end - info.begin, self._path)
         tensor = Tensor(
-            shown, info.dtype, info.shape, (span,), stored_dtype=info.stored_dtype, status=self.parser.status_of(info),
-            owner=self,
+            shown, info.dtype, info.shape, (span,), stored_dtype=info.stored_dtype,
+            status=self.parser.status_of(info, self._there), owner=self,
         )  # fmt: skip
         if info.problem is not None:
             tensor.finding = Finding("bad-entry", info.problem, path=shown, source=self.extraction.name,
                                      offset=span.offset, wanted=info.wanted, got=info.got)  # fmt: skip
-        elif self.holes and span.length:
-            tensor.finding = self._hole_finding(shown, span)
+        elif self._holes is not None or self.holes:
+            tensor.unwritten_nbytes = self._unwritten(span)[1] if self._holes else 0
         return tensor
 
     @property
@@ -73,22 +102,29 @@ class SafetensorsViewer(Viewer):
             self._holes = self.parser.unwritten()
         return self._holes
 
-    def _hole_finding(self, name: str, span: Span) -> Finding | None:
-        """Return a finding if ``span`` overlaps a hole of the file."""
-        at = bisect_right(self.holes, (span.offset, 1 << 63)) - 1
+    def _unwritten(self, span: Span) -> tuple[int, int]:
+        """Return ``(offset of the first, number)`` of the bytes of ``span`` that lie in holes of the file."""
+        holes = self.holes
+        last = span.offset + span.length
+        at = max(0, bisect_right(holes, (span.offset, 1 << 63)) - 1)
         first = length = 0
-        for start, end in self.holes[max(0, at) :]:
-            low, high = max(start, span.offset), min(end, span.offset + span.length)
-            if start >= span.offset + span.length:
-                break
+        while at < len(holes) and holes[at][0] < last:
+            low, high = max(holes[at][0], span.offset), min(holes[at][1], last)
             if low < high:
                 first = first or low
                 length += high - low
-        if not length:
+            at += 1
+        return first, length
+
+    def finding_of(self, tensor: Tensor) -> Finding | None:
+        """Return the finding on a tensor that lies in a hole of the file."""
+        if not tensor.unwritten_nbytes:
             return None
+        span = tensor.spans[0]
+        first, length = self._unwritten(span)
         return Finding(
             "unwritten", f"{length} of {span.length} bytes were never written (a file hole): they read as zeros",
-            severity=Severity.WARNING, path=name, source=self.extraction.name, offset=first, length=length,
+            severity=Severity.WARNING, path=tensor.name, source=self.extraction.name, offset=first, length=length,
         )  # fmt: skip
 
     def find(self, name: str) -> Tensor | None:

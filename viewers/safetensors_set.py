@@ -42,16 +42,18 @@ class NameTable:
     def __len__(self) -> int:
         return len(self._hashes)
 
-    def shard_of(self, name: str) -> int | None:
-        """Return the number of the shard that ``name`` is mapped to (-1: to none); None if it is not in the map."""
-        slot = self._slot(name)
-        return None if slot is None else self._shards[slot]
+    def see(self, name: str, shard: int) -> int | None:
+        """Return the number of the shard that ``name`` is mapped to (-1: to none); None if it is not in the map.
 
-    def see(self, name: str) -> None:
-        """Note that a tensor of this name was found where the map says."""
+        If it is ``shard``, note that the tensor was found where the map says.
+        """
         slot = self._slot(name)
-        if slot is not None:
+        if slot is None:
+            return None
+        place = self._shards[slot]
+        if place == shard:
             self._seen[slot] = 1
+        return place
 
     def seen(self, name: str) -> bool:
         """Say whether `see` was called with this name."""
@@ -98,9 +100,7 @@ class SafetensorsSetViewer(Viewer):
         """Yield the tensors shard by shard, then those that the index names and no shard has."""
         self._extent = None
         extent = self.new_extent()
-        for tensor in self._all_tensors(extent):
-            extent.add(tensor)
-            yield tensor
+        yield from self._all_tensors(extent)
         self._extent = self.close_extent(extent)
 
     def _all_tensors(self, extent: Extent) -> Iterator[Tensor]:
@@ -120,7 +120,9 @@ class SafetensorsSetViewer(Viewer):
                 continue
             yield from self._shard_tensors(number, name, viewer, table, names, extent)
         if table is not None and not table.all_seen:
-            yield from self._unseen(table, missing)
+            for tensor in self._unseen(table, missing):
+                extent.add(tensor)
+                yield tensor
         for name in parser.extra_files():
             self._note("extra-shard", "a shard that the index does not name", Severity.WARNING, path=name)
 
@@ -132,9 +134,9 @@ class SafetensorsSetViewer(Viewer):
         for tensor in viewer.tensors():
             own.add(tensor)
             if table is not None:
-                place = table.shard_of(tensor.name)
+                place = table.see(tensor.name, number)
                 if place == number:
-                    table.see(tensor.name)
+                    pass
                 elif place is None:
                     self._attach(tensor, "unmapped", f"{name} has this tensor, the index does not name it")
                 else:
@@ -142,6 +144,7 @@ class SafetensorsSetViewer(Viewer):
                     self._attach(tensor, "misplaced", f"{name} has this tensor, the index says it is in {where}")
             yield tensor
         viewer.close_extent(own)
+        extent.add_all(own)
         for finding in viewer.findings:
             self.findings.add(finding)
         extent.actual = (extent.actual or 0) + (own.actual or 0)
@@ -215,6 +218,10 @@ class SafetensorsSetViewer(Viewer):
                               source=self.extraction.name)  # fmt: skip
             return Tensor(name, None, (), (), status=Status.MISSING, finding=finding, owner=self)
         return None
+
+    def size_hint(self) -> int | None:
+        """Return the number of tensors that the index names."""
+        return self.parser.map_size()
 
     @property
     def metadata(self) -> Mapping[str, Any]:

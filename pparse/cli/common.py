@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import gc
+import os
 import sys
 
 from pparse.errors import (
@@ -35,10 +37,27 @@ UNKNOWN_FORMAT: Final = 3
 DAMAGED: Final = 4
 
 
+class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
+    """argparse makes a formatter for every argument; asking for the width itself, it would import shutil (2 ms)."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, width=_terminal_width())
+
+
+def _terminal_width() -> int:
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isdigit() and int(columns) > 20:
+        return min(int(columns), 120) - 2
+    try:
+        return min(os.get_terminal_size(sys.stdout.fileno()).columns, 120) - 2
+    except (OSError, ValueError):
+        return 98
+
+
 def run_command(module: ModuleType, command: str, arguments: list[str]) -> int:
     """Build the parser of one command, run it, and turn what goes wrong into a message and an exit code."""
     parser = argparse.ArgumentParser(
-        prog=f"pparse {command}", description=module.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter,
+        prog=f"pparse {command}", description=module.__doc__, formatter_class=_HelpFormatter,
         epilog=getattr(module, "EXAMPLES", None), allow_abbrev=False,
     )  # fmt: skip
     module.add_arguments(parser)
@@ -51,6 +70,8 @@ def run_command(module: ModuleType, command: str, arguments: list[str]) -> int:
     from pparse.cli.output import Output
 
     out = Output(color=options.color)
+    # Rows are many short-lived objects without cycles: the collector would only look at them again and again.
+    gc.set_threshold(50_000)
     try:
         code: int = module.run(options, out)
         out.flush()

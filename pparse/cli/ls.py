@@ -87,12 +87,15 @@ def _matcher(options: Any) -> Callable[[str], bool]:
     )
 
 
-def natural(name: str) -> list[tuple[int, int, str]]:
+_NUMBERS = re.compile(r"([0-9]{1,18})")
+
+
+def natural(name: str) -> list[str | int]:
     """Return a sort key that puts layer 2 before layer 10."""
-    return [
-        (0, int(part), "") if part.isdigit() and part.isascii() and len(part) < 20 else (1, 0, part)
-        for part in re.split(r"(\d+)", name)
-    ]
+    # Text and numbers take turns, so that numbers are only compared with numbers.
+    parts: list[str | int] = list(_NUMBERS.split(name))
+    parts[1::2] = map(int, parts[1::2])
+    return parts
 
 
 def _sorted(items: Iterable[Any], how: str | None, name: Any, size: Any, offset: Any) -> Iterator[Any]:
@@ -141,10 +144,9 @@ class _Listing:
                 extent.add(tensor)
             if tensor.status is Status.TRUNCATED:
                 self.hit = self.hit or tensor
-            finding = tensor.finding
-            if finding is not None and finding.code == "unwritten":
+            if tensor.unwritten_nbytes:
                 self.unwritten += 1
-                self.unwritten_first = self.unwritten_first or finding
+                self.unwritten_first = self.unwritten_first or tensor.finding
             if self.matches(tensor.name):
                 self.shown += 1
                 yield tensor
@@ -158,7 +160,10 @@ class _Listing:
 
 def _list_tensors(viewer: Viewer, options: Any, matches: Callable[[str], bool], out: Output) -> int:
     listing = _Listing(viewer, matches)
-    tensors = _sorted(listing, options.sort, lambda t: t.name, lambda t: t.stored_nbytes, _tensor_offset)
+    how = options.sort
+    if how is None and (viewer.size_hint() or 0) > SORT_UP_TO:
+        how = "none"
+    tensors = _sorted(listing, how, lambda t: t.name, lambda t: t.stored_nbytes, _tensor_offset)
     if options.json or options.jsonl:
         return _tensors_as_json(viewer, listing, tensors, options, out)
     size: Callable[[int], str] = str if options.bytes else format_size
@@ -173,7 +178,7 @@ def _list_tensors(viewer: Viewer, options: Any, matches: Callable[[str], bool], 
             status: str = tensor.status.value
             if tensor.status is Status.COMPLETE:
                 status = status_words(tensor.status, tensor.verified)
-                if tensor.finding is not None and tensor.finding.code == "unwritten":
+                if tensor.unwritten_nbytes:
                     status += ", never written"
             elif out.color:
                 status = out.status(tensor.status)

@@ -1,4 +1,4 @@
-"""Structure of JSON text with the standard library alone: regular expressions for what is shallow, folding for the rest.
+"""Structure of JSON text with the standard library alone: regular expressions where it is shallow, folding elsewhere.
 
 Both JSON kernels find the same thing: the commas at depth 1 and the bracket that closes depth 1, outside strings. They
 check nothing else; bracket kinds and grammar are checked when a value is decoded.
@@ -10,11 +10,15 @@ and (in malformed text) outside, so that both kernels agree on every input.
 from __future__ import annotations
 
 import re
-from array import array
+from functools import cache
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from array import array
+    from collections.abc import Callable
     from typing import Final
+
+    Matcher = Callable[[bytes, int], re.Match[bytes] | None]
 
 _QUOTE: Final = 0x22
 _BACKSLASH: Final = 0x5C
@@ -35,9 +39,21 @@ def _nested(levels: int) -> bytes:
     return rb'[\[{](?:[^"\\\[\]{}]++|' + inner + rb")*+[\]}]"
 
 
-_RUN_PATTERN = rb'(?:[^"\\\[\]{},]++|' + _STRING + b"|" + _STRAY + b"|" + _nested(3) + rb")*+"
-_RUN: Final = re.compile(_RUN_PATTERN, re.DOTALL).match
-_CHILD: Final = re.compile(_RUN_PATTERN + b",", re.DOTALL).match
+# Records of model metadata nest some five levels deep; below the eighth, folding takes over.
+_RUN_PATTERN = rb'(?:[^"\\\[\]{},]++|' + _STRING + b"|" + _STRAY + b"|" + _nested(7) + rb")*+"
+
+
+@cache
+def _run() -> Matcher:
+    # Compiled on first use: small documents never need it, and it takes 3 ms.
+    return re.compile(_RUN_PATTERN, re.DOTALL).match
+
+
+@cache
+def _child() -> Matcher:
+    return re.compile(_RUN_PATTERN + b",", re.DOTALL).match
+
+
 _STRING_REST: Final = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL).match
 
 # For folding: keep quotes and brackets, all brackets as one kind.
@@ -46,7 +62,7 @@ _ONE_KIND: Final = bytes.maketrans(b"{}", b"[]")
 
 _FOLD_BLOCK: Final = 64 << 10
 _FOLD_ROUNDS: Final = 24
-_WALK_BLOCK: Final = 256
+_WALK_BLOCK: Final = 128
 
 
 class Carry:
@@ -68,7 +84,7 @@ def scan(block: bytes, pos: int, carry: Carry, base: int, out: array[int]) -> in
     """
     size = len(block)
     append = out.append
-    child = _CHILD
+    child = _child()
     while pos < size:
         if carry.depth == 1 and not carry.in_string and not carry.escaped:
             while (match := child(block, pos)) is not None:
@@ -89,6 +105,7 @@ def scan(block: bytes, pos: int, carry: Carry, base: int, out: array[int]) -> in
 def next_boundary(block: bytes, pos: int, carry: Carry) -> int:
     """Return the index of the next comma or closing bracket at depth 1, or ``len(block)`` if there is none."""
     size = len(block)
+    run = _run()
     while pos < size:
         if carry.in_string:
             pos = _leave_string(block, pos, carry)
@@ -99,7 +116,7 @@ def next_boundary(block: bytes, pos: int, carry: Carry) -> int:
             if block[pos] == _QUOTE or block[pos] == _BACKSLASH:
                 pos += 1
         else:
-            match = _RUN(block, pos)
+            match = run(block, pos)
             pos = match.end() if match is not None else pos
             if pos == size:
                 break
@@ -135,7 +152,8 @@ def _leave_string(block: bytes, pos: int, carry: Carry) -> int:
 def _leave_nested(block: bytes, pos: int, carry: Carry) -> int:
     """Return the index behind the bracket that brings the depth down to 1, or the end of the block."""
     size = len(block)
-    step = _FOLD_BLOCK
+    # The piece folded grows while that goes well, so that a small value does not cost the folding of a large piece.
+    step = _WALK_BLOCK
     while pos < size:
         end = min(pos + step, size)
         piece = block[pos:end]
@@ -147,13 +165,13 @@ def _leave_nested(block: bytes, pos: int, carry: Carry) -> int:
             carry.depth += openers - closers
             carry.in_string, carry.escaped = in_string, escaped
             pos = end
+            step = min(step * 4, _FOLD_BLOCK)
         elif step > _WALK_BLOCK:
-            step //= 16
+            step //= 4
         else:
             pos = _walk(block, pos, end, carry)
             if carry.depth == 1 and not carry.in_string:
                 return pos
-            step = _FOLD_BLOCK
     return size
 
 
@@ -190,7 +208,7 @@ def _walk(block: bytes, pos: int, end: int, carry: Carry) -> int:
         pos += 1
         if escaped:
             escaped = 0
-            if byte == _QUOTE or byte == _BACKSLASH:
+            if byte in (_QUOTE, _BACKSLASH):
                 continue
         if byte == _BACKSLASH:
             escaped = 1
