@@ -21,24 +21,28 @@ import json
 import sys
 from array import array
 
-from pparse.errors import LimitError, MalformedError, PparseError, UnsupportedError
+from pparse.errors import EndOfDataError, GapError, LimitError, MalformedError, PparseError, UnsupportedError
 from pparse.findings import Finding, Severity, Status
-from pparse.index import ChildIndex
 from pparse.kernels import json_fold
 from pparse.kernels.json_fold import Carry
 from pparse.node import LIST, MAP, UNLOADED_VALUE, Entry
-from pparse.parser import DONE, Confidence, NodeContext, Parser
+from pparse.parser import DONE, Confidence, NodeContext, Parser, largest_block
 from pparse.parsers.json_text import (
+    BLANK,
     BOM,
+    BORN_LOADED,
     CLOSER,
     KEY,
     KINDS,
+    NUMBER_START,
+    STRING,
     WHITESPACE,
     ChildText,
     StrictDecoder,
     decode_key,
     describe_child,
     key_hash,
+    unsupported_code,
 )
 
 TYPE_CHECKING = False
@@ -46,6 +50,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any, Final
 
+    from pparse.index import ChildIndex
     from pparse.node import Key, Node
     from pparse.parser import State, Visit
     from pparse.reader import Reader
@@ -55,6 +60,7 @@ if TYPE_CHECKING:
 _NUMPY_FROM: Final = 4 << 20
 # Children whose text is longer are described from their two ends.
 _WHOLE_CHILD: Final = 4 << 10
+_HEAD: Final = 512
 _GROUP_READ: Final = 256 << 10
 _DECODE_BATCH: Final = 64 << 10
 
@@ -126,7 +132,9 @@ class JsonParser(Parser):
                        severity=Severity.WARNING)  # fmt: skip
             pos += 3
             block = block[3:]
-        elif block[:2] in (b"\xff\xfe", b"\xfe\xff") or (len(block) > 3 and block[0:1] + block[2:3] == b"{\0"):
+        elif block[:2] in (b"\xff\xfe", b"\xfe\xff") or (
+            any(block[:4]) and b"\0\0" in (block[0:3:2], block[1:4:2])  # ASCII in two or four bytes a character
+        ):
             finding = self._note("malformed", "the text is UTF-16 or UTF-32; JSON is UTF-8 (RFC 8259 §8.1)", pos, 2)
             return Entry(None, "invalid", start, size, status=Status.DAMAGED, finding=finding)
         step = 4096
@@ -158,10 +166,14 @@ class JsonParser(Parser):
         try:
             value = self.decoder.decode(text[:stop], pos)
         except (LimitError, UnsupportedError) as error:
-            status, finding = Status.UNSUPPORTED, self._note("limit", error.reason, pos, stop)
+            status, finding = Status.UNSUPPORTED, self._note(unsupported_code(error), error.reason, pos, stop)
         except PparseError as error:
-            match = KEY.match(b"%s:" % text[:stop])
-            cut = kind == "string" and match is None or kind.encode().startswith(text[:stop])
+            if kind == "string":
+                cut = STRING.match(text) is None
+            elif kind == "number":
+                cut = NUMBER_START.fullmatch(text) is not None
+            else:
+                cut = kind.encode().startswith(text)
             status = Status.TRUNCATED if cut else Status.DAMAGED
             finding = self._note("truncated" if cut else "malformed", error.reason, error.offset or pos, None)
         return Entry(None, kind, pos, pos + stop, value, status, finding)
@@ -211,14 +223,15 @@ class JsonParser(Parser):
         index, node = ctx.index, ctx.node
         assert index is not None  # noqa: S101 -- see expect_children
         index.end = offset
-        if not self._blank(scan.pending, offset):
-            index.add(scan.pending)
+        start, scan.pending = scan.pending, offset + 1
+        if self._skip_blank(start, offset) < offset:
+            index.add(start)
             if ctx.wanted_occurrence:
-                raw = self.result.extraction.data.pread(scan.pending, min(offset - scan.pending, _GROUP_READ))
-                self._look_for_key(ctx, raw, scan.pending, array("q", [scan.pending]), index.count - 1)
+                raw = self.result.extraction.data.pread(start, min(offset - start, _GROUP_READ))
+                self._look_for_key(ctx, raw, start, array("q", [start]), index.count - 1)
         elif index.count:
-            index.end = scan.pending - 1  # the last child ends at the comma
-            self.note_damage(node, MalformedError("a comma before the closing bracket", offset=scan.pending - 1))
+            index.end = start - 1  # the last child ends at the comma
+            self.note_damage(node, MalformedError("a comma before the closing bracket", offset=start - 1))
         if bracket != CLOSER[node.kind]:
             self.note_damage(
                 node, MalformedError(f"the {node.kind} is closed by {chr(bracket)!r}", offset=offset)
@@ -228,20 +241,18 @@ class JsonParser(Parser):
         for number, start in enumerate(starts):
             at = start - base
             match = KEY.match(block, at) if at >= 0 else None
-            if match is not None:
-                quoted = match[1]
-            else:  # the key spans two blocks
-                entry = self.result.entry(ctx.node, first + number)
-                if entry.key == ctx.wanted_key:
-                    self._count_hit(ctx, first + number)
-                continue
-            try:
-                if decode_key(quoted, start, self.decoder) == ctx.wanted_key:
-                    self._count_hit(ctx, first + number)
-            except PparseError:
-                continue  # such a child has no key; its entry says why
-            if ctx.answer is not None:
-                return
+            key: Key
+            if match is None:  # the key spans two blocks, or there is none
+                key = self.result.entry(ctx.node, first + number).key
+            else:
+                try:
+                    key = decode_key(match[1], start, self.decoder)
+                except PparseError:
+                    key = None  # its entry says why
+            if key == ctx.wanted_key:
+                self._count_hit(ctx, first + number)
+                if ctx.answer is not None:
+                    return
 
     @staticmethod
     def _count_hit(ctx: NodeContext, ordinal: int) -> None:
@@ -260,16 +271,26 @@ class JsonParser(Parser):
         super().finish(ctx)
 
     def cut(self, ctx: NodeContext) -> None:
-        """Keep the child at the cut if at least its key is whole."""
+        """Close the node with what comes before the cut."""
+        self._keep_last(ctx, self.result.extraction.known_end(ctx.node))
+        super().cut(ctx)
+
+    def resync(self, ctx: NodeContext, error: MalformedError) -> None:
+        """Close the node with what comes before a gap; how deep the text is nested behind it cannot be known."""
+        if error.offset is not None:
+            self._keep_last(ctx, error.offset)
+            self.result.close_node(ctx.node, Status.DAMAGED, None, end=error.offset)
+
+    def _keep_last(self, ctx: NodeContext, end: int) -> None:
+        """Index the child that the text ends in, at ``end``, if at least its key is whole."""
         scan: _Scan = ctx.scratch
         index = ctx.index
         assert index is not None  # noqa: S101 -- see expect_children
-        end = self.result.extraction.known_end(ctx.node)
         index.end = end
         index.note = scan.carry.depth > 1 or bool(scan.carry.in_string)
-        text = self._child_text(scan.pending, end, None)
-        text.closed, text.open_inside = False, index.note
         is_map = ctx.node.kind == "object"
+        text = self._child_text(scan.pending, end, is_map)
+        text.closed, text.open_inside = False, index.note
         entry = describe_child(text, is_map, self.decoder, self.result.extraction.name)
         if entry is not None:
             index.add(scan.pending)
@@ -278,34 +299,29 @@ class JsonParser(Parser):
         else:
             index.note = None
             index.end = max(scan.first, scan.pending - 1)  # the last whole child ends at the comma
-        super().cut(ctx)
 
-    def _blank(self, start: int, end: int) -> bool:
-        """Say whether there is only whitespace in ``[start, end)``."""
+    def _skip_blank(self, start: int, end: int) -> int:
+        """Return the offset of the first byte in ``[start, end)`` that is not whitespace; ``end`` if there is none."""
         data = self.result.extraction.data
         step = 256
         while start < end:
             block = data.pread(start, min(step, end - start))
-            if block.strip(WHITESPACE) or not block:
-                return not block
+            rest = block.lstrip(WHITESPACE)
+            if rest or not block:
+                return start + len(block) - len(rest)
             start += len(block)
             step = _GROUP_READ
-        return True
+        return end
 
     def _check_trailing(self, pos: int) -> None:
         end = self.result.extraction.known_end()
-        data = self.result.extraction.data
-        step = 4096
-        while pos < end:
-            block = data.pread(pos, min(step, end - pos))
-            rest = block.lstrip(WHITESPACE)
-            if rest or not block:
-                pos += len(block) - len(rest)
-                more = " (JSON lines?)" if rest[:1] in (b"{", b"[") else ""
+        try:
+            pos = self._skip_blank(pos, end)
+            if pos < end:
+                more = " (JSON lines?)" if self.result.extraction.data.pread(pos, 1) in (b"{", b"[") else ""
                 self._note("trailing-data", f"more data after the document{more}", pos, end - pos)
-                return
-            pos += len(block)
-            step = _GROUP_READ
+        except GapError as gap:
+            self._note("trailing-data", "a gap after the document", gap.offset or pos, None)
 
     def _choose_kernel(self, node: Node) -> Callable[[bytes, int, Carry, int, array[int]], int]:
         size = self.result.extraction.known_end(node) - node.start
@@ -334,7 +350,7 @@ class JsonParser(Parser):
             if block:
                 text = ChildText(block[start - base : end - base], start, end)
             else:
-                text = self._child_text(start, end, 512)
+                text = self._child_text(start, end, is_map)
             if index.note is not None and first + number == index.count - 1:
                 text.closed, text.open_inside = False, index.note
             entry = describe_child(text, is_map, self.decoder, source)
@@ -382,48 +398,61 @@ class JsonParser(Parser):
         kernel, carry = self._choose_kernel(node), Carry()
         found = array("q", [offset])
         pos, step = offset, 8 << 10
-        with self.result.extraction.session.budget.charge(_GROUP_READ * self.block_factor, "a scan block"):
+        budget = self.result.extraction.session.budget
+        largest = largest_block(budget, self.block_factor)
+        with budget.charge(largest * self.block_factor, "a scan block"):
             while len(found) < count and pos < end:
                 block = data.pread(pos, min(step, end - pos))
                 if not block or kernel(block, 0, carry, pos, found) >= 0:
                     break
                 pos += len(block)
-                step = min(step * 4, _GROUP_READ)
+                step = min(step * 4, largest)
         del found[count:]
         return found
 
-    def _child_text(self, start: int, end: int, head: int | None) -> ChildText:
-        """Read the text of a child: all of it when short, else its two ends."""
+    def _child_text(self, start: int, end: int, is_map: bool) -> ChildText:
+        """Read the text of a child: all of it when short, else the ends of it that `ChildText` needs."""
         data = self.result.extraction.data
         if end - start <= _WHOLE_CHILD:
             return ChildText(data.pread(start, end - start), start, end)
-        size = head or _WHOLE_CHILD
+        size = _HEAD
         raw = data.pread(start, size)
         name_limit = self.result.extraction.session.limits.name_bytes
-        while KEY.match(raw) is None and len(raw) < min(name_limit, end - start):
+        while is_map and KEY.match(raw) is None and len(raw) < min(name_limit, end - start):
             size *= 8
-            raw = data.pread(start, min(size, end - start))
-        if len(raw) == end - start:
-            return ChildText(raw, start, end)
-        # The tail must hold the last byte that is not whitespace.
-        tail_at = end
-        tail = b""
+            raw = data.pread(start, min(size, name_limit, end - start))
+        skipped = 0
+        match = KEY.match(raw) if is_map else BLANK.match(raw)
+        if match is not None and len(raw) - match.end() < BORN_LOADED:
+            value_at = self._skip_blank(start + match.end(), end)
+            skipped = value_at - start - match.end()
+            raw = raw[: match.end()] + data.pread(value_at, min(_HEAD, end - value_at))
+        tail_at, tail, step = end, b"", 64
         while not tail.strip(WHITESPACE) and tail_at > start:
-            tail_at = max(start, tail_at - 64 if tail_at == end else tail_at - _WHOLE_CHILD)
-            tail = data.pread(tail_at, min(end - tail_at, _GROUP_READ))
-        end = tail_at + len(tail)
-        return ChildText(raw, start, end, tail)
+            stop, tail_at = tail_at, max(start, tail_at - step)
+            tail = data.pread(tail_at, stop - tail_at)
+            step = min(step * 8, _GROUP_READ)
+        return ChildText(raw, start, end, tail, tail_at, skipped)
 
     def load_scalar(self, node: Node) -> Any:
         """Decode a scalar that was too long to be born loaded."""
         limits = self.result.extraction.session.limits
         end = node.end if node.end is not None else self.result.extraction.known_end()
-        limits.check("scalar_bytes", end - node.start, f"the {node.kind}", offset=node.start)
-        if node.kind == "number" and end - node.start > limits.number_bytes:
-            limits.check("number_bytes", end - node.start, "the number", offset=node.start)
+        text = b""
         try:
-            return self.decoder.decode(self.result.extraction.data.read_exact(node.start, end - node.start), node.start)
+            limits.check("scalar_bytes", end - node.start, f"the {node.kind}", offset=node.start)
+            if node.kind == "number":
+                limits.check("number_bytes", end - node.start, "the number", offset=node.start)
+            text = self.result.extraction.data.read_exact(node.start, end - node.start)
+            return self.decoder.decode(text, node.start)
+        except LimitError as error:
+            self.result.note_limit(node, error)
+            raise
         except MalformedError as error:
+            if node.known_status is None and STRING.match(text) is None:  # a long string that is the whole document
+                finding = self._note("truncated", error.reason, end, None)
+                self.result.close_node(node, Status.TRUNCATED, finding)
+                raise EndOfDataError(error.reason, offset=node.start, source=finding.source) from error
             self.note_damage(node, error)
             raise
 
@@ -450,7 +479,11 @@ class JsonParser(Parser):
                 stop = begin + 1
                 while stop < count and bounds[stop + 1] - bounds[begin] <= _GROUP_READ:
                     stop += 1
-                size = min(bounds[stop] - 1 - bounds[begin], _GROUP_READ)
+                size = bounds[stop] - 1 - bounds[begin]
+                if size > _GROUP_READ:  # one child, of which only the key is needed
+                    yield key_hash(self._child_text(bounds[begin], bounds[begin] + size, True).raw, self.decoder)
+                    begin = stop
+                    continue
                 block = self.result.extraction.data.pread(bounds[begin], size)
                 for number in range(begin, stop):
                     at = bounds[number] - bounds[begin]
@@ -537,7 +570,7 @@ class JsonParser(Parser):
             else:
                 try:
                     yield ordinal, key, node.child(ordinal).to_python(), None
-                except PparseError as error:
+                except (EndOfDataError, MalformedError) as error:
                     entry.status = Status.DAMAGED
                     entry.finding = Finding("malformed", error.reason, offset=error.offset)
                     yield ordinal, key, UNLOADED_VALUE, entry

@@ -1,7 +1,7 @@
 """JSON text, strictly: from bytes to Python values, and to the description of one child.
 
 The standard library's decoder does the work, only on pieces whose extent and depth are known, with hooks for all that
-it lets pass: NaN and infinities, numbers that overflow, numbers of thousands of digits, lone surrogates, duplicate keys.
+it lets pass: NaN and infinities, numbers that overflow or have thousands of digits, lone surrogates, duplicate keys.
 
 Facts: RFC 8259 (grammar: §2 to §7; byte order mark: §8.1; duplicate names: §4; surrogates: §8.2).
 """
@@ -16,6 +16,7 @@ from pparse.errors import LimitError, MalformedError, PparseError, UnsupportedEr
 from pparse.findings import Finding, Status
 from pparse.kernels.json_fold import depth_at_most
 from pparse.node import UNLOADED_VALUE, Entry
+from pparse.parser import as_dict
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,17 +33,18 @@ BORN_LOADED: Final = 256
 KEY: Final = re.compile(rb'[ \t\n\r]*+("[^"\\]*+(?:\\.[^"\\]*+)*+")[ \t\n\r]*+:[ \t\n\r]*+', re.DOTALL)
 KEY_ONLY: Final = re.compile(rb'[ \t\n\r]*+("[^"\\]*+(?:\\.[^"\\]*+)*+")[ \t\n\r]*+', re.DOTALL)
 BLANK: Final = re.compile(rb"[ \t\n\r]*+")
-_STRING: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
+STRING: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
+# Numbers that lack digits: they were cut.
+NUMBER_START: Final = re.compile(rb"-|-?(?:0|[1-9][0-9]*+)(?:\.|(?:\.[0-9]++)?[eE][+-]?)")
 _CONTROL: Final = re.compile(rb"[\x00-\x1f]")
 _SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
 _PAIR: Final = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}")
 
 KINDS: Final = {
     0x7B: "object", 0x5B: "array", 0x22: "string", 0x74: "true", 0x66: "false", 0x6E: "null", 0x2D: "number",
-    **{digit: "number" for digit in b"0123456789"},
+    **dict.fromkeys(b"0123456789", "number"),
 }  # fmt: skip
 CLOSER: Final = {"object": 0x7D, "array": 0x5D}
-_LITERALS: Final = {b"true": True, b"false": False, b"null": None}
 
 
 class StrictDecoder:
@@ -104,22 +106,10 @@ class StrictDecoder:
     def _object(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         self.pairs = pairs
         found = dict(pairs)
-        return found if len(found) == len(pairs) else self._with_duplicates(pairs)
-
-    def _with_duplicates(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found: dict[str, Any] = {}
-        names = {key for key, _ in pairs}
-        for key, value in pairs:
-            name, occurrence = key, 1
-            while name in found:
-                self.duplicates += 1 if occurrence == 1 else 0
-                occurrence += 1
-                name = f"{key}#{occurrence}"
-                while name in names:
-                    occurrence += 1
-                    name = f"{key}#{occurrence}"
-            found[name] = value
-        return found
+        if len(found) == len(pairs):
+            return found
+        self.duplicates += len(pairs) - len(found)
+        return as_dict(pairs)
 
     def _int(self, digits: str) -> int:
         if len(digits) > self._limits.number_bytes:
@@ -166,28 +156,33 @@ def _in_words(message: str) -> str:
 
 
 class ChildText:
-    """The text of one child of a container: what lies between two commas or brackets.
+    """The text of one child of a container: what lies between two commas or brackets, ``[at, end)``.
 
-    ``raw`` is all of it, or its head where it is long (then ``tail`` is its end). ``closed`` is False for the last
-    child of a container that is cut; ``open_inside`` then says whether the cut lies inside a string or bracket.
+    ``raw`` is all of it, or its head where it is long: the whole key and at least `BORN_LOADED` bytes of the value,
+    without ``skipped`` bytes of whitespace before the value. ``stop`` is the offset behind the last byte that is not
+    whitespace, ``last`` that byte. ``closed`` is False for the last child of a container that is cut; ``open_inside``
+    then says whether the cut lies inside a string or bracket.
     """
 
-    __slots__ = ("at", "closed", "end", "open_inside", "raw", "tail")
+    __slots__ = ("at", "closed", "end", "last", "open_inside", "raw", "skipped", "stop")
 
-    def __init__(self, raw: bytes, at: int, end: int, tail: bytes | None = None) -> None:
+    def __init__(self, raw: bytes, at: int, end: int, tail: bytes | None = None, tail_at: int = 0, skipped: int = 0):
+        text = raw if tail is None else tail
+        text = text.rstrip(WHITESPACE)
         self.raw = raw
         self.at = at
         self.end = end
-        self.tail = tail
+        self.skipped = skipped
+        self.stop = (at if tail is None else tail_at) + len(text)
+        self.last = text[-1:]
         self.closed = True
         self.open_inside = False
 
 
 def describe_child(text: ChildText, is_map: bool, decoder: StrictDecoder, source: str) -> Entry | None:
     """Return the entry of a child; None for a cut one of which not even the key is whole."""
-    raw, at, end = text.raw, text.at, text.end
+    raw, at, stop = text.raw, text.at, text.stop
     key: str | None = None
-    start = 0
     if is_map:
         match = KEY.match(raw)
         if match is None:
@@ -195,53 +190,54 @@ def describe_child(text: ChildText, is_map: bool, decoder: StrictDecoder, source
         try:
             key = decode_key(match[1], at + match.start(1), decoder)
         except PparseError as error:
-            return _invalid(None, at, end, error, source)
-        start = match.end()
+            return _invalid(None, at, text.end, error, source)
     else:
-        blank = BLANK.match(raw)
-        start = blank.end() if blank is not None else 0
-    last = (text.tail if text.tail is not None else raw[start:]).rstrip(WHITESPACE)
-    stop = end - (len(text.tail) if text.tail is not None else len(raw) - start) + len(last)
-    if start >= len(raw) or not last:
+        match = BLANK.match(raw)
+    begin = match.end() if match is not None else 0  # in raw
+    start = at + begin + text.skipped
+    length = stop - start
+    if length <= 0:
         if not text.closed:
             return None if not is_map else Entry(
-                key, "unknown", at + start, end, status=Status.TRUNCATED, at=at,
-                finding=_cut("the value is beyond the cut", at + start, 0, source),
+                key, "unknown", start, text.end, status=Status.TRUNCATED, at=at,
+                finding=_cut("the value is beyond the cut", start, 0, source),
             )  # fmt: skip
-        return _invalid(key, at, end, MalformedError("expected a value", offset=at + start), source)
-    kind = KINDS.get(raw[start])
+        return _invalid(key, at, text.end, MalformedError("expected a value", offset=start), source)
+    kind = KINDS.get(raw[begin])
     if kind is None:
-        error = MalformedError("expected a value", offset=at + start)
-        return _invalid(key, at, stop, error, source, start=at + start)
-    if not text.closed and (text.open_inside or kind == "number" or _is_cut_literal(kind, last)):
+        return _invalid(key, at, stop, MalformedError("expected a value", offset=start), source, start=start)
+    if not text.closed and (text.open_inside or (stop == text.end and _may_go_on(kind, raw[begin : begin + length]))):
         reason = f"the {kind} ends early" if text.open_inside else f"the {kind} may go on beyond the cut"
         return Entry(
-            key, kind, at + start, end, status=Status.TRUNCATED, at=at,
-            finding=_cut(reason, end, end - at - start, source),
+            key, kind, start, text.end, status=Status.TRUNCATED, at=at,
+            finding=_cut(reason, text.end, text.end - start, source),
         )  # fmt: skip
     if kind in CLOSER or kind == "string":
         closer = 0x22 if kind == "string" else CLOSER[kind]
-        if last[-1] != closer or stop - at - start < 2:
+        if text.last[0] != closer or length < 2:
             error = MalformedError(f"the {kind} is not closed by its own {chr(closer)}", offset=stop - 1)
             if kind in CLOSER:
                 return Entry(
-                    key, kind, at + start, stop, status=Status.DAMAGED, at=at,
-                    finding=_malformed(error, at + start, source),
+                    key, kind, start, stop, status=Status.DAMAGED, at=at, finding=_malformed(error, start, source)
                 )  # fmt: skip
-            return _invalid(key, at, stop, error, source, start=at + start)
-    length = stop - (at + start)
+            return _invalid(key, at, stop, error, source, start=start)
     value: object = UNLOADED_VALUE
     if kind not in CLOSER and length <= BORN_LOADED:
         try:
-            value = decoder.decode(last if text.tail is None else raw[start : start + length], at + start)
-        except (LimitError, UnsupportedError) as error:
+            value = decoder.decode(raw[begin : begin + length], start)
+        except (LimitError, UnsupportedError) as refused:
             return Entry(
-                key, kind, at + start, stop, status=Status.UNSUPPORTED, at=at,
-                finding=_malformed(error, at + start, source, code="limit"),
+                key, kind, start, stop, status=Status.UNSUPPORTED, at=at,
+                finding=_malformed(refused, start, source, code=unsupported_code(refused)),
             )  # fmt: skip
-        except PparseError as error:
-            return _invalid(key, at, stop, error, source, start=at + start)
-    return Entry(key, kind, at + start, stop, value, Status.COMPLETE, at=at)
+        except PparseError as wrong:
+            return _invalid(key, at, stop, wrong, source, start=start)
+    return Entry(key, kind, start, stop, value, Status.COMPLETE, at=at)
+
+
+def unsupported_code(error: PparseError) -> str:
+    """Return the code of the finding that ``error`` makes: whether a limit can be lifted, or not."""
+    return "limit" if isinstance(error, LimitError) else "unsupported"
 
 
 def decode_key(quoted: bytes, offset: int, decoder: StrictDecoder) -> str:
@@ -280,7 +276,10 @@ def _describe_keyless(text: ChildText, decoder: StrictDecoder, source: str) -> E
     return _invalid(None, text.at, text.end, MalformedError("expected a key and ':'", offset=offset), source)
 
 
-def _is_cut_literal(kind: str, word: bytes) -> bool:
+def _may_go_on(kind: str, word: bytes) -> bool:
+    """Say whether ``word``, the last of a cut text, may be only the beginning of a value of ``kind``."""
+    if kind == "number":
+        return True
     return kind in ("true", "false", "null") and len(word) < len(kind) and kind.encode().startswith(word)
 
 

@@ -387,7 +387,8 @@ class SafetensorsParser(Parser):
             if ordinal in skipped:
                 continue
             if entry is not None:
-                found.append(Entry(key, "tensor", entry.start, entry.end, status=entry.status, finding=entry.finding))
+                kind = "tensor" if entry.kind == "object" else "invalid"
+                found.append(Entry(key, kind, entry.start, entry.end, status=entry.status, finding=entry.finding))
             else:
                 found.append(self._tensor_entry(key, fields))
             if len(found) == count:
@@ -447,7 +448,7 @@ class SafetensorsParser(Parser):
 
     def load_scalar(self, node: Node) -> Any:
         """Return a tensor's bytes, or a long string of the header."""
-        if node.kind == "bytes":
+        if node.kind in ("bytes", "uint64"):
             return super().load_scalar(node)
         return self._mirrored(node).load()
 

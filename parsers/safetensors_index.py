@@ -276,8 +276,8 @@ class SafetensorsIndexParser(ShardSet):
         return found
 
     def load_scalar(self, node: Node) -> Any:
-        """Return a long string of the text."""
-        return self._mirrored(node).load()
+        """Return a shard's size, or a long string of the text."""
+        return super().load_scalar(node) if node.kind == "file" else self._mirrored(node).load()
 
 
 def template(name: str) -> str:

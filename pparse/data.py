@@ -13,7 +13,7 @@ import os
 from abc import ABC, abstractmethod
 
 from pparse.errors import ClosedError, DataChangedError, EndOfDataError, GapError, SourceError
-from pparse.reader import Cursor, Range
+from pparse.reader import Cursor, Range, byte_view
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,12 +26,6 @@ if TYPE_CHECKING:
 
 # One system call never returns more than this (Linux: 2 GiB - 4 KiB; macOS refuses more than INT_MAX).
 MAX_SYSTEM_READ: Final = 1 << 30
-
-
-def byte_view(buffer: Buffer) -> memoryview:
-    """Return a flat view of the bytes of a contiguous buffer."""
-    view = memoryview(buffer)
-    return view.cast("B") if view.nbytes else memoryview(b"")  # cast refuses shapes with a zero
 
 
 class Access(enum.Enum):
@@ -165,12 +159,12 @@ class Data(ABC):
         """
         chunk = self.pread(offset, length)
         if len(chunk) < length:
-            self._clip(offset + len(chunk), 1)
+            self._clip(offset + len(chunk), 1)  # raises if a gap, not the end, cut the read
             raise EndOfDataError("the data ends here", offset=offset, wanted=length, got=len(chunk), source=self.name)
         return chunk
 
     def available(self, offset: int, count: int) -> bool:
-        """Say whether there are ``count`` bytes at ``offset``, none of them in a gap, without producing more than those."""
+        """Say whether there are ``count`` bytes at ``offset``, none in a gap, without producing more than those."""
         if count <= 0:
             return True
         end = offset + count

@@ -6,10 +6,10 @@ It serves records that block headers cut into pieces, messages spread over chunk
 
 from __future__ import annotations
 
-from array import array
 from bisect import bisect_right
 
 from pparse.data import Access, Data, Gap
+from pparse.errors import GapError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,37 +23,46 @@ class SplicedData(Data):
     """Several ranges, one after the other, as one Data. A part that its source cannot fill is a gap at its end."""
 
     def __init__(self, parts: Iterable[Range], name: str = "<spliced>", stats: IoStats | None = None) -> None:
-        self._parts = [part for part in parts if len(part)]
-        self._starts = array("q")
+        self._parts = [part for part in parts if part.end > part.start]
+        self._starts: list[int] = []
         total = 0
-        gaps: list[Gap] = []
         for part in self._parts:
             self._starts.append(total)
-            gaps.extend(_gaps_of(part, total))
-            total += len(part)
+            total += part.end - part.start
         super().__init__(name, total, stats)
-        self.gaps = tuple(gaps)
+        self.gaps = self._find_gaps()
         costs = {part.data.access for part in self._parts}
         if Access.RESTART in costs:
             self.access = Access.RESTART
         elif Access.CHECKPOINT in costs:
             self.access = Access.CHECKPOINT
 
+    def _find_gaps(self) -> tuple[Gap, ...]:
+        found = (_gaps_of(part, start) for part, start in zip(self._parts, self._starts, strict=True))
+        return tuple(gap for gaps in found for gap in gaps)
+
     def _pieces(self, offset: int, length: int) -> Iterator[tuple[Data, int, int]]:
-        index = bisect_right(self._starts, offset) - 1
+        index = max(0, bisect_right(self._starts, offset) - 1)
         while length and index < len(self._parts):
             part = self._parts[index]
             within = offset - self._starts[index]
-            take = min(length, len(part) - within)
+            take = min(length, part.end - part.start - within)
+            if take <= 0:
+                return
             yield part.data, part.start + within, take
             offset += take
             length -= take
             index += 1
 
     def _pread(self, offset: int, length: int) -> bytes:
-        pieces = []
+        pieces: list[bytes] = []
         for data, at, take in self._pieces(offset, length):
-            chunk = data.pread(at, take)
+            try:
+                chunk = data.pread(at, take)
+            except GapError:
+                chunk = b""
+            if len(chunk) < take:
+                self._note_short_part(offset, len(chunk) + len(pieces))
             pieces.append(chunk)
             if len(chunk) < take:
                 break
@@ -62,11 +71,21 @@ class SplicedData(Data):
     def _preadinto(self, offset: int, view: memoryview) -> int:
         done = 0
         for data, at, take in self._pieces(offset, len(view)):
-            got = data.preadinto(at, view[done : done + take])
+            try:
+                got = data.preadinto(at, view[done : done + take])
+            except GapError:
+                got = 0
             done += got
             if got < take:
+                self._note_short_part(offset, done)
                 break
         return done
+
+    def _note_short_part(self, offset: int, served: int) -> None:
+        """Learn the gaps anew: a part whose source is decoded on the way may turn out to be shorter than was said."""
+        self.gaps = self._find_gaps()
+        if not served:
+            self._clip(offset, 1)  # raises if it is in a gap
 
     def locate(self, offset: int, length: int) -> list[tuple[Data, int, int]]:
         """Return the stretches of outermost data behind ``[offset, offset + length)``, adjoining ones joined."""
@@ -96,12 +115,16 @@ class SplicedData(Data):
     def mapped(self, offset: int, length: int) -> memoryview | None:
         """Return a view where one part holds it all."""
         pieces = list(self._pieces(offset, length))
-        return pieces[0][0].mapped(pieces[0][1], length) if len(pieces) == 1 else None
+        if self._clip(offset, length) < length or len(pieces) != 1:
+            return None
+        data, at, _ = pieces[0]
+        return data.mapped(at, length)
 
     def close(self) -> None:
         """Let go of the parts; their sources belong to whoever opened them."""
         super().close()
         self._parts = []
+        self._starts = []
 
 
 def _gaps_of(part: Range, base: int) -> Iterator[Gap]:

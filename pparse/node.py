@@ -318,7 +318,7 @@ class Node:
         self.result.check_open()
         index: ChildIndex | None = self.index
         if index is None or not (index.complete or (count is not None and index.count >= count)):
-            if self._status in (Status.UNSUPPORTED, Status.MISSING):
+            if self._status is Status.UNSUPPORTED:
                 self._refuse_if_not_whole()
             self.extraction.data.check_unchanged()
             if index is None:

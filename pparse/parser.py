@@ -29,7 +29,7 @@ from __future__ import annotations
 
 import enum
 
-from pparse.errors import EngineError, GapError, LimitError, MalformedError
+from pparse.errors import EngineError, GapError, LimitError, MalformedError, PparseError
 from pparse.findings import Finding, Status
 from pparse.node import LIST, MAP, SCALAR, UNLOADED_VALUE, Entry
 from pparse.paths import KeyStep, OrdinalStep
@@ -237,6 +237,10 @@ def run(ctx: NodeContext) -> None:
                 if not _damaged(ctx, error):
                     return
                 continue
+            except PparseError:
+                # The state was left in the middle: whoever asks again begins afresh.
+                ctx.node.unload()
+                raise
             if pos < ctx.pos and not ctx._jump_allowed:
                 raise EngineError(f"went back to {pos} without declaring it", offset=ctx.pos, state=_name(ctx.state))
             ctx._jump_allowed = False
@@ -330,7 +334,11 @@ class Parser:
     # -- what a parser may say ---------------------------------------------------------------------------------------
 
     def load_scalar(self, node: Node) -> Any:
-        """Return the value of a scalar node; by default its bytes."""
+        """Return the value of a scalar node: what its parent's state decoded, or else its bytes."""
+        if node.parent is not None:
+            born = self.result.entry(node.parent, node.ordinal).value
+            if born is not UNLOADED_VALUE:
+                return born
         length = sum(count for _, count in node.spans)
         self.result.extraction.session.limits.check("scalar_bytes", length, "the value", offset=node.start)
         return b"".join(part.data.read_exact(part.start, len(part)) for part in node.parts)

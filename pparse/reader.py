@@ -9,17 +9,23 @@ from __future__ import annotations
 import os
 from copy import copy
 
-from pparse.errors import EndOfDataError, EndOfRangeError
+from pparse.errors import EndOfDataError, EndOfRangeError, GapError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final, Self
 
-    from pparse.data import Data
+    from pparse.data import Buffer, Data
 
 # Small reads are served from a block: the first one after a jump is small, then it grows while reading goes on.
 _FIRST_BLOCK: Final = 4 << 10
 _LAST_BLOCK: Final = 64 << 10
+
+
+def byte_view(buffer: Buffer) -> memoryview:
+    """Return a flat view of the bytes of a contiguous buffer."""
+    view = memoryview(buffer)
+    return view.cast("B") if view.nbytes else memoryview(b"")  # cast refuses shapes with a zero
 
 
 class Reader:
@@ -82,11 +88,13 @@ class Reader:
 
     def peek(self, count: int) -> bytes:
         """Return up to ``count`` bytes without moving."""
+        if count < 0:
+            raise ValueError(f"negative count: {count}")
         remaining = self.remaining
         if remaining is not None:
             count = min(count, remaining)
         at = self._pos - self._block_at
-        if 0 <= at and at + count <= len(self._block):
+        if at >= 0 and at + count <= len(self._block):
             return self._block[at : at + count]
         if count >= _LAST_BLOCK:
             return self.data.pread(self._pos, count)
@@ -111,18 +119,21 @@ class Reader:
         return chunk
 
     def _read_to_unknown_end(self) -> bytes:
-        pieces = []
-        while chunk := self.read(_LAST_BLOCK):
-            pieces.append(chunk)
+        pieces: list[bytes] = []
+        try:
+            while chunk := self.read(_LAST_BLOCK):
+                pieces.append(chunk)
+        except GapError:
+            if not pieces:
+                raise
         return b"".join(pieces)
 
     def read_exact(self, count: int) -> bytes:
         """Return exactly ``count`` bytes and move past them; does not move when it fails.
 
-        Raises `EndOfDataError` where the source ends, `EndOfRangeError` where only this range does.
+        Raises `EndOfDataError` where the source ends, `EndOfRangeError` where only this range does, `GapError` where
+        a gap begins before.
         """
-        if count < 0:
-            raise ValueError(f"negative count: {count}")
         chunk = self.peek(count)
         if len(chunk) < count:
             raise self._end_error(count, len(chunk))
@@ -130,13 +141,14 @@ class Reader:
         return chunk
 
     def _end_error(self, wanted: int, got: int) -> EndOfDataError | EndOfRangeError:
+        self.data.pread(self._pos + got, 1)  # raises if a gap, not the end, cut the read
         return EndOfDataError(
             "the data ends here", offset=self._pos, wanted=wanted, got=got, source=self.data.name
         )
 
     def readinto(self, buffer: bytearray | memoryview) -> int:
         """Fill ``buffer``; return how many bytes were written. Short only as `read` is."""
-        view = memoryview(buffer).cast("B")
+        view = byte_view(buffer)
         remaining = self.remaining
         if remaining is not None:
             view = view[: min(len(view), remaining)]

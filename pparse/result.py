@@ -79,8 +79,13 @@ class Result:
         """Parse on until ``wanted_count`` children are known, or the n-th with ``wanted_key``; its ordinal, if met."""
         ctx = index.context
         if ctx is None:
-            ctx = index.context = NodeContext(node, index)
-            ctx.pos, ctx.state, ctx.need = self.parser.begin(ctx)
+            ctx = NodeContext(node, index)
+            try:
+                ctx.pos, ctx.state, ctx.need = self.parser.begin(ctx)
+            except PparseError:
+                node.unload()  # what was emitted until then is half of it
+                raise
+            index.context = ctx
         ctx.wanted_count = wanted_count
         ctx.wanted_key, ctx.wanted_occurrence = wanted_key, nth
         ctx.answer = None

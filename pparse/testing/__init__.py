@@ -1,0 +1,10 @@
+"""What the author of a parser needs to test it: `ParserContract`, and sources that misbehave on purpose."""
+
+from __future__ import annotations
+
+from pparse.testing.contract import ParserContract, TreeLeaf, tree_of
+from pparse.testing.fakes import FailingData, FakeData, GappyData, ShortData, UnknownSizeData
+
+__all__ = [
+    "FailingData", "FakeData", "GappyData", "ParserContract", "ShortData", "TreeLeaf", "UnknownSizeData", "tree_of",
+]  # fmt: skip

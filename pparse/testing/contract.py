@@ -1,0 +1,273 @@
+"""The conformance suite that every parser passes, ours and yours.
+
+Subclass it in a pytest module::
+
+    class TestMyParser(ParserContract):
+        parser = MyParser
+        samples = {"plain": b"..."}
+
+Samples should be small (up to ~4 KB): every prefix and every single-byte change of each is parsed. What is promised, and
+tested:
+
+- the sample is recognised, is COMPLETE, and its check finds no error;
+- for every prefix there is a tree, no exception but ours, everything that ends before the cut is delivered with the value
+  it has in the whole file (for ``root_at = "front"``), and the number of whole leaves never falls as the prefix grows;
+- every single-byte change is survived;
+- unloading and loading again gives equal answers; block sizes 1, 7 and whole give equal trees;
+- one descriptor; memory within the budget;
+- a read that fails passes its error on, and leaves a tree that can be read afterwards; gaps and sources of unknown size
+  are survived.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+
+from pparse.document import open as open_document
+from pparse.errors import EngineError, FormatError, PparseError, SourceError
+from pparse.findings import Severity, Status
+from pparse.node import SCALAR
+from pparse.parser import Confidence
+from pparse.testing.fakes import FailingData, GappyData, UnknownSizeData
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from pathlib import Path
+    from typing import Any, ClassVar
+
+    from pparse.extraction import Extraction
+    from pparse.node import Node
+    from pparse.parser import Parser
+
+
+class TreeLeaf:
+    """One node of a tree, as the contract compares them: ``path``, ``kind``, ``status``, ``value``, and its bytes."""
+
+    __slots__ = ("end", "kind", "path", "start", "status", "value")
+
+    def __init__(self, node: Node) -> None:
+        self.path = node.path
+        self.kind = node.kind
+        self.start = node.start
+        self.value: Any = None
+        if node.shape == SCALAR:
+            try:
+                self.value = node.load()
+            except PparseError as error:
+                self.value = type(error).__name__
+        self.status = node.known_status
+        self.end = node.end
+
+    def identity(self) -> tuple[Any, ...]:
+        """Return what must be equal for two leaves to be the same."""
+        # NaN differs from itself; its text does not.
+        return (self.path, self.kind, self.status, repr(self.value), self.start)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TreeLeaf) and self.identity() == other.identity()
+
+    def __hash__(self) -> int:
+        return hash(self.identity())
+
+    def __repr__(self) -> str:
+        return f"<{self.path or '(root)'} {self.kind} {self.status} {self.value!r} [{self.start}, {self.end})>"
+
+
+def tree_of(extraction: Extraction, most: int = 100_000) -> list[TreeLeaf]:
+    """Return all nodes of a document, depth first; a container that cannot be loaded has no children."""
+    found: list[TreeLeaf] = []
+    stack = [extraction.root]
+    while stack and len(found) < most:
+        node = stack.pop()
+        kids: list[Node] = []
+        if node.shape != SCALAR:
+            try:
+                kids = list(node.children())
+            except (EngineError, SourceError):
+                raise
+            except PparseError:
+                kids = []
+        found.append(TreeLeaf(node))
+        stack.extend(reversed(kids))
+    return found
+
+
+class ParserContract:
+    """Base of a parser's conformance tests; see the module."""
+
+    parser: ClassVar[type[Parser]]
+    samples: ClassVar[dict[str, bytes]] = {}
+    # Values to try at each byte; all 255 take long.
+    changes: ClassVar[tuple[int, ...]] = (0x00, 0x01, 0x20, 0x22, 0x5B, 0x5D, 0x7D, 0x7F, 0x80, 0xFF)
+    options: ClassVar[dict[str, object]] = {}
+    # What parses one sample, in bytes of budget.
+    budget: ClassVar[str] = "8MiB"
+
+    def open(self, source: Any, **more: Any) -> Extraction:
+        """Open ``source`` with the parser under test."""
+        extraction = open_document(
+            source, parsers=[self.parser], format=self.parser.name, budget=self.budget, options=self.options, **more
+        )
+        return extraction
+
+    def test_has_samples(self) -> None:
+        """A parser without a sample is not tested."""
+        assert self.samples, "give at least one sample"
+
+    def test_declares_itself(self) -> None:
+        """Name, description, limits and references are what the formats page is made of."""
+        assert self.parser.name
+        assert self.parser.name == self.parser.name.lower()
+        assert self.parser.description
+        assert self.parser.root_at in ("front", "back")
+        assert (self.parser.__doc__ or "").strip()
+
+    def test_recognises_its_samples(self) -> None:
+        """The parser is the one that is chosen for its samples."""
+        for name, sample in self.samples.items():
+            extraction = open_document(sample, parsers=[self.parser])
+            assert self.parser.match(extraction.reader) > Confidence.NO, name
+            assert extraction.format == self.parser.name, name
+
+    def test_samples_are_complete(self) -> None:
+        """A good file is COMPLETE, and has no findings that are errors."""
+        for name, sample in self.samples.items():
+            with self.open(sample) as extraction:
+                assert extraction.status is Status.COMPLETE, name
+                errors = [f for f in extraction.check() if f.severity is Severity.ERROR]
+                assert not errors, (name, errors)
+                assert all(leaf.status is Status.COMPLETE for leaf in tree_of(extraction)), name
+
+    def test_every_prefix(self) -> None:
+        """Whatever ends before the cut comes out as it is; nothing else claims to be whole."""
+        for name, sample in self.samples.items():
+            with self.open(sample) as extraction:
+                whole = tree_of(extraction)
+            scalars = {leaf.path: leaf for leaf in whole if leaf.value is not None}
+            most = 0
+            for size in range(len(sample)):
+                with self.open(sample[:size]) as cut:
+                    leaves = tree_of(cut)
+                    list(cut.check())
+                complete = [leaf for leaf in leaves if leaf.status is Status.COMPLETE and leaf.path in scalars]
+                for leaf in complete:
+                    wanted = scalars[leaf.path]
+                    assert repr(leaf.value) == repr(wanted.value), (name, size, leaf, wanted)
+                if self.parser.root_at == "front":
+                    there = {leaf.path for leaf in complete}
+                    lost = [leaf for leaf in scalars.values() if leaf.end is not None and leaf.end < size
+                            and leaf.path not in there]  # fmt: skip
+                    assert not lost, (name, size, lost[:3])
+                    assert len(complete) >= most, (name, size)
+                    most = len(complete)
+
+    def test_every_byte_changed(self) -> None:
+        """A changed byte gives another tree, a status or one of our errors."""
+        for sample in self.samples.values():
+            for at in range(len(sample)):
+                for value in self.changes:
+                    changed = bytearray(sample)
+                    if changed[at] == value:
+                        continue
+                    changed[at] = value
+                    self._survives(bytes(changed))
+
+    def _survives(self, source: Any) -> None:
+        try:
+            with self.open(source) as extraction:
+                tree_of(extraction)
+                list(extraction.check())
+        except EngineError:
+            raise
+        except PparseError:
+            pass
+
+    def test_load_unload_load(self) -> None:
+        """A node that was unloaded gives the same answers again, and living children stay the same objects."""
+        for name, sample in self.samples.items():
+            with self.open(sample) as extraction:
+                before = tree_of(extraction)
+                root = extraction.root
+                kids = [] if root.shape == SCALAR else list(root.children())
+                for node in [*kids, root]:
+                    node.unload()
+                again = [] if root.shape == SCALAR else list(root.children())
+                assert all(a is b for a, b in zip(kids, again, strict=True)), name
+                assert tree_of(extraction) == before, name
+
+    def test_block_sizes(self) -> None:
+        """The tree does not depend on how the bytes come in."""
+        for name, sample in self.samples.items():
+            for size in range(0, len(sample) + 1, max(1, len(sample) // 7)):
+                trees = []
+                for block in (0, 1, 7):
+                    with self.open(sample[:size], block_size=block) as extraction:
+                        trees.append(tree_of(extraction))
+                assert trees[0] == trees[1] == trees[2], (name, size)
+
+    def test_one_descriptor(self, tmp_path: Path) -> None:
+        """However many nodes and readers there are, the file is open once."""
+        if not os.path.isdir("/proc/self/fd"):
+            return
+        for name, sample in self.samples.items():
+            path = tmp_path / "sample"
+            path.write_bytes(sample)
+            with self.open(path) as extraction:
+                tree_of(extraction)
+                links = Counter(_link(number) for number in os.listdir("/proc/self/fd"))
+                assert links[os.path.realpath(path)] == 1, name
+
+    def test_within_budget(self) -> None:
+        """What is kept and buffered stays within the budget, and is given back."""
+        for name, sample in self.samples.items():
+            with self.open(sample) as extraction:
+                list(extraction.check())
+                tree_of(extraction)
+                budget = extraction.session.budget
+                assert budget.peak <= budget.limit, name
+                extraction.root.unload()
+                assert budget.used <= 1 << 20, (name, budget.used)
+
+    def test_failing_reads(self) -> None:
+        """Each read may fail: the error comes through, and the tree can be read afterwards."""
+        for name, sample in self.samples.items():
+            with self.open(sample) as extraction:
+                wanted = tree_of(extraction)
+            for number in range(1, 10_000):
+                data = FailingData(sample, number)
+                try:
+                    extraction = self.open(data)
+                    try:
+                        tree_of(extraction)
+                    except SourceError:
+                        assert tree_of(extraction) == wanted, (name, number)
+                except SourceError:
+                    continue  # while it was opened: nothing to go on with
+                except FormatError:
+                    continue
+                if data.reads < number:
+                    break
+
+    def test_gaps(self) -> None:
+        """A gap damages what lies in it; everything else is one of our errors, a status, or whole."""
+        for sample in self.samples.values():
+            step = max(1, len(sample) // 40)
+            for start in range(0, len(sample), step):
+                for length in (1, step, None):
+                    self._survives(GappyData(sample, [(start, length)]))
+
+    def test_unknown_size(self) -> None:
+        """A source whose size is not known before its end gives the same tree."""
+        for name, sample in self.samples.items():
+            with self.open(sample) as extraction:
+                wanted = tree_of(extraction)
+            with self.open(UnknownSizeData(sample)) as extraction:
+                assert tree_of(extraction) == wanted, name
+
+
+def _link(number: str) -> str:
+    try:
+        return os.readlink(f"/proc/self/fd/{number}")
+    except OSError:
+        return ""

@@ -1,0 +1,17 @@
+from __future__ import annotations
+
+from pparse.parsers.json import JsonParser
+from pparse.testing import ParserContract
+
+
+class TestJson(ParserContract):
+    parser = JsonParser
+    samples = {
+        "members": b'{"a": 1, "b": [1, 2.5, {"c": "x\\u00e9\\n"}], "": null, "long": "' + b"y" * 300 + b'", "t": true}',
+        "rows": b'[ [], {}, "", -0, [[[[[[[[1]]]]]]]], {"k": {"k": {"k": false}}}, "\\"\\\\", 1e3 ]\n',
+        "text": '{"日本": "\\ud83d\\ude00 😀", "dots.and[brackets]": ["#2"]}'.encode(),
+    }
+
+
+class TestJsonWithNumpy(TestJson):
+    options = {"kernel": "numpy"}
