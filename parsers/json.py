@@ -358,7 +358,7 @@ class JsonParser(Parser):
             if entry.status is Status.DAMAGED and entry.finding is not None:
                 self._note(
                     entry.finding.code, entry.finding.reason, entry.finding.offset or entry.start, None,
-                    path=self._path_below(node, first + number, entry.key),
+                    path="" if self.result.findings.omitted else self._path_below(node, first + number, entry.key),
                 )  # fmt: skip
             entries.append(entry)
         return entries

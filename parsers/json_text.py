@@ -103,6 +103,11 @@ class StrictDecoder:
             f"a number of more than {self._limits.number_bytes} digits", option="--limit number_bytes", offset=offset
         )
 
+    def refuse_key(self, offset: int) -> LimitError:
+        """Return the error for a key that is too long."""
+        limit = self._limits.name_bytes
+        return LimitError(f"a key above name_bytes={limit}", option="--limit name_bytes=N", offset=offset)
+
     def _object(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         self.pairs = pairs
         found = dict(pairs)
@@ -272,7 +277,14 @@ def _describe_keyless(text: ChildText, decoder: StrictDecoder, source: str) -> E
             return _invalid(None, text.at, text.end, error, source)
         return _invalid(key, text.at, text.end, MalformedError("expected ':'", offset=text.end), source)
     blank = BLANK.match(text.raw)
-    offset = text.at + (blank.end() if blank is not None else 0)
+    begin = blank.end() if blank is not None else 0
+    offset = text.at + begin
+    if match is None and text.raw[begin : begin + 1] == b'"' and len(text.raw) < text.end - text.at:
+        refused = decoder.refuse_key(offset)
+        return Entry(
+            None, "unknown", text.at, text.end, status=Status.UNSUPPORTED,
+            finding=_malformed(refused, offset, source, code="limit"),
+        )  # fmt: skip
     return _invalid(None, text.at, text.end, MalformedError("expected a key and ':'", offset=offset), source)
 
 

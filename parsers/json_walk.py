@@ -24,12 +24,12 @@ import codecs
 import re
 from array import array
 
-from pparse.errors import MalformedError, PparseError
+from pparse.errors import LimitError, MalformedError, PparseError, UnsupportedError
 from pparse.findings import Finding, Severity, Status
 from pparse.kernels.json_fold import Carry, depth_at_most, next_boundary
 from pparse.node import LIST, MAP, SCALAR, UNLOADED_VALUE
 from pparse.parser import Visit
-from pparse.parsers.json_text import BORN_LOADED, CLOSER, KINDS, decode_key
+from pparse.parsers.json_text import BORN_LOADED, CLOSER, KINDS, decode_key, unsupported_code
 from pparse.paths import KeyStep, format_path
 
 TYPE_CHECKING = False
@@ -42,8 +42,10 @@ if TYPE_CHECKING:
 
 _BLOCK: Final = 256 << 10
 _LEAF: Final = 64 << 10
-# Keys of one object are kept as a set up to here, as sorted hashes beyond.
+# Hashes of the keys of one object are kept as a set up to here, as an array beyond.
 _KEY_SET: Final = 4096
+_SET_COST: Final = 64
+_ARRAY_COST: Final = 8
 
 _BLANK: Final = re.compile(rb"[ \t\n\r]*+").match
 _STRING: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL).match
@@ -71,7 +73,7 @@ class _Level:
     def __init__(self) -> None:
         self.count = 0
         self.key: str | None = None
-        self.keys: set[str] | None = None
+        self.keys: set[int] | None = None
         self.hashes: array[int] | None = None
 
 
@@ -90,6 +92,7 @@ class _Walk:
         self.pos = node.start  # an offset of the data
         self.brackets = bytearray()
         self.levels: list[_Level] = []
+        self.kept = 0  # bytes, for the keys of open objects
         self.charge = parser.result.extraction.session.budget.charge(2 * _BLOCK, "a walk over JSON text")
         self.refused_depth = False
 
@@ -148,7 +151,10 @@ class _Walk:
                 self.pos, severity=Severity.WARNING,
             )  # fmt: skip
         if not len(self.brackets) & 0xFFFF:
-            self.charge.resize(2 * _BLOCK + len(self.brackets))
+            self._account()
+
+    def _account(self) -> None:
+        self.charge.resize(2 * _BLOCK + len(self.brackets) + self.kept)
 
     def pop(self) -> None:
         """Close the innermost bracket."""
@@ -156,6 +162,9 @@ class _Walk:
             level = self.levels.pop()
             if level.hashes is not None:
                 self._report_repeated(level)
+                self.kept -= _ARRAY_COST * len(level.hashes)
+            elif level.keys is not None:
+                self.kept -= _SET_COST * len(level.keys)
         self.brackets.pop()
 
     def add_key(self, key: str) -> None:
@@ -164,18 +173,25 @@ class _Walk:
         if level is None:
             return
         level.key = key
+        hashed = hash(key)
         if level.hashes is not None:
-            level.hashes.append(hash(key))
+            level.hashes.append(hashed)
+            self.kept += _ARRAY_COST
             if not len(level.hashes) & 0xFFFF:
-                self.charge.resize(2 * _BLOCK + len(self.brackets) + 8 * len(level.hashes))
+                self._account()
             return
         if level.keys is None:
             level.keys = set()
-        if key in level.keys:
+        if hashed in level.keys:
             self.note("duplicate-key", f"the key {key!r} occurs more than once", self.pos, severity=Severity.WARNING)
-        level.keys.add(key)
+            return
+        level.keys.add(hashed)
+        self.kept += _SET_COST
+        if not len(level.keys) & 0x3FF:
+            self._account()
         if len(level.keys) > _KEY_SET:
-            level.hashes = array("q", map(hash, level.keys))
+            self.kept -= (_SET_COST - _ARRAY_COST) * len(level.keys)
+            level.hashes = array("q", level.keys)
             level.keys = None
 
     def _report_repeated(self, level: _Level) -> None:
@@ -207,16 +223,21 @@ class _Walk:
 
     def note(self, code: str, reason: str, offset: int, severity: Severity = Severity.ERROR) -> Finding:
         """Add a finding at the present path."""
-        finding = Finding(code, reason, severity=severity, path=self.path(), source=self.source, offset=offset)
-        self.parser.result.findings.add(finding)
+        findings = self.parser.result.findings
+        path = "" if findings.omitted else self.path()  # writing a path that is not kept takes time for each level
+        finding = Finding(code, reason, severity=severity, path=path, source=self.source, offset=offset)
+        findings.add(finding)
         return finding
 
     # -- faults ------------------------------------------------------------------------------------------------------
 
-    def malformed(self, reason: str, offset: int) -> Finding:
+    def malformed(
+        self, reason: str, offset: int, *, code: str = "malformed", in_string: bool = False
+    ) -> Finding:
         """Note a fault, and move to the next comma or closing bracket of the same depth."""
-        finding = self.note("malformed", reason, offset)
+        finding = self.note(code, reason, offset)
         carry = Carry()
+        carry.in_string = int(in_string)
         while self.have():
             at = next_boundary(self.block, self.pos - self.base, carry)
             self.pos = self.base + at
@@ -248,8 +269,8 @@ def walk_document(parser: JsonParser, node: Node, *, detail: bool) -> Iterator[V
     yield from _tokens(walk, detail)
     if parser.decoder.duplicates > before and not detail:
         walk.note(
-            "duplicate-key", f"{parser.decoder.duplicates - before} keys occur more than once in one object", node.start,
-            severity=Severity.WARNING,
+            "duplicate-key", f"{parser.decoder.duplicates - before} keys occur more than once in one object",
+            node.start, severity=Severity.WARNING,
         )  # fmt: skip
     walk.charge.release()
 
@@ -305,13 +326,20 @@ def _after(walk: _Walk, byte: int) -> str:
 def _key(walk: _Walk, byte: int) -> bool:
     """Read a key and its colon."""
     start = walk.pos
-    quoted = walk.token(_STRING) if byte == 0x22 else None
+    if byte != 0x22:
+        walk.malformed("expected a key in double quotes", start)
+        return False
+    quoted = walk.token(_STRING)
+    most = walk.limits.name_bytes
+    if quoted is None and walk.end - start > _BLOCK:
+        match = _STRING(walk.data.pread(start, min(most, walk.end - start)))
+        quoted = match[0] if match is not None else None
     if quoted is None:
-        if byte == 0x22 and walk.end - start <= _BLOCK:
+        if walk.end - start <= most:
             walk.parser.result.findings.add(walk.truncated())
             walk.pos = walk.end
         else:
-            walk.malformed("expected a key in double quotes" if byte != 0x22 else "a key without an end", start)
+            walk.malformed(walk.parser.decoder.refuse_key(start).reason, start, code="limit")
         return False
     try:
         key = decode_key(quoted, start, walk.parser.decoder)
@@ -370,9 +398,13 @@ def _value(walk: _Walk, detail: bool) -> tuple[Visit | None, str]:
                 return _visit(walk, depth, key, ordinal, kind, start, finding, Status.TRUNCATED), "after"
             value = walk.parser.decoder.decode(text, start)
             walk.pos = start + len(text)
-    except PparseError as error:
-        finding = walk.malformed(error.reason, error.offset if error.offset is not None else start)
-        return _visit(walk, depth, key, ordinal, kind, start, finding), "after"
+    except (LimitError, UnsupportedError) as refused:
+        finding = walk.malformed(refused.reason, start, code=unsupported_code(refused))
+        return _visit(walk, depth, key, ordinal, kind, start, finding, Status.UNSUPPORTED), "after"
+    except MalformedError as error:
+        offset = error.offset if error.offset is not None else start
+        finding = walk.malformed(error.reason, offset, in_string=walk.pos > start)  # a long string is left inside
+        return _visit(walk, depth, key, ordinal, "invalid", start, finding), "after"
     if not detail or level is None:
         return None, "after"
     if walk.pos - start > BORN_LOADED:
@@ -423,18 +455,20 @@ def _long_string(walk: _Walk) -> bool:
         match = _STRING_TEXT(walk.block, at)
         piece = match[0] if match is not None else b""
         more = walk.base + len(walk.block) < walk.end
-        if more and at + len(piece) == len(walk.block) and _HALF_PAIR(piece.replace(b"\\\\", b"__")):
-            piece = piece[:-6]  # the other half is in the next block
+        if more and at + len(piece) + 6 > len(walk.block) and _HALF_PAIR(piece.replace(b"\\\\", b"__")):
+            piece = piece[:-6]  # the other half ends in the next block
+        pending = len(decoder.getstate()[0])
         try:
             decoder.decode(piece)
         except UnicodeDecodeError as error:
-            raise MalformedError("not UTF-8", offset=walk.pos) from error
+            raise MalformedError("not UTF-8", offset=walk.pos - pending + error.start) from error
         walk.parser.decoder.refuse_lone_surrogates(piece, walk.pos)
         walk.pos += len(piece)
         follower = walk.block[at + len(piece) : at + len(piece) + 1]
         if follower == b'"':
-            if decoder.getstate()[0]:
-                raise MalformedError("not UTF-8", offset=walk.pos)
+            pending = len(decoder.getstate()[0])
+            if pending:
+                raise MalformedError("not UTF-8", offset=walk.pos - pending)
             walk.pos += 1
             return True
         if follower == b"\\":

@@ -38,7 +38,7 @@ class SplicedData(Data):
             self.access = Access.CHECKPOINT
 
     def _find_gaps(self) -> tuple[Gap, ...]:
-        found = (_gaps_of(part, start) for part, start in zip(self._parts, self._starts, strict=True))
+        found = (_gaps_of(part, start) for part, start in zip(self._parts, self._starts, strict=False))
         return tuple(gap for gaps in found for gap in gaps)
 
     def _pieces(self, offset: int, length: int) -> Iterator[tuple[Data, int, int]]:
@@ -61,10 +61,9 @@ class SplicedData(Data):
                 chunk = data.pread(at, take)
             except GapError:
                 chunk = b""
-            if len(chunk) < take:
-                self._note_short_part(offset, len(chunk) + len(pieces))
             pieces.append(chunk)
             if len(chunk) < take:
+                self._note_short_part(offset, any(pieces))
                 break
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
@@ -77,11 +76,11 @@ class SplicedData(Data):
                 got = 0
             done += got
             if got < take:
-                self._note_short_part(offset, done)
+                self._note_short_part(offset, done > 0)
                 break
         return done
 
-    def _note_short_part(self, offset: int, served: int) -> None:
+    def _note_short_part(self, offset: int, served: bool) -> None:
         """Learn the gaps anew: a part whose source is decoded on the way may turn out to be shorter than was said."""
         self.gaps = self._find_gaps()
         if not served:
@@ -124,7 +123,6 @@ class SplicedData(Data):
         """Let go of the parts; their sources belong to whoever opened them."""
         super().close()
         self._parts = []
-        self._starts = []
 
 
 def _gaps_of(part: Range, base: int) -> Iterator[Gap]:

@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     Source = str | os.PathLike[str] | bytes | bytearray | memoryview | BinaryIO | Data | Sequence[Any]
 
 
-def open(  # noqa: A001 -- the public word
+def open(
     source: Source,
     *,
-    format: str | None = None,  # noqa: A002 -- the public word
+    format: str | None = None,
     parsers: Iterable[type[Parser]] | None = None,
     registry: Registry | None = None,
     options: Mapping[str, object] | None = None,
@@ -46,7 +46,7 @@ def open(  # noqa: A001 -- the public word
     stats: IoStats | None = None,
     block_size: int = 0,
 ) -> Extraction:
-    """Open ``source`` and return its extraction: ``.root``, ``.node(path)``, ``.get(path)``, ``.check()``, ``.close()``.
+    """Open ``source`` and return its extraction: ``root``, ``node(path)``, ``get(path)``, ``check()``, ``close()``.
 
     ``source`` is a path (a file, a folder, or ``outer::inner``), bytes, a seekable binary file, a `Data`, or a list of
     parts read as one. ``format`` names the parser instead of having it found; ``parsers`` adds parsers to ``registry``.
@@ -95,7 +95,7 @@ def view(source: Source, **options: Any) -> Viewer:
         raise
 
 
-def _open_source(session: Session, source: Source, format: str | None) -> Extraction:  # noqa: A002
+def _open_source(session: Session, source: Source, format: str | None) -> Extraction:
     if isinstance(source, str | os.PathLike):
         return _open_path(session, os.fspath(source), format)
     if isinstance(source, Data):
@@ -112,10 +112,12 @@ def _open_source(session: Session, source: Source, format: str | None) -> Extrac
         raise SourceError("the stream cannot be sought; save it to a file first", source=repr(source)[:80])
     if isinstance(source, list | tuple):
         return _open_parts(session, source, format)
-    raise TypeError(f"cannot open a {type(source).__name__}: give a path, bytes, a binary file, a Data or a list of them")
+    raise TypeError(
+        f"cannot open a {type(source).__name__}: give a path, bytes, a binary file, a Data or a list of them"
+    )
 
 
-def _open_path(session: Session, path: str, format: str | None) -> Extraction:  # noqa: A002
+def _open_path(session: Session, path: str, format: str | None) -> Extraction:
     # An existing file of the literal name wins over a path with "::" in it.
     if "::" in path and not os.path.lexists(path):
         outer, *inner = split_extraction(path)
@@ -142,7 +144,7 @@ def _enter(extraction: Extraction, name: str) -> Extraction:
     return found  # type: ignore[no-any-return]
 
 
-def _open_parts(session: Session, parts: Sequence[Any], format: str | None) -> Extraction:  # noqa: A002
+def _open_parts(session: Session, parts: Sequence[Any], format: str | None) -> Extraction:
     from pparse.derived import SplicedData
 
     if not parts:

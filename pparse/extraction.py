@@ -9,8 +9,7 @@ from __future__ import annotations
 import os
 
 from pparse.data import FileData
-from pparse.errors import FormatError, PathError, SourceError, UnsupportedError
-from pparse.findings import Status
+from pparse.errors import PathError, SourceError, UnsupportedError
 from pparse.paths import join_extraction
 from pparse.result import Result
 
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from typing import Any, Self
 
     from pparse.data import Data
-    from pparse.findings import Finding, FindingList
+    from pparse.findings import Finding, FindingList, Status
     from pparse.node import Node
     from pparse.parser import Parser, Visit
     from pparse.reader import Range
@@ -44,7 +43,7 @@ class Extraction:
         start: int = 0,
         end: int | None = None,
         parent: Extraction | None = None,
-        format: str | None = None,  # noqa: A002 -- the public word
+        format: str | None = None,
     ) -> None:
         self.session = session
         self.name = name
@@ -87,7 +86,7 @@ class Extraction:
         return join_extraction(reversed(names))
 
     def child(
-        self, name: str, data: Data, start: int = 0, end: int | None = None, format: str | None = None  # noqa: A002
+        self, name: str, data: Data, start: int = 0, end: int | None = None, format: str | None = None
     ) -> Extraction:
         """Return the child extraction ``name``, made on the first call."""
         kid = self.children.get(name)
@@ -117,7 +116,7 @@ class Extraction:
 
     # -- what parsers make of it -------------------------------------------------------------------------------------
 
-    def parse(self, format: str | type[Parser] | None = None) -> Result:  # noqa: A002
+    def parse(self, format: str | type[Parser] | None = None) -> Result:
         """Return what the parser of that name (or class) makes of this; the best match if None.
 
         Raises `FormatError` if no parser recognises it, naming what it looks like where that is known.
@@ -210,7 +209,7 @@ class FolderExtraction(Extraction):
 
     is_folder = True
 
-    def __init__(self, session: Session, path: str, format: str | None = None) -> None:  # noqa: A002
+    def __init__(self, session: Session, path: str, format: str | None = None) -> None:
         from pparse.data import BytesData
 
         super().__init__(session, path, BytesData(b"", path, session.stats), format=format)

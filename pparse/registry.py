@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import importlib
 
-from pparse.errors import FormatError, PparseError, UnsupportedError
+from pparse.errors import ClosedError, DataChangedError, FormatError, PparseError, SourceError, UnsupportedError
 from pparse.parser import Confidence
 
 TYPE_CHECKING = False
@@ -228,6 +228,8 @@ def _ask(parser: type[Parser], extraction: Extraction) -> Confidence:
     reader: Range = extraction.reader
     try:
         return parser.match(reader)
+    except (SourceError, ClosedError, DataChangedError):
+        raise  # it says nothing of the format
     except PparseError:
         return Confidence.NO
 

@@ -209,4 +209,4 @@ def report_cut(out: Output, extent: Extent, tensor: Tensor | None = None) -> Non
     )
     if extent.resume_at is not None:
         where = f" of {safe(extent.resume_file)}" if extent.resume_file else ""
-        out.line(f"resume the download at byte {extent.resume_at}{where}")
+        out.line(f"resume the download at byte {extent.resume_at}{where} (curl -C - does so)")

@@ -169,7 +169,8 @@ class _Shower:
         if self.options.quiet:
             self.out.line(safe(path) or "(root)")
             return
-        where = self.out.paint(f"[0x{start:x}..{f'0x{end:x}' if end is not None else ''})", "dim")
+        # What was made up from other pieces (a list of files) has no bytes of its own.
+        where = "" if start == end == 0 else f"  [0x{start:x}..{f'0x{end:x}' if end is not None else ''})"
         if shape != SCALAR:
             content = self.out.paint(f"{kind} {{…}}" if shape == "map" else f"{kind} […]", "bold")
         elif value is UNLOADED_VALUE:
@@ -180,7 +181,7 @@ class _Shower:
         trouble = ""
         if status not in (None, Status.COMPLETE):
             trouble = "  " + self.out.paint(f"{status}" + (f": {safe(reason)}" if reason else ""), "red")
-        self.out.line(f"{'  ' * min(depth, 200)}{safe(label)}: {content}  {where}{trouble}")
+        self.out.line(f"{'  ' * min(depth, 200)}{safe(label)}: {content}{self.out.paint(where, 'dim')}{trouble}")
 
 
 def _quoted(text: str) -> str:

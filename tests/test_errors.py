@@ -1,0 +1,204 @@
+from __future__ import annotations
+
+import copy
+import pickle
+
+import pytest
+
+import pparse
+from pparse import errors
+from pparse.errors import (
+    CancelledError,
+    ClosedError,
+    DamagedTensorError,
+    DataChangedError,
+    EndOfDataError,
+    EndOfRangeError,
+    EngineError,
+    FormatError,
+    GapError,
+    LimitError,
+    MalformedError,
+    MissingTensorError,
+    PathError,
+    PparseError,
+    SourceError,
+    TensorError,
+    TruncatedTensorError,
+    UnsupportedError,
+)
+
+SAMPLES = [
+    PparseError("r", offset=1, wanted=2, got=3, path="p", source="s", state="st"),
+    SourceError("cannot open", errno=13, source="f.bin", offset=7),
+    EndOfDataError("ends", offset=10, wanted=8, got=3, source="f"),
+    EndOfRangeError("ends", offset=10, wanted="a lot", got=3),
+    GapError(5, 9, source="g"),
+    GapError(5, None),
+    MalformedError("bad byte", offset=255, path="a.b", state="header"),
+    FormatError("no parser"),
+    UnsupportedError("needs zstd", package="zstandard", path="x", offset=2),
+    UnsupportedError("encrypted"),
+    LimitError("too deep", option="--limit depth=9", wanted=9, got=8, path="p", offset=4),
+    DataChangedError("changed", source="f", wanted=10, got=11),
+    ClosedError("closed"),
+    PathError("no such key", path="a.c", suggestions=("a.b", "a.d")),
+    PathError("no such key"),
+    CancelledError("cancelled"),
+    EngineError("stood still", state="body"),
+    TensorError("odd", name="w"),
+    TruncatedTensorError("cut", name="w", offset=16, wanted=100, got=40, source="m.safetensors"),
+    MissingTensorError("gone", name="w", wanted=100, got=0),
+    DamagedTensorError("checksum", name="w", offset=0),
+]
+
+
+def _id(error: PparseError) -> str:
+    return type(error).__name__
+
+
+@pytest.mark.parametrize(
+    ("kind", "builtin"),
+    [
+        (SourceError, OSError),
+        (EndOfDataError, EOFError),
+        (EndOfRangeError, EOFError),
+        (MalformedError, ValueError),
+        (FormatError, ValueError),
+        (ClosedError, ValueError),
+        (PathError, LookupError),
+    ],
+)
+def test_double_roots(kind, builtin):
+    error = next(sample for sample in SAMPLES if type(sample) is kind)
+    with pytest.raises(builtin):
+        raise error
+    with pytest.raises(PparseError):
+        raise error
+
+
+def test_other_errors_have_one_root():
+    builtins = (OSError, EOFError, ValueError, LookupError)
+    single = [GapError, UnsupportedError, LimitError, DataChangedError, CancelledError, EngineError, TensorError]
+    for kind in single:
+        assert issubclass(kind, PparseError)
+        assert not issubclass(kind, builtins), kind
+    for kind in (TruncatedTensorError, MissingTensorError, DamagedTensorError):
+        assert issubclass(kind, TensorError)
+    assert not issubclass(EndOfRangeError, EndOfDataError)
+    assert not issubclass(EndOfDataError, EndOfRangeError)
+
+
+def test_every_error_is_sampled_and_public():
+    kinds = {
+        value for value in vars(errors).values() if isinstance(value, type) and issubclass(value, PparseError)
+    }
+    assert kinds == {type(sample) for sample in SAMPLES}
+    for kind in kinds:
+        assert getattr(pparse, kind.__name__) is kind
+        assert kind.__name__ in pparse.__all__
+        assert kind.__doc__
+
+
+def test_numbers_live_on_the_exception():
+    error = PparseError("r", offset=1, wanted=2, got=3, path="p", source="s", state="st")
+    assert (error.reason, error.offset, error.wanted, error.got) == ("r", 1, 2, 3)
+    assert (error.path, error.source, error.state) == ("p", "s", "st")
+    bare = PparseError("r")
+    assert (bare.offset, bare.wanted, bare.got, bare.path, bare.source, bare.state) == (None,) * 6
+
+
+def test_message_carries_the_numbers():
+    error = EndOfDataError("the data ends here", offset=4096, wanted=8, got=3, source="f.bin", path="a[2]")
+    assert str(error) == "f.bin: a[2] @0x1000: the data ends here (wanted 8, got 3)"
+
+
+@pytest.mark.parametrize(
+    ("numbers", "text"),
+    [
+        ({}, "r"),
+        ({"source": "f"}, "f: r"),
+        ({"path": "a.b"}, "a.b: r"),
+        ({"offset": 0}, "@0x0: r"),
+        ({"path": "a.b", "offset": 16}, "a.b @0x10: r"),
+        ({"source": "f", "path": "a.b"}, "f: a.b: r"),
+        ({"source": "f", "offset": 255}, "f: @0xff: r"),
+        ({"wanted": 0}, "r (wanted 0)"),
+        ({"got": 0}, "r (got 0)"),
+        ({"wanted": "x", "got": 1}, "r (wanted x, got 1)"),
+        ({"path": 'a["x :y"]'}, 'a["x :y"]: r'),
+        ({"source": "my :file", "path": "w :0", "offset": 1}, "my :file: w :0 @0x1: r"),
+    ],
+)
+def test_message_parts(numbers, text):
+    assert str(PparseError("r", **numbers)) == text
+
+
+def test_source_error_is_a_proper_oserror():
+    error = SourceError("cannot open", errno=2, source="f")
+    assert error.errno == 2
+    assert str(error) == "f: cannot open"
+    assert SourceError("x").errno is None
+
+
+def test_gap_error_words():
+    assert "of 9 bytes" in str(GapError(5, 9))
+    assert "@0x5" in str(GapError(5, 9))
+    assert "unknown length" in str(GapError(5, None))
+    assert GapError(5, None).length is None
+    assert GapError(5, 9).length == 9
+
+
+def test_unsupported_names_the_package():
+    error = UnsupportedError("needs it", package="torch")
+    assert error.package == "torch"
+    assert "pip install torch" in str(error)
+    assert "pip" not in str(UnsupportedError("encrypted"))
+
+
+def test_limit_error_names_the_option():
+    error = LimitError("too deep", option="--limit depth=9", wanted=9, got=8)
+    assert error.option == "--limit depth=9"
+    assert str(error) == "too deep; lift it with --limit depth=9 (wanted 9, got 8)"
+
+
+def test_path_error_suggests():
+    error = PathError("no such tensor", path="w", suggestions=("wq", "wk"))
+    assert error.suggestions == ("wq", "wk")
+    assert str(error) == "w: no such tensor; did you mean 'wq', 'wk'?"
+    assert PathError("x").suggestions == ()
+
+
+def test_tensor_error_names_the_tensor():
+    error = TruncatedTensorError("cut", name="w", offset=16, wanted=100, got=40, source="m")
+    assert error.name == "w"
+    assert error.path == "w"
+    assert str(error) == "m: w @0x10: cut (wanted 100, got 40)"
+
+
+@pytest.mark.parametrize("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))
+@pytest.mark.parametrize("error", SAMPLES, ids=_id)
+def test_pickle_round_trip(error, protocol):
+    again = pickle.loads(pickle.dumps(error, protocol))
+    _assert_same(again, error)
+
+
+@pytest.mark.parametrize("error", SAMPLES, ids=_id)
+def test_copy(error):
+    _assert_same(copy.copy(error), error)
+    _assert_same(copy.deepcopy(error), error)
+
+
+def _assert_same(again: PparseError, error: PparseError) -> None:
+    assert type(again) is type(error)
+    assert str(again) == str(error)
+    assert again.args == error.args
+    assert vars(again) == vars(error)
+    for name in ("errno", "length", "package", "option", "suggestions", "name"):
+        assert getattr(again, name, "none") == getattr(error, name, "none"), name
+
+
+def test_pickle_keeps_notes():
+    error = MalformedError("x", offset=3)
+    error.add_note("seen in the third pass")
+    assert pickle.loads(pickle.dumps(error)).__notes__ == ["seen in the third pass"]
