@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from pparse.budget import MemoryBudget
     from pparse.data import BytesData, Data, FileData
     from pparse.derived import SplicedData
-    from pparse.document import open, view  # noqa: A004 -- the public word
+    from pparse.document import open, view
     from pparse.extraction import Extraction, FolderExtraction
     from pparse.findings import Finding, Severity, Status
     from pparse.limits import Limits

@@ -100,8 +100,9 @@ class DType:
         whole[: len(packed)] = packed
         triples = whole.reshape(-1, 3).astype(np.uint32)
         words = triples[:, 0] | triples[:, 1] << np.uint32(8) | triples[:, 2] << np.uint32(16)
-        codes6 = (words[:, None] >> np.arange(0, 24, 6, dtype=np.uint32)) & np.uint32(0x3F)
-        return codes6.astype(np.uint8).reshape(-1)[:count]
+        sixes = (words[:, None] >> np.arange(0, 24, 6, dtype=np.uint32)) & np.uint32(0x3F)
+        flat: NDArray[np.uint8] = sixes.astype(np.uint8).reshape(-1)[:count]
+        return flat
 
     def from_codes(self, codes: NDArray[np.uint8]) -> NDArray[Any]:
         """Return unpacked codes as an array of this type."""
@@ -125,10 +126,11 @@ class DType:
         return self.name
 
 
-_ML_DTYPES: Final = frozenset(
-    "bfloat16 float8_e3m4 float8_e4m3 float8_e4m3b11fnuz float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz "
-    "float8_e8m0fnu float6_e2m3fn float6_e3m2fn float4_e2m1fn int4 uint4 int2 uint2 int1 uint1 complex32 bcomplex32".split()
-)
+_ML_DTYPES: Final = frozenset((
+    "bfloat16", "float8_e3m4", "float8_e4m3", "float8_e4m3b11fnuz", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2",
+    "float8_e5m2fnuz", "float8_e8m0fnu", "float6_e2m3fn", "float6_e3m2fn", "float4_e2m1fn", "int4", "uint4", "int2",
+    "uint2", "int1", "uint1", "complex32", "bcomplex32",
+))  # fmt: skip
 
 DTYPES: Final = {
     dtype.name: dtype

@@ -178,7 +178,7 @@ class Extraction:
         from pparse.registry import viewer_for
 
         viewer = viewer_for(self)
-        return viewer.check(strict=strict) if viewer is not None else self.parse().check(strict=strict)  # type: ignore[no-any-return]
+        return viewer.check(strict=strict) if viewer is not None else self.parse().check(strict=strict)
 
     def view(self) -> Any:
         """Return the viewer of this extraction. Raises `UnsupportedError` if its format has none."""
@@ -218,9 +218,7 @@ class FolderExtraction(Extraction):
             with os.scandir(path) as listing:
                 self.members = sorted(item.name for item in listing if item.is_file())
         except OSError as error:
-            raise SourceError(
-                f"cannot list: {error.strerror or error}", errno=error.errno, source=path
-            ) from error
+            raise SourceError(f"cannot list: {error.strerror or error}", errno=error.errno, source=path) from error
 
     def _folder(self) -> str:
         return self.folder

@@ -21,16 +21,16 @@ from pparse.errors import LimitError, PathError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from typing import Final
+    from typing import Final, TypeAlias
 
-    Step = "KeyStep | OrdinalStep"
+    Step: TypeAlias = "KeyStep | OrdinalStep"
 
 MAX_STEPS: Final = 10_000
 
 _PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_\-]*+")
 _NAME: Final = re.compile(r"[^.\[\]#\"]++")
 _OCCURRENCE: Final = re.compile(r"#([1-9]\d{0,17})(?=[.\[]|\Z)")
-_INTEGER: Final = re.compile(r"-?\d{1,30}")
+_INTEGER: Final = re.compile(r"-?[0-9]{1,4300}")  # Python reads no longer ones
 _JSON_STRING: Final = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 _BYTES: Final = re.compile(r'b"((?:[^"\\]|\\[\\"]|\\x[0-9a-fA-F]{2})*+)"')
 _SLICE: Final = re.compile(r"\[[\s\d:,.+\-]*\]\Z")
@@ -218,12 +218,15 @@ def split_extraction(text: str) -> list[str]:
 
 
 def join_extraction(parts: Iterable[str]) -> str:
-    """Write extraction names as one path; the inverse of `split_extraction`."""
+    """Write extraction names as one path; the inverse of `split_extraction`.
+
+    The first part is the name of a file and is never quoted: an existing file of the literal name wins.
+    """
     import json
 
     out: list[str] = []
     for part in parts:
-        quote = bool(out) and ("::" in part or part.startswith('"') or not part)
+        quote = bool(out) and ("::" in part or part.startswith('"') or part.endswith(":") or not part)
         out.append(json.dumps(part) if quote else part)
     return "::".join(out)
 

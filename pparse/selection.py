@@ -54,7 +54,9 @@ def normalise(index: Index, shape: Sequence[int]) -> list[int | slice]:
         raise IndexError("an index can only have a single ellipsis ('...')")
     missing = len(shape) - (len(items) - len(dots))
     if missing < 0:
-        raise IndexError(f"too many indices: the tensor has {len(shape)} dimensions, {len(items) - len(dots)} were given")
+        raise IndexError(
+            f"too many indices: the tensor has {len(shape)} dimensions, {len(items) - len(dots)} were given"
+        )
     at = dots[0] if dots else len(items)
     items[at : at + len(dots)] = [slice(None)] * missing
     result: list[int | slice] = []
@@ -98,9 +100,7 @@ def select(index: Sequence[int | slice], shape: Sequence[int], strides: Sequence
     return Selection(offset, axes, flips, tuple(result))
 
 
-def read(
-    selection: Selection, dtype: np.dtype[Any], read_into: Callable[[int, memoryview], None]
-) -> NDArray[Any]:
+def read(selection: Selection, dtype: np.dtype[Any], read_into: Callable[[int, memoryview], None]) -> NDArray[Any]:
     """Return the selected elements; ``read_into(offset, view)`` fills a buffer from the tensor's bytes."""
     import numpy as np
 
@@ -130,7 +130,7 @@ def read(
     if tuple(full) != selection.shape:
         array = np.broadcast_to(array, selection.shape).copy()
     if selection.flips:
-        array = np.flip(array, selection.flips)
+        array = np.flip(array, tuple(selection.flips))
     return np.ascontiguousarray(array).reshape(selection.shape)
 
 
@@ -166,7 +166,7 @@ def _read_axes(
         # Plain runs: straight into the result.
         for number, place in enumerate(itertools.product(*(range(count) for count, _ in axes[:inner]))):
             at = offset + sum(step * axes[axis][1] for axis, step in enumerate(place))
-            read_into(at, memoryview(target[number * run * itemsize : (number + 1) * run * itemsize]))
+            read_into(at, target[number * run * itemsize : (number + 1) * run * itemsize].data)
         return
     inner_axes = axes[inner:]
     for place in itertools.product(*(range(count) for count, _ in axes[: inner - 1 if chunk else inner])):
@@ -177,7 +177,7 @@ def _read_axes(
         count, distance = axes[inner - 1]
         for first in range(0, count, chunk):
             size = min(chunk, count - first)
-            part = out[(*place, slice(first, first + size))]
+            part = (out[place] if place else out)[first : first + size]
             piece = [(size, distance), *inner_axes]
             _read_piece(at + first * distance, piece, (size - 1) * distance + span, itemsize, part, read_into)
 
@@ -194,7 +194,7 @@ def _read_piece(
     import numpy as np
 
     raw = np.empty(span, np.uint8)
-    read_into(offset, memoryview(raw))
+    read_into(offset, raw.data)
     strides = tuple(distance for _, distance in axes) + (1,)
     shape = tuple(count for count, _ in axes) + (itemsize,)
     picked = np.lib.stride_tricks.as_strided(raw, shape, strides, writeable=False)

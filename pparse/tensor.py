@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any, Final, Literal, Self
 
-    import numpy as np
     from numpy.typing import NDArray
 
     from pparse.data import Data
@@ -295,7 +294,7 @@ class Tensor:
         Raises ValueError if the buffer is smaller, and the errors of `numpy`.
         """
         self._refuse_if_not_whole()
-        view = memoryview(buffer).cast("B")
+        view = memoryview(buffer).cast("B")  # type: ignore[arg-type]
         if len(view) < self.stored_nbytes:
             raise ValueError(f"the buffer has {len(view)} bytes, the tensor {self.stored_nbytes}")
         self._check_unchanged()
@@ -421,12 +420,12 @@ class Tensor:
             array = read(selection, dtype.raw_numpy, self._read_into).reshape(-1)
         elif dtype.packed:
             packed = np.empty(dtype.stored_nbytes(count), np.uint8)
-            self._read_into(first * dtype.bits // 8, memoryview(packed))
+            self._read_into(first * dtype.bits // 8, packed.data)
             array = dtype.unpack(packed, count)
         else:
             array = np.empty(count, dtype.raw_numpy)
             if count:
-                self._read_into(first * dtype.itemsize, memoryview(array.view(np.uint8)))
+                self._read_into(first * dtype.itemsize, array.view(np.uint8).data)
         self._check_unchanged()
         return array
 
@@ -460,7 +459,9 @@ class Tensor:
             if not self._is_contiguous():
                 array = np.ndarray(self.shape, dtype.raw_numpy, view, 0, self.strides)
         kind = dtype.raw_numpy if raw else dtype.numpy
-        return array.view(kind) if array.shape == self.shape and array.ndim > 1 else array.view(kind).reshape(self.shape)
+        return (
+            array.view(kind) if array.shape == self.shape and array.ndim > 1 else array.view(kind).reshape(self.shape)
+        )
 
     def _select_packed(self, items: list[int | slice], dtype: DType) -> NDArray[Any]:
         """Select from sub-byte elements: the rows of the first dimension that are touched are read and unpacked."""

@@ -91,9 +91,7 @@ def _findings(document: Extraction, options: Any) -> Iterator[Finding]:
 
 
 def _summary(document: Extraction, counts: dict[Severity, int], damaged: bool, options: Any, out: Output) -> str:
-    words = [
-        f"{count} {severity}{'' if count == 1 else 's'}" for severity, count in reversed(counts.items()) if count
-    ]
+    words = [f"{count} {severity}{'' if count == 1 else 's'}" for severity, count in reversed(counts.items()) if count]
     verdict = out.paint("not whole", "red") if damaged else out.paint("ok", "green")
     rules = ", by the reference reader's rules" if options.strict else ""
     return f"{safe(document.path)}: {verdict}{rules} ({', '.join(words) or 'no findings'})"

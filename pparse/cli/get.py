@@ -88,7 +88,7 @@ def _find(document: Extraction, path: str) -> tuple[Tensor, tuple[Any, ...] | No
 
 def _give_tensor(tensor: Tensor, index: tuple[Any, ...] | None, options: Any, out: Output) -> int:
     code = OK if tensor.status is Status.COMPLETE else DAMAGED
-    as_npy = options.npy or (options.output or "").endswith(".npy") and not (options.raw or options.json)
+    as_npy = options.npy or ((options.output or "").endswith(".npy") and not (options.raw or options.json))
     if options.json:
         return _tensor_json(tensor, index, options, out) or code
     if as_npy or options.raw or options.output:
@@ -245,6 +245,3 @@ def _write(path: str | None, out: Output, write: Any) -> None:
 
     with AtomicFile(path) as file:
         write(file.stream)
-
-
-

@@ -72,19 +72,20 @@ def run(options: Any, out: Output) -> int:
 
 
 def _matcher(options: Any) -> Callable[[str], bool]:
-    if options.pattern is None:
+    pattern = options.pattern
+    if pattern is None:
         return lambda name: True
     if options.regex:
         try:
-            return lambda name, search=re.compile(options.pattern).search: search(name) is not None  # type: ignore[misc]
+            search = re.compile(pattern).search
         except re.error as error:
-            raise PathError(f"not a regular expression: {error}", path=options.pattern) from error
+            raise PathError(f"not a regular expression: {error}", path=pattern) from error
+        return lambda name: search(name) is not None
     from fnmatch import translate
 
+    match = re.compile(translate(pattern)).match
     # An exact name may hold brackets and stars itself.
-    return lambda name, match=re.compile(translate(options.pattern)).match, exact=options.pattern: (  # type: ignore[misc]
-        match(name) is not None or name == exact
-    )
+    return lambda name: name == pattern or match(name) is not None
 
 
 _NUMBERS = re.compile(r"([0-9]{1,18})")
@@ -221,17 +222,16 @@ def _show_groups(tensors: Iterable[Tensor], size: Callable[[int], str], out: Out
             group[2] = [(min(low, n), max(high, n)) for (low, high), n in zip(group[2], numbers, strict=False)]
     table = Table(out, ("NAMES", "COUNT", "DTYPE", "SHAPE", "SIZE", "STATUS"), "<><<><")
     for (name, dtype, shape, status), (count, total, ranges) in groups.items():
-        spans = iter(ranges)
-        shown = re.sub("\0", lambda _: _span_words(next(spans, None)), name)
+        shown = _fill_in(name, ranges)
         words = out.status(status) if status is not Status.COMPLETE else status_words(status, None)
         table.row(safe(shown), str(count), safe(dtype), shape_words(shape), size(total), words)
     table.close()
 
 
-def _span_words(span: tuple[int, int] | None) -> str:
-    if span is None:
-        return "N"
-    return str(span[0]) if span[0] == span[1] else f"{{{span[0]}..{span[1]}}}"
+def _fill_in(name: str, ranges: list[tuple[int, int]]) -> str:
+    """Put the ranges of numbers back where they were taken out."""
+    words = iter([str(low) if low == high else f"{{{low}..{high}}}" for low, high in ranges])
+    return re.sub("\0", lambda _: next(words, "N"), name)
 
 
 def tensor_to_dict(tensor: Tensor) -> dict[str, object]:
@@ -251,9 +251,7 @@ def tensor_to_dict(tensor: Tensor) -> dict[str, object]:
     return found
 
 
-def _tensors_as_json(
-    viewer: Viewer, listing: _Listing, tensors: Iterable[Tensor], options: Any, out: Output
-) -> int:
+def _tensors_as_json(viewer: Viewer, listing: _Listing, tensors: Iterable[Tensor], options: Any, out: Output) -> int:
     from json import dumps
 
     if options.jsonl:
@@ -354,4 +352,6 @@ def _members_as_json(document: Extraction, rows: Iterable[Node], options: Any, o
     if not options.jsonl:
         found = dumps([finding.to_dict() for finding in document.findings])
         out.line(f'\n], "status": "{status}", "findings": {found}}}')
-    return DAMAGED if damaged or status in (Status.TRUNCATED, Status.DAMAGED) else exit_code_for(document.findings) or OK
+    return (
+        DAMAGED if damaged or status in (Status.TRUNCATED, Status.DAMAGED) else exit_code_for(document.findings) or OK
+    )

@@ -71,7 +71,7 @@ class Output:
         try:
             sys.stderr.write(f"pparse: {safe(text)}\n")
         except UnicodeEncodeError:
-            sys.stderr.write(f"pparse: {ascii(text)}\n")
+            sys.stderr.write(f"pparse: {text!a}\n")
 
     def paint(self, text: str, color: str) -> str:
         """Return ``text`` in a colour, where colours are wanted."""
@@ -104,8 +104,9 @@ class Output:
 def status_words(status: Status, verified: bool | None) -> str:
     """Return a status in words."""
     if status is not Status.COMPLETE:
-        return status.value
-    return "complete, verified" if verified else "complete, unverified" if verified is None else "complete, contradicted"
+        return str(status)
+    word = {True: "verified", False: "contradicted", None: "unverified"}[verified]
+    return f"complete, {word}"
 
 
 class Table:
@@ -158,7 +159,9 @@ class Table:
 
     def _make_pattern(self) -> str:
         """Return the row as a %-pattern: half the time of padding cell by cell."""
-        columns = [f"%{'-' if side == '<' else ''}{width}s" for side, width in zip(self._align, self._widths, strict=True)]
+        columns = [
+            f"%{'-' if side == '<' else ''}{width}s" for side, width in zip(self._align, self._widths, strict=True)
+        ]
         if self._align[-1] == "<":
             columns[-1] = "%s"
         return "  ".join(columns)
@@ -177,7 +180,9 @@ def count_words(count: int, noun: str) -> str:
 def parameters_words(parameters: dict[str, int]) -> str:
     """Return the number of parameters, in all and per dtype."""
     total = sum(parameters.values())
-    detail = ", ".join(f"{safe(name) or '?'} {count:,}" for name, count in sorted(parameters.items(), key=lambda x: -x[1]))
+    detail = ", ".join(
+        f"{safe(name) or '?'} {count:,}" for name, count in sorted(parameters.items(), key=lambda x: -x[1])
+    )
     return f"{total:,} parameters" + (f" ({detail})" if total else "")
 
 

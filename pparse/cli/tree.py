@@ -103,7 +103,9 @@ class _Shower:
         if self.options.json:
             from json import dumps
 
-            self.out.write(f'{{"schema": 1, "file": {dumps(self.options.file)}, "format": {dumps(format_name)}, "nodes": [')
+            self.out.write(
+                f'{{"schema": 1, "file": {dumps(self.options.file)}, "format": {dumps(format_name)}, "nodes": ['
+            )
 
     def end(self, document: Any) -> None:
         """End the output with the findings that have no place in the tree."""

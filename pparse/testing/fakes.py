@@ -45,9 +45,7 @@ class UnknownSizeData(FakeData):
 class GappyData(FakeData):
     """Bytes with gaps, of known or unknown length (None, which then reaches to the end)."""
 
-    def __init__(
-        self, content: bytes, gaps: Iterable[tuple[int, int | None]], *, stats: IoStats | None = None
-    ) -> None:
+    def __init__(self, content: bytes, gaps: Iterable[tuple[int, int | None]], *, stats: IoStats | None = None) -> None:
         super().__init__(content, "<gappy>", stats)
         self.gaps = tuple(Gap(offset, length) for offset, length in gaps)
 

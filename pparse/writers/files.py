@@ -40,7 +40,9 @@ class AtomicFile:
                 os.replace(self._temporary, self.path)
                 self._temporary = ""
         except OSError as error:
-            raise SourceError(f"cannot write: {error.strerror or error}", errno=error.errno, source=self.path) from error
+            raise SourceError(
+                f"cannot write: {error.strerror or error}", errno=error.errno, source=self.path
+            ) from error
         finally:
             if self._temporary:
                 os.unlink(self._temporary)
