@@ -177,6 +177,7 @@ class SafetensorsParser(Parser):
         super().__init__(result)
         self._header: Result | None = None
         self._header_size: int | None = None
+        self._repeats: bool | None = None
         self._metadata_ordinals: list[int] | None = None
 
     @classmethod
@@ -290,9 +291,17 @@ class SafetensorsParser(Parser):
         root = self.header.root
         if root.kind != "object" or root.index_to(None).count < 2:
             return set()
-        if root.index_to(None).table is None and not has_repeats(self.header.parser.key_hashes(root)):
+        if self._repeats is None:
+            self._repeats = has_repeats(self.header.parser.key_hashes(root))
+        if not self._repeats:
             return set()
         return {ordinal for group in self.header.key_table(root).repeated() for ordinal in group}
+
+    @property
+    def has_duplicates(self) -> bool:
+        """Whether a key occurs twice in one object of the header, as far as it was decoded."""
+        json: JsonParser = self.header.parser  # type: ignore[assignment]
+        return bool(json.decoder.duplicates or self._repeats)
 
     def status_of(self, info: TensorInfo, there: int | None = None) -> Status:
         """Say what became of a tensor, by its entry and how many data bytes are ``there`` (None: look)."""

@@ -5,6 +5,8 @@ numpy and ml_dtypes are imported only when an array is asked for.
 
 from __future__ import annotations
 
+from pparse.errors import UnsupportedError
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Final
@@ -40,17 +42,19 @@ class DType:
             return known
         import numpy as np
 
+        if not name.isprintable():  # numpy takes control characters for its type numbers
+            raise ValueError(f"not an element type: {name!r}")
         try:
-            dtype = np.dtype(name)
-        except TypeError as error:
+            dtype = np.dtype(name).newbyteorder("=")
+        except (TypeError, ValueError, SyntaxError) as error:
             raise ValueError(f"not an element type: {name!r}") from error
-        if dtype.hasobject or not dtype.itemsize:
+        if dtype.hasobject or dtype.fields is not None or dtype.subdtype is not None or not dtype.itemsize:
             raise ValueError(f"not a fixed-width element type: {name!r}")
         known = DTYPES.get(dtype.name)
         if known is not None:
             return known
         other = DType(dtype.str if dtype.kind in "SUV" else dtype.name, 8 * dtype.itemsize, "other")
-        other._numpy = dtype.newbyteorder("=")
+        other._numpy = dtype
         return other
 
     @property
@@ -60,14 +64,20 @@ class DType:
 
     @property
     def numpy(self) -> np.dtype[Any]:
-        """The numpy dtype of an array of these; ml_dtypes' where numpy has none."""
+        """The numpy dtype of an array of these; ml_dtypes' where numpy has none.
+
+        Raises `UnsupportedError` if the installed ml_dtypes is too old to have it.
+        """
         if self._numpy is None:
             import numpy as np
 
             if self.name in _ML_DTYPES:
                 import ml_dtypes
 
-                self._numpy = np.dtype(getattr(ml_dtypes, self.name))
+                scalar = getattr(ml_dtypes, self.name, None)
+                if scalar is None:
+                    raise UnsupportedError(f"this ml_dtypes has no {self.name}", package="ml_dtypes>=0.6")
+                self._numpy = np.dtype(scalar)
             else:
                 self._numpy = np.dtype(self.name)
         return self._numpy  # type: ignore[no-any-return]
@@ -105,12 +115,7 @@ class DType:
         return flat
 
     def from_codes(self, codes: NDArray[np.uint8]) -> NDArray[Any]:
-        """Return unpacked codes as an array of this type."""
-        import numpy as np
-
-        if self.kind == "int":  # ml_dtypes keeps a signed element sign-extended in its byte
-            shift = np.uint8(8 - self.bits)
-            return ((codes << shift).view(np.int8) >> shift.view(np.int8)).view(self.numpy)
+        """Return unpacked codes as an array of this type (ml_dtypes looks at the low bits of each byte only)."""
         return codes.view(self.numpy)
 
     def __eq__(self, other: object) -> bool:

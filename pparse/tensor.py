@@ -488,8 +488,8 @@ class Tensor:
         if isinstance(item, int):
             inner = 0
         else:
-            picked = [number - low for number in touched]
-            inner = slice(picked[0], None if picked[-1] == 0 and touched.step < 0 else picked[-1] + (1 if touched.step > 0 else -1), touched.step)  # fmt: skip
+            stop = touched[-1] - low + (1 if touched.step > 0 else -1)
+            inner = slice(touched[0] - low, None if stop < 0 else stop, touched.step)
         return np.ascontiguousarray(rows[(inner, *items[1:])])
 
     def _strided_blocks(self, step: int, dtype: DType, raw: bool) -> Iterator[NDArray[Any]]:

@@ -73,22 +73,32 @@ def check_file(viewer: SafetensorsViewer, *, strict: bool) -> Iterator[Finding]:
     if size > REFERENCE_HEADER_LIMIT:
         notes.add("header-too-large", "the reference reader refuses headers above 100,000,000 bytes", notes.rule,
                   offset=viewer.extraction.start, wanted=REFERENCE_HEADER_LIMIT, got=size)  # fmt: skip
-    for finding in header.check():
-        _take_header_finding(finding, notes)
-        yield from notes.new()
     if header.root.kind != "object":
+        for finding in header.check():
+            _take_header_finding(finding, notes)
         notes.add("malformed", "the header is not a JSON object", offset=header.root.start)
         yield from notes.new()
         return
-    _check_metadata(viewer, notes)
     layout = _Layout()
+    clean = True
+    extent = viewer.new_extent()
     for tensor in viewer.tensors():
+        extent.add(tensor)
+        clean &= tensor.finding is None or tensor.finding.code != "bad-entry"
         _check_tensor(viewer, tensor, layout, notes, strict)
         yield from notes.new()
-    extent = viewer.extent()
+    # Listing decoded every entry strictly, and the index found what is between them in order. Only when something is
+    # amiss the text is read again, token by token, to name the very place.
+    if not clean or header.findings or header.status is not Status.COMPLETE or parser.has_duplicates:
+        for finding in header.check():
+            _take_header_finding(finding, notes)
+            yield from notes.new()
+    _check_metadata(viewer, notes)
+    viewer.close_extent(extent)
     if extent.missing_bytes:
         at_least = "at least " if extent.at_least else ""
-        notes.add("truncated", f"the file lacks {at_least}{extent.missing_bytes} bytes; first tensor hit: {extent.first_hit}",
+        notes.add("truncated",
+                  f"the file lacks {at_least}{extent.missing_bytes} bytes; first tensor hit: {extent.first_hit}",
                   offset=viewer.extraction.known_end(), wanted=extent.expected, got=extent.actual)  # fmt: skip
     _check_layout(viewer, layout, notes, header.status is Status.COMPLETE)
     _note_holes(viewer, notes)
@@ -139,8 +149,8 @@ def _check_booleans(viewer: SafetensorsViewer, tensor: Tensor, notes: _Notes) ->
             odd = block.translate(None, b"\0\1")
             if odd:
                 first = at + block.find(odd[:1])
-                notes.add("odd-boolean", f"a boolean has the value {odd[0]}, which is neither 0 nor 1", path=tensor.name,
-                          offset=first, length=1)  # fmt: skip
+                notes.add("odd-boolean", f"a boolean has the value {odd[0]}, which is neither 0 nor 1",
+                          path=tensor.name, offset=first, length=1)  # fmt: skip
                 return
             at += len(block)
     except PparseError:

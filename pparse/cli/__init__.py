@@ -44,6 +44,7 @@ missing; what could be had was still delivered.
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    _replace_closed_streams()
     try:
         return _dispatch(arguments)
     except KeyboardInterrupt:
@@ -81,6 +82,14 @@ def _unknown(command: str, arguments: list[str]) -> int:
     else:
         sys.stderr.write(f"pparse: no command {command!r}; there are: {', '.join(COMMANDS)}\n")
     return 2
+
+
+def _replace_closed_streams() -> None:
+    """Give Python a place to write where the shell closed one (``>&-``)."""
+    if sys.stdout is None:  # type: ignore[unreachable, unused-ignore]
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 -- as long as the process
+    if sys.stderr is None:  # type: ignore[unreachable, unused-ignore]
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
 
 
 def _silence_stdout() -> None:

@@ -35,9 +35,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--strict", action="store_true", help="the reference reader's rules, and more")
     parser.add_argument("--sha256", nargs="?", const="", metavar="EXPECTED",
                         help="compare the digest: with what is found beside the file, or with EXPECTED (64 hex digits, "
-                        "or the path of an LFS pointer or SHA256SUMS file; write --sha256=EXPECTED)")  # fmt: skip
+                        "or the path of an LFS pointer or SHA256SUMS file; a path needs --sha256=PATH)")  # fmt: skip
     parser.add_argument("-q", "--quiet", action="store_true", help="no output, exit code only")
     add_json(parser, lines="findings")
+
+
+def prepare(arguments: list[str]) -> list[str]:
+    """Give ``--sha256`` a value only after ``=``, or where 64 hex digits follow: it must not swallow FILE."""
+    words: list[str] = []
+    for word in arguments:
+        if words and words[-1] == "--sha256=" and len(word) == 64 and not set(word.lower()) - set("0123456789abcdef"):
+            words[-1] += word
+        else:
+            words.append("--sha256=" if word == "--sha256" else word)
+    return words
 
 
 def run(options: Any, out: Output) -> int:

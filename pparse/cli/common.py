@@ -19,7 +19,7 @@ from pparse.errors import (
     UnsupportedError,
 )
 from pparse.findings import Severity
-from pparse.limits import Limits, parse_size
+from pparse.limits import MIB, Limits, parse_size
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def run_command(module: ModuleType, command: str, arguments: list[str]) -> int:
     if command != "formats":
         add_common(parser)
     try:
-        options = parser.parse_args(arguments)
+        options = _parse(parser, module.prepare(arguments) if hasattr(module, "prepare") else arguments)
     except SystemExit as stop:
         return int(stop.code or 0)
     from pparse.cli.output import Output
@@ -97,6 +97,24 @@ def run_command(module: ModuleType, command: str, arguments: list[str]) -> int:
         return BUG
 
 
+def _parse(parser: argparse.ArgumentParser, arguments: list[str]) -> argparse.Namespace:
+    """Parse arguments with options anywhere among them (plain argparse refuses ``FILE --json NAME``)."""
+    words = list(arguments)
+    held: dict[str, str] = {}
+    if "--" in words:  # what follows is no option, even if it looks like one; no argument can hold a NUL
+        at = words.index("--")
+        for number in range(at + 1, len(words)):
+            if words[number].startswith("-"):
+                held[f"\0{number}"] = words[number]
+                words[number] = f"\0{number}"
+        del words[at]
+    options = parser.parse_intermixed_args(words)
+    for name, value in vars(options).items():
+        if isinstance(value, str) and value in held:
+            setattr(options, name, held[value])
+    return options
+
+
 def exit_code_of(error: PparseError) -> int:
     """Return the exit code for an error that ended a command."""
     if isinstance(error, FormatError):
@@ -122,7 +140,17 @@ def _limit(text: str) -> tuple[str, int]:
     name, value = _key_value(text)
     if name not in Limits.DEFAULTS:
         raise argparse.ArgumentTypeError(f"no limit {name!r}; there are: {', '.join(Limits.DEFAULTS)}")
-    return name, size(value)
+    found = size(value)
+    if not found:
+        raise argparse.ArgumentTypeError(f"the limit {name} must be at least 1")
+    return name, found
+
+
+def _budget(text: str) -> int:
+    found = size(text)
+    if found < MIB:
+        raise argparse.ArgumentTypeError(f"at least 1MiB is needed, not {text!r}")
+    return found
 
 
 def size(text: str) -> int:
@@ -139,7 +167,7 @@ def add_common(parser: argparse.ArgumentParser) -> None:
     group.add_argument("-f", "--format", metavar="NAME", help="read it as this format (see 'pparse formats')")
     group.add_argument("-O", dest="options", metavar="KEY=VALUE", action="append", default=[], type=_key_value,
                        help="an option of the format; repeatable")  # fmt: skip
-    group.add_argument("--budget", metavar="SIZE", type=size, default=None,
+    group.add_argument("--budget", metavar="SIZE", type=_budget, default=64 * MIB,
                        help="memory that may be kept and buffered (64MiB)")  # fmt: skip
     group.add_argument("--scratch", metavar="DIR", help="folder for scratch files, where a format needs them")
     group.add_argument("--limit", dest="limits", metavar="NAME=N", action="append", default=[], type=_limit,
@@ -155,11 +183,28 @@ def open_file(options: Any, out: Any) -> Extraction:
     from pparse.data import IoStats
     from pparse.document import open as open_document
 
+    for name, _ in options.options:
+        _check_option(name)
     out.stats = IoStats(log=True) if options.trace_io else None
     return open_document(
-        options.file, format=options.format, options=dict(options.options), budget=options.budget or "64MiB",
+        options.file, format=options.format, options=dict(options.options), budget=options.budget,
         scratch=options.scratch, limits=Limits(**dict(options.limits)), progress=Progress(), stats=out.stats,
     )  # fmt: skip
+
+
+def _check_option(name: str) -> None:
+    """Raise `PathError` for a ``-O`` that no format knows: a slip would go unnoticed."""
+    from pparse.registry import BUILTINS, default_registry, import_dotted
+
+    known: dict[str, None] = {}
+    for builtin in BUILTINS:
+        known.update(dict.fromkeys(import_dotted(builtin.parser).options))
+    if name in known:
+        return
+    for parser in default_registry().plugin_parsers().values():
+        known.update(dict.fromkeys(parser.options))
+    if name not in known:
+        raise PathError(f"no format has this option (-O); there are: {', '.join(known)}", path=name)
 
 
 def add_json(parser: argparse.ArgumentParser, *, lines: str | None = None) -> None:

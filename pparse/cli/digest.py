@@ -1,9 +1,9 @@
 """SHA-256 of whole files, and where to find what it should be.
 
 Sources, in this order: what the user says; the blob's name in a Hugging Face cache (a symbolic link to
-``blobs/<sha256>``); the note that ``huggingface_hub`` keeps beside a download (``.cache/huggingface/download/NAME.metadata``,
-second line); ``NAME.sha256`` beside the file; a line of ``SHA256SUMS`` (and the other usual names) there; an LFS pointer
-``NAME.pointer`` there.
+``blobs/<sha256>``); the note that ``huggingface_hub`` keeps beside a download (second line of
+``.cache/huggingface/download/NAME.metadata``); ``NAME.sha256`` beside the file; a line of ``SHA256SUMS`` (and the other
+usual names) there; an LFS pointer ``NAME.pointer`` there.
 """
 
 from __future__ import annotations
@@ -61,6 +61,8 @@ def _check(document: Extraction, name: str, data: FileData | None, expected: str
     if data is None:
         return Finding("no-digest", "there is no file to digest", severity=Severity.WARNING, source=name)
     wanted, origin, size = _expected(data.path, expected)
+    if wanted is None and expected:
+        return Finding("no-digest", f"{expected} has no digest for it", source=name)
     if wanted is None:
         return Finding(
             "no-digest", "no digest was found: no cache blob name, SHA256SUMS line, .sha256 file or LFS pointer",

@@ -6,11 +6,12 @@ Only the bytes of that thing are read.
 
 from __future__ import annotations
 
+import os
 import sys
 
 from pparse.cli.common import DAMAGED, OK, USAGE, open_file
-from pparse.cli.output import safe, shape_words, status_words
-from pparse.errors import PathError
+from pparse.cli.output import safe, shape_words, status_words, unescaped
+from pparse.errors import PathError, PparseError
 from pparse.findings import Status
 from pparse.limits import MIB, format_size
 from pparse.node import SCALAR
@@ -41,7 +42,7 @@ _TEXT_LIMIT: Final = 64 * MIB
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""
     parser.add_argument("file", metavar="FILE", help="a file, a folder, or outer::inner")
-    parser.add_argument("path", metavar="PATH", nargs="?", default="", help="a tensor, a slice of one, or a node")
+    parser.add_argument("path", metavar="PATH", nargs="?", help="a tensor, a slice of one, or a node")
     parser.add_argument("-o", "--output", metavar="OUT", help="write there (.npy: as with --npy), whole or not at all")
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--raw", action="store_true", help="the bytes as they are stored")
@@ -61,24 +62,27 @@ def run(options: Any, out: Output) -> int:
         return _give_node(found, options, out)
 
 
-def _find(document: Extraction, path: str) -> tuple[Tensor, tuple[Any, ...] | None] | Node:
+def _find(document: Extraction, path: str | None) -> tuple[Tensor, tuple[Any, ...] | None] | Node:
     viewer = viewer_for(document)
-    suggestions: tuple[str, ...] = ()
-    if viewer is not None and path:
-        tensor = viewer.find(path)
+    if path is None:
+        return document.root
+    if viewer is None:
+        return document.node(path)
+    # The name as it is, and as `ls` shows what cannot be printed.
+    for name in dict.fromkeys((path, unescaped(path))):
+        tensor = viewer.find(name)
         if tensor is not None:
             return tensor, None
-        parts = split_slice(path)
+        parts = split_slice(name)
         if parts is not None:
             tensor = viewer.find(parts[0])
             if tensor is not None:
                 return tensor, parts[1]
-        suggestions = viewer.suggest(parts[0] if parts is not None else path)
     try:
         return document.node(path)
     except PathError as error:
-        if viewer is None:
-            raise
+        parts = split_slice(path)
+        suggestions = viewer.suggest(parts[0] if parts is not None else path)
         raise PathError("no tensor and no node has this name", path=path,
                         suggestions=suggestions or error.suggestions) from error  # fmt: skip
 
@@ -107,7 +111,9 @@ def _array(tensor: Tensor, index: tuple[Any, ...] | None, partial: str | None) -
     if index is not None:
         try:
             return np.asarray(tensor[index])
-        except IndexError as error:
+        except (IndexError, ValueError) as error:  # numpy's own words for what the slice asks
+            if isinstance(error, PparseError):
+                raise
             raise PathError(str(error), path=tensor.name) from error
     return tensor.numpy(partial=partial) if partial else tensor.numpy()  # type: ignore[arg-type]
 
@@ -194,7 +200,7 @@ def _plain(array: Any) -> Any:
 
 
 def _give_node(node: Node, options: Any, out: Output) -> int:
-    if options.npy:
+    if options.npy or ((options.output or "").endswith(".npy") and not (options.raw or options.json)):
         raise PathError("only a tensor can be written as .npy", path=node.path or "the root")
     if options.raw:
         if options.output is None and sys.stdout.isatty():
@@ -202,12 +208,12 @@ def _give_node(node: Node, options: Any, out: Output) -> int:
             return USAGE
         _write(options.output, out, lambda stream: _node_bytes(node, stream))
         return OK if node.known_status in (None, Status.COMPLETE) else DAMAGED
-    text = _node_text(node, options.json)
+    text = _node_json(node, options.file) if options.json else _node_text(node)
     if options.output:
-        _write(options.output, out, lambda stream: stream.write(text.encode("utf-8", "surrogateescape")))
+        _write(options.output, out, lambda stream: stream.write(text.encode("utf-8", "backslashreplace")))
     else:
         out.write(text if options.json or not sys.stdout.isatty() else safe_lines(text))
-    return OK
+    return OK if node.known_status in (None, Status.COMPLETE) else DAMAGED
 
 
 def safe_lines(text: str) -> str:
@@ -215,15 +221,28 @@ def safe_lines(text: str) -> str:
     return "\n".join(safe(line) for line in text.split("\n"))
 
 
-def _node_text(node: Node, as_json: bool) -> str:
+def _node_value(node: Node) -> Any:
+    return node.load() if node.shape == SCALAR else node.to_python()
+
+
+def _node_text(node: Node) -> str:
     from json import dumps
 
-    value = node.load() if node.shape == SCALAR else node.to_python()
+    value = _node_value(node)
     if isinstance(value, bytes):
-        value = value.hex() if not as_json else {"hex": value.hex()}
-    if isinstance(value, str) and not as_json:
+        value = value.hex()
+    if isinstance(value, str):
         return value + "\n"
-    return dumps(value, indent=2 if not as_json else None, ensure_ascii=False, default=_hex) + "\n"
+    return dumps(value, indent=2, ensure_ascii=False, default=_hex) + "\n"
+
+
+def _node_json(node: Node, file: str) -> str:
+    from json import dumps
+
+    value = _node_value(node)
+    status = node.known_status or Status.COMPLETE
+    return dumps({"schema": 1, "file": file, "path": node.path, "kind": node.kind, "status": status.value,
+                  "value": value}, default=_hex) + "\n"  # fmt: skip
 
 
 def _hex(value: object) -> object:
@@ -240,6 +259,12 @@ def _write(path: str | None, out: Output, write: Any) -> None:
     if path is None:
         write(out.binary())
         out.binary().flush()
+        return
+    if os.path.exists(path) and not os.path.isfile(path):
+        if os.path.isdir(path):
+            raise PathError("is a folder; name a file in it", path=path)
+        with open(path, "wb") as device:  # a pipe or a device must not be replaced
+            write(device)
         return
     from pparse.writers.files import AtomicFile
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pparse.cli.output import Output
     from pparse.extraction import Extraction
     from pparse.findings import Finding
-    from pparse.node import Node
+    from pparse.node import Entry, Node
     from pparse.tensor import Tensor
     from pparse.viewer import Viewer
 
@@ -52,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("pattern", metavar="PATTERN", nargs="?", help="only names that match this glob")
     parser.add_argument("--regex", action="store_true", help="PATTERN is a regular expression, found anywhere")
     parser.add_argument("--sort", choices=("name", "size", "offset", "none"), default=None,
-                        help=f"order of rows (name, with numbers in order; above {SORT_UP_TO:,} rows: none)")  # fmt: skip
+                        help=f"order of rows (name, numbers in order; above {SORT_UP_TO:,} rows: none)")  # fmt: skip
     parser.add_argument("--group", action="store_true", help="collapse names that differ in numbers only")
     parser.add_argument("-q", "--quiet", action="store_true", help="names only")
     parser.add_argument("--bytes", action="store_true", help="sizes in bytes")
@@ -192,14 +192,16 @@ def _list_tensors(viewer: Viewer, options: Any, matches: Callable[[str], bool], 
         if listing.shown != extent.count:
             out.line(f"{listing.shown:,} of {count_words(extent.count, 'tensor')} match")
         out.line(
-            f"{count_words(extent.count, 'tensor')}, {size(extent.tensor_bytes)}, {parameters_words(extent.parameters)}: "
+            f"{count_words(extent.count, 'tensor')}, {size(extent.tensor_bytes)}, "
+            f"{parameters_words(extent.parameters)}: "
             + out.status(extent.status)
         )
         report_cut(out, extent, listing.hit if listing.hit and listing.hit.name == extent.first_hit else None)
         if listing.unwritten and listing.unwritten_first is not None:
             out.line(
                 f"{count_words(listing.unwritten, 'tensor')} lie in file holes, which read as zeros; the first at byte "
-                f"{listing.unwritten_first.offset} ({safe(listing.unwritten_first.path)}); 'pparse check' lists the ranges"
+                f"{listing.unwritten_first.offset} ({safe(listing.unwritten_first.path)}); "
+                "'pparse check' lists the ranges"
             )
         out.findings((finding for finding in viewer.findings if finding.code != "truncated"), limit=10)
     if options.pattern is not None and not listing.shown:
@@ -275,26 +277,48 @@ def _tensors_as_json(viewer: Viewer, listing: _Listing, tensors: Iterable[Tensor
 # -- documents without tensors ---------------------------------------------------------------------------------------
 
 
+class _Member:
+    """One row: what a parser says of a child, without a node for it."""
+
+    __slots__ = ("kind", "name", "size", "start", "status")
+
+    def __init__(self, ordinal: int, entry: Entry, end: int) -> None:
+        self.name = f"[{ordinal}]" if entry.key is None else str(entry.key)
+        self.kind = entry.kind
+        self.start = entry.start
+        self.status = entry.status or Status.COMPLETE
+        if entry.parts is not None:
+            self.size = sum(len(part) for part in entry.parts)
+        else:
+            self.size = (end if entry.end is None else entry.end) - entry.start
+
+
+def _members(root: Node) -> Iterator[_Member]:
+    if root.shape != "scalar":
+        end = root.extraction.known_end()
+        for ordinal, entry in root.result.entries_from(root, 0):
+            yield _Member(ordinal, entry, end)
+
+
 def _list_members(document: Extraction, options: Any, matches: Callable[[str], bool], out: Output) -> int:
     root = document.root
-    nodes: Iterator[Node] = iter(()) if root.shape == "scalar" else root.children()
-    chosen = (kid for kid in nodes if matches(_member_name(kid)))
-    rows = _sorted(chosen, options.sort or "none", _member_name, _member_size, lambda node: node.start)
+    chosen = (member for member in _members(root) if matches(member.name))
+    rows = _sorted(chosen, options.sort or "none", lambda m: m.name, lambda m: m.size, lambda m: m.start)
     size: Callable[[int], str] = str if options.bytes else format_size
     if options.json or options.jsonl:
         return _members_as_json(document, rows, options, out)
     count = 0
     damaged = False
     table = Table(out, ("NAME", "KIND", "SIZE", "STATUS"), "<<><")
-    for kid in rows:
+    for member in rows:
         count += 1
-        status = kid.known_status or Status.COMPLETE
+        status = member.status
         damaged |= status not in (Status.COMPLETE, Status.UNSUPPORTED)
         if options.quiet:
-            out.line(safe(_member_name(kid)))
+            out.line(safe(member.name))
         else:
             words = out.status(status) if status is not Status.COMPLETE else status_words(status, None)
-            table.row(safe(_member_name(kid)), kid.kind, size(_member_size(kid)), words)
+            table.row(safe(member.name), member.kind, size(member.size), words)
     if not options.quiet:
         table.close()
         _close_members(document, root, count, size, out)
@@ -321,27 +345,19 @@ def _close_members(document: Extraction, root: Node, count: int, size: Callable[
     out.findings(document.findings, limit=10)
 
 
-def _member_name(node: Node) -> str:
-    return f"[{node.ordinal}]" if node.key is None else str(node.key)
-
-
-def _member_size(node: Node) -> int:
-    return sum(length for _, length in node.spans)
-
-
-def _members_as_json(document: Extraction, rows: Iterable[Node], options: Any, out: Output) -> int:
+def _members_as_json(document: Extraction, rows: Iterable[_Member], options: Any, out: Output) -> int:
     from json import dumps
 
     if not options.jsonl:
         out.write(
-            f'{{"schema": 1, "file": {dumps(options.file)}, "format": {dumps(document.format)}, "tensors": [], "members": ['
+            f'{{"schema": 1, "file": {dumps(options.file)}, "format": {dumps(document.format)}, '
+            '"tensors": [], "members": ['
         )
     comma = "\n"
     damaged = False
-    for kid in rows:
-        status = kid.known_status or Status.COMPLETE
-        damaged |= status not in (Status.COMPLETE, Status.UNSUPPORTED)
-        row = {"name": _member_name(kid), "size": _member_size(kid), "status": status.value, "kind": kid.kind}
+    for member in rows:
+        damaged |= member.status not in (Status.COMPLETE, Status.UNSUPPORTED)
+        row = {"name": member.name, "size": member.size, "status": member.status.value, "kind": member.kind}
         if options.jsonl:
             out.line(dumps(row))
         else:

@@ -19,16 +19,40 @@ if TYPE_CHECKING:
     from pparse.viewer import Extent
 
 _COLORS: Final = {"red": "31", "yellow": "33", "green": "32", "dim": "2", "bold": "1"}
-# Control characters (C0, DEL, C1) and direction marks could make a name say something else on a terminal.
+# Control characters (C0, DEL, C1), line breaks, marks of direction and what has no width could make a name say
+# something else on a terminal.
 _UNSAFE: Final = {
     **{code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))},
-    **{code: f"\\u{code:04x}" for code in (*range(0x200E, 0x2010), *range(0x202A, 0x202F), *range(0x2066, 0x206A), 0xFEFF)},
+    **{
+        code: f"\\u{code:04x}"
+        for code in (0x061C, *range(0x200B, 0x2010), *range(0x2028, 0x202F), *range(0x2060, 0x2070), 0xFEFF,
+                     *range(0xD800, 0xE000))
+    },
 }  # fmt: skip
+_ESCAPE: Final = r"\\(?:x([0-9a-f]{2})|u([0-9a-f]{4})|U([0-9a-f]{8}))"
 
 
 def safe(text: str) -> str:
     """Return ``text`` with everything visible that could mislead on a terminal."""
     return text if text.isascii() and text.isprintable() else text.translate(_UNSAFE)
+
+
+def unescaped(text: str) -> str:
+    """Return the name that `safe`, or a terminal without Unicode, shows as ``text``."""
+    if "\\" not in text:
+        return text
+    import re
+
+    def character(match: re.Match[str]) -> str:
+        code = int(match[match.lastindex or 0], 16)
+        return chr(code) if code < 0x110000 else match[0]
+
+    return re.sub(_ESCAPE, character, text)
+
+
+def shorten(text: str, width: int = 400) -> str:
+    """Return ``text`` with the middle left out where it is very long (a path through a thousand lists)."""
+    return text if len(text) <= width else f"{text[: width // 2]} … {text[-width // 2 :]}"
 
 
 class Output:
@@ -69,7 +93,7 @@ class Output:
     def error(self, text: str) -> None:
         """Write a message for the person on stderr."""
         try:
-            sys.stderr.write(f"pparse: {safe(text)}\n")
+            sys.stderr.write(f"pparse: {shorten(safe(text), 2_000)}\n")
         except UnicodeEncodeError:
             sys.stderr.write(f"pparse: {text!a}\n")
 
@@ -98,7 +122,7 @@ class Output:
         """Write one finding."""
         color = {Severity.ERROR: "red", Severity.WARNING: "yellow"}.get(finding.severity, "dim")
         source = f"{safe(finding.source)}: " if finding.source else ""
-        self.line(f"{self.paint(f'{finding.severity!s:7}', color)} {source}{safe(str(finding))}")
+        self.line(f"{self.paint(f'{finding.severity!s:7}', color)} {source}{shorten(safe(str(finding)))}")
 
 
 def status_words(status: Status, verified: bool | None) -> str:
@@ -187,14 +211,15 @@ def parameters_words(parameters: dict[str, int]) -> str:
 
 
 def report_cut(out: Output, extent: Extent, tensor: Tensor | None = None) -> None:
-    """Say of a file that is not whole: actual and expected size, missing bytes, the first tensor hit, where to resume."""
+    """Say of a file that is not whole: actual and expected size, missing bytes, first tensor hit, where to resume."""
     missing = extent.missing_bytes
     if not missing and not extent.missing_files:
         if extent.resume_at is not None:
             where = f" of {safe(extent.resume_file)}" if extent.resume_file else ""
             out.line(
                 out.paint("not written", "red")
-                + f": the file has its full size, but parts of it were never written; resume at byte {extent.resume_at}{where}"
+                + ": the file has its full size, but parts of it were never written; "
+                + f"resume at byte {extent.resume_at}{where}"
             )
         return
     least = "at least " if extent.at_least else ""

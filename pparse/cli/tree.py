@@ -10,7 +10,7 @@ import argparse
 from pparse.cli.common import add_json, exit_code_for, open_file
 from pparse.cli.output import safe
 from pparse.errors import PparseError
-from pparse.findings import Status
+from pparse.findings import Finding, Status
 from pparse.node import SCALAR, UNLOADED_VALUE
 
 TYPE_CHECKING = False
@@ -37,12 +37,18 @@ def _depth(text: str) -> int:
     return int(text)
 
 
+def _count(text: str) -> int:
+    if not text.isdigit():
+        raise argparse.ArgumentTypeError(f"a number, 0 for all, not {text!r}")
+    return int(text)
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""
     parser.add_argument("file", metavar="FILE", help="a file, a folder, or outer::inner")
     parser.add_argument("path", metavar="PATH", nargs="?", default="", help="begin at this node")
     parser.add_argument("-d", "--depth", type=_depth, default=2, metavar="N", help="levels to show, or 'all' (2)")
-    parser.add_argument("-n", "--children", type=int, default=50, metavar="N",
+    parser.add_argument("-n", "--children", type=_count, default=50, metavar="N",
                         help="children to show of each node; 0 for all (50; with -d all: all)")  # fmt: skip
     parser.add_argument("-q", "--quiet", action="store_true", help="paths only")
     add_json(parser, lines="nodes")
@@ -96,7 +102,10 @@ class _Shower:
         self.options = options
         self.out = out
         self.damaged = False
+        self._text = not (options.json or options.jsonl or options.quiet)
         self._comma = "\n"
+        self._omitted = 0
+        self._problems: list[dict[str, object]] = []
 
     def begin(self, format_name: str) -> None:
         """Begin the output."""
@@ -112,9 +121,12 @@ class _Shower:
         if self.options.json:
             from json import dumps
 
-            self.out.line(f'\n], "findings": {dumps([finding.to_dict() for finding in document.findings])}}}')
-        elif not self.options.quiet and not self.options.jsonl:
+            findings = [finding.to_dict() for finding in document.findings] + self._problems
+            self.out.line(f'\n], "omitted": {self._omitted}, "findings": {dumps(findings)}}}')
+        elif self._text:
             self.out.findings(document.findings, limit=20)
+        elif self._omitted:
+            self.out.error(f"{self._omitted:,} children are not shown (-n 0 shows all)")
 
     def node(self, node: Node, depth: int) -> None:
         """Show a node."""
@@ -137,14 +149,19 @@ class _Shower:
 
     def more(self, depth: int, count: int) -> None:
         """Say that children are not shown."""
-        if not (self.options.json or self.options.jsonl or self.options.quiet):
+        self._omitted += count
+        if self._text:
             self.out.line("  " * depth + self.out.paint(f"… {count:,} more (-n 0 shows all)", "dim"))
 
     def problem(self, depth: int, text: str) -> None:
         """Show an error in its place."""
         self.damaged = True
-        if not (self.options.json or self.options.jsonl or self.options.quiet):
+        if self._text:
             self.out.line("  " * depth + self.out.paint(f"! {safe(text)}", "red"))
+        elif self.options.json:
+            self._problems.append(Finding("not-read", text).to_dict())
+        else:
+            self.out.error(text)
 
     def _show(
         self, depth: int, label: str, path: str, kind: str, shape: str, value: object, status: Status | None,

@@ -6,12 +6,12 @@ Subclass it in a pytest module::
         parser = MyParser
         samples = {"plain": b"..."}
 
-Samples should be small (up to ~4 KB): every prefix and every single-byte change of each is parsed. What is promised, and
-tested:
+Samples should be small (up to ~4 KB): every prefix and every single-byte change of each is parsed. What is promised,
+and tested:
 
 - the sample is recognised, is COMPLETE, and its check finds no error;
-- for every prefix there is a tree, no exception but ours, everything that ends before the cut is delivered with the value
-  it has in the whole file (for ``root_at = "front"``), and the number of whole leaves never falls as the prefix grows;
+- for every prefix there is a tree, no exception but ours, everything that ends before the cut is delivered with the
+  value it has in the whole file (for ``root_at = "front"``), and the number of whole leaves never falls as it grows;
 - every single-byte change is survived;
 - unloading and loading again gives equal answers; block sizes 1, 7 and whole give equal trees;
 - one descriptor; memory within the budget;
@@ -106,10 +106,9 @@ class ParserContract:
 
     def open(self, source: Any, **more: Any) -> Extraction:
         """Open ``source`` with the parser under test."""
-        extraction = open_document(
+        return open_document(
             source, parsers=[self.parser], format=self.parser.name, budget=self.budget, options=self.options, **more
         )
-        return extraction
 
     def test_has_samples(self) -> None:
         """A parser without a sample is not tested."""
