@@ -34,6 +34,7 @@ class SafetensorsViewer(Viewer):
         self._path = extraction.path
         self._base: int | None = None
         self._there = 0
+        self._extent: Extent | None = None
 
     def tensors(self) -> Iterator[Tensor]:
         """Yield every tensor in the order of the header."""
@@ -182,17 +183,21 @@ class SafetensorsViewer(Viewer):
 
     def extent(self) -> Extent:
         """Say how large the file is and should be, and where it was cut."""
-        extent = self.new_extent()
-        for tensor in self.tensors():
-            extent.add(tensor)
-        return self.close_extent(extent)
+        if self._extent is None:
+            extent = self.new_extent()
+            for tensor in self.tensors():
+                extent.add(tensor)
+            self.close_extent(extent)
+        assert self._extent is not None  # noqa: S101 -- close_extent sets it
+        return self._extent
 
     def new_extent(self) -> Extent:
         """Return an extent to which the tensors can be added while they are listed; then `close_extent`."""
         return Extent(self.extraction.known_end() - self.extraction.start)
 
     def close_extent(self, extent: Extent) -> Extent:
-        """Complete an extent to which all tensors were added."""
+        """Complete an extent to which all tensors were added; `extent` returns it from then on."""
+        self._extent = extent
         extraction, parser = self.extraction, self.parser
         if parser.zeroed_header() is not None:
             extent.document_status = Status.DAMAGED
