@@ -137,6 +137,8 @@ class JsonParser(Parser):
         ):
             finding = self._note("malformed", "the text is UTF-16 or UTF-32; JSON is UTF-8 (RFC 8259 §8.1)", pos, 2)
             return Entry(None, "invalid", start, size, status=Status.DAMAGED, finding=finding)
+        elif BOM.startswith(block):
+            block = b""  # a mark that is cut
         step = 4096
         while block and not (text := block.lstrip(WHITESPACE)):
             pos += len(block)
@@ -509,6 +511,7 @@ class JsonParser(Parser):
             if first >= index.count:
                 return
             first, begin, count, end = self._batch(index, first)
+            self.result.extraction.data.check_unchanged()
             text = b""
             if end - begin <= limits.leaf_bytes and not (index.note is not None and first + count == index.count):
                 text = b"{%s}" % self.result.extraction.data.pread(begin, end - begin)

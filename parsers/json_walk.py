@@ -54,6 +54,7 @@ _STRING_TEXT: Final = re.compile(
     rb'[^"\\\x00-\x1f]*+(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})[^"\\\x00-\x1f]*+)*+'
 ).match
 _HALF_PAIR: Final = re.compile(rb".*\\u[dD][89abAB][0-9a-fA-F]{2}", re.DOTALL).fullmatch
+_CUT_ESCAPE: Final = re.compile(rb"(?:\\(?:u[0-9a-fA-F]{0,3})?)?").fullmatch
 _TEXT = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
 
 
@@ -211,10 +212,10 @@ class _Walk:
                 severity=Severity.WARNING,
             )  # fmt: skip
 
-    def path(self) -> str:
-        """Path of what is being read."""
+    def path(self, depth: int | None = None) -> str:
+        """Path of what is being read; with ``depth``, of the open bracket that far below the start."""
         steps = list(self.base_steps)
-        for bracket, level in zip(self.brackets, self.levels, strict=False):
+        for bracket, level in zip(self.brackets[:depth], self.levels, strict=False):
             if bracket == 0x5B:
                 steps.append(KeyStep(level.count))
             elif level.key is not None:
@@ -373,7 +374,8 @@ def _value(walk: _Walk, detail: bool) -> tuple[Visit | None, str]:
             return None, "after"
         visit = None
         if level is not None:
-            visit = Visit(depth, key, ordinal, kind, MAP if byte == 0x7B else LIST, start, None, walk.path)
+            shape = MAP if byte == 0x7B else LIST
+            visit = Visit(depth, key, ordinal, kind, shape, start, None, lambda: walk.path(depth))
         walk.push(byte)
         walk.pos += 1
         return visit, "first-key" if byte == 0x7B else "first-value"
@@ -455,8 +457,11 @@ def _long_string(walk: _Walk) -> bool:
         match = _STRING_TEXT(walk.block, at)
         piece = match[0] if match is not None else b""
         more = walk.base + len(walk.block) < walk.end
-        if more and at + len(piece) + 6 > len(walk.block) and _HALF_PAIR(piece.replace(b"\\\\", b"__")):
-            piece = piece[:-6]  # the other half ends in the next block
+        cut = False
+        if at + len(piece) + 6 > len(walk.block):
+            cut = not more and _CUT_ESCAPE(walk.block, at + len(piece)) is not None
+            if (more or cut) and _HALF_PAIR(piece.replace(b"\\\\", b"__")):
+                piece = piece[:-6]  # the other half ends in the next block, or beyond the cut
         pending = len(decoder.getstate()[0])
         try:
             decoder.decode(piece)
@@ -464,6 +469,8 @@ def _long_string(walk: _Walk) -> bool:
             raise MalformedError("not UTF-8", offset=walk.pos - pending + error.start) from error
         walk.parser.decoder.refuse_lone_surrogates(piece, walk.pos)
         walk.pos += len(piece)
+        if cut:
+            return False
         follower = walk.block[at + len(piece) : at + len(piece) + 1]
         if follower == b'"':
             pending = len(decoder.getstate()[0])
@@ -475,8 +482,6 @@ def _long_string(walk: _Walk) -> bool:
             if more and at + len(piece) + 12 > len(walk.block):
                 walk.block, walk.base = b"", walk.pos  # the escape may go on in the next block
                 continue
-            if walk.end - walk.pos < 6:
-                return False
             raise MalformedError("an unknown escape in a string", offset=walk.pos)
         if follower:
             raise MalformedError("a control character in a string", offset=walk.pos)

@@ -18,12 +18,12 @@ The tree is ``header_size``, ``metadata`` (if there), ``tensors``; a tensor has 
 from __future__ import annotations
 
 from pparse.dtype import DTYPES
-from pparse.errors import MalformedError, PparseError
-from pparse.findings import Finding, Status
+from pparse.errors import EndOfDataError, LimitError, MalformedError, UnsupportedError
+from pparse.findings import Finding, Severity, Status
 from pparse.index import has_repeats
 from pparse.limits import format_size
 from pparse.node import LIST, MAP, UNLOADED_VALUE, Entry
-from pparse.parser import DONE, Confidence, NodeContext, Parser
+from pparse.parser import DONE, Confidence, NodeContext, Parser, as_dict
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from pparse.result import Result
 
 METADATA: Final = "__metadata__"
+# What an entry says, in the order in which the reference reader takes it from a JSON array too (serde does so).
+FIELDS: Final = ("dtype", "shape", "data_offsets")
 # The reference reader refuses longer headers (tensor.rs, MAX_HEADER_SIZE).
 REFERENCE_HEADER_LIMIT: Final = 100_000_000
 _MAX_HOLES: Final = 10_000
@@ -78,6 +80,8 @@ class TensorInfo:
         self.got: int | None = None
         if self._read_plain(fields):
             return
+        if isinstance(fields, list) and len(fields) == len(FIELDS):
+            fields = dict(zip(FIELDS, fields, strict=True))
         if not isinstance(fields, dict):
             self.problem = "the header entry is not an object"
             return
@@ -111,7 +115,14 @@ class TensorInfo:
         self.end = end
         return True
 
+    @property
+    def severity(self) -> Severity:
+        """How bad the problem is: more dimensions than an array can have are no fault of the file."""
+        return Severity.WARNING if self.unsupported and self.dtype is not None else Severity.ERROR
+
     def _read_type(self, word: object) -> None:
+        if isinstance(word, dict) and list(word.values()) == [None]:
+            (word,) = word  # ``{"U8": null}``: serde's other way to write it
         if not isinstance(word, str):
             self.problem = self.problem or ("the entry has no dtype" if word is None else "the dtype is not a string")
             return
@@ -177,7 +188,8 @@ class SafetensorsParser(Parser):
         super().__init__(result)
         self._header: Result | None = None
         self._header_size: int | None = None
-        self._repeats: bool | None = None
+        self.repeats: bool | None = None  # whether a name occurs twice; None while nobody looked
+        self._repeats_field = False
         self._metadata_ordinals: list[int] | None = None
 
     @classmethod
@@ -283,17 +295,51 @@ class SafetensorsParser(Parser):
             return
         json: JsonParser = self.header.parser  # type: ignore[assignment]
         for ordinal, name, fields, entry in json.members(root, first):
-            if name != METADATA:
+            if name == METADATA:
+                continue
+            if entry is not None and entry.status is Status.UNSUPPORTED:
+                yield ordinal, name, *self.info(ordinal)
+            else:
+                if entry is None and type(fields) is dict and len(fields) > len(FIELDS):
+                    self._repeats_field = self._repeats_field or any(f"{field}#2" in fields for field in FIELDS)
                 yield ordinal, name, TensorInfo(fields), entry
+
+    def info(self, ordinal: int) -> tuple[TensorInfo, Entry | None]:
+        """Return what one entry of the header says, and its JSON entry if that is not whole.
+
+        Where a field that nobody needs is beyond a limit (nested too deep, a number too large), the others are read.
+        """
+        header = self.header
+        node, entry = header.root.child(ordinal), header.entry(header.root, ordinal)
+        try:
+            try:
+                return TensorInfo(node.to_python()), None
+            except (LimitError, UnsupportedError) as error:
+                if node.kind != "object":
+                    raise
+                kids = ((name, node.find(name)) for name in FIELDS)
+                info = TensorInfo({name: kid.to_python() for name, kid in kids if kid is not None})
+                header.findings.add(Finding("limit", f"a field that is not needed was passed over: {error.reason}",
+                                            severity=Severity.WARNING, path=node.path, source=header.extraction.name,
+                                            offset=error.offset))  # fmt: skip
+                return info, None
+        except (EndOfDataError, MalformedError, LimitError, UnsupportedError) as error:
+            refused = isinstance(error, LimitError | UnsupportedError)
+            status = Status.UNSUPPORTED if refused else entry.status
+            finding = entry.finding or Finding("limit" if refused else "malformed", error.reason, offset=error.offset)
+            if status is Status.COMPLETE:
+                status = Status.DAMAGED
+            return TensorInfo(UNLOADED_VALUE), Entry(entry.key, entry.kind, entry.start, entry.end, status=status,
+                                                     finding=finding)  # fmt: skip
 
     def repeated(self) -> set[int]:
         """Return the ordinals in the header of entries whose name may occur more than once."""
         root = self.header.root
         if root.kind != "object" or root.index_to(None).count < 2:
             return set()
-        if self._repeats is None:
-            self._repeats = has_repeats(self.header.parser.key_hashes(root))
-        if not self._repeats:
+        if self.repeats is None:
+            self.repeats = has_repeats(self.header.parser.key_hashes(root))
+        if not self.repeats:
             return set()
         return {ordinal for group in self.header.key_table(root).repeated() for ordinal in group}
 
@@ -301,7 +347,7 @@ class SafetensorsParser(Parser):
     def has_duplicates(self) -> bool:
         """Whether a key occurs twice in one object of the header, as far as it was decoded."""
         json: JsonParser = self.header.parser  # type: ignore[assignment]
-        return bool(json.decoder.duplicates or self._repeats)
+        return bool(json.decoder.duplicates or self.repeats or self._repeats_field)
 
     def status_of(self, info: TensorInfo, there: int | None = None) -> Status:
         """Say what became of a tensor, by its entry and how many data bytes are ``there`` (None: look)."""
@@ -324,9 +370,11 @@ class SafetensorsParser(Parser):
         if node.kind == "tensors":
             index.count = self.header.root.index_to(None).count - len(self._metadata_at())
             return node.start, DONE, 0
-        for kid in self._mirrored(node).children():
-            ctx.emit(Entry(kid.key, kid.kind, kid.start, kid.end, kid.value if kid.shape == "scalar" else UNLOADED_VALUE,
-                           kid.known_status, kid.finding))  # fmt: skip
+        mirrored = self._mirrored(node)
+        as_row = node.kind == "tensor" and mirrored.shape == LIST and len(mirrored) == len(FIELDS)
+        for kid in mirrored.children():
+            ctx.emit(Entry(FIELDS[kid.ordinal] if as_row else kid.key, kid.kind, kid.start, kid.end,
+                           kid.value if kid.shape == "scalar" else UNLOADED_VALUE, kid.known_status, kid.finding))  # fmt: skip
         if node.kind == "tensor":
             info = self._info_at(node.ordinal)
             start, end = self.data_start + info.begin, self.data_start + info.end
@@ -395,24 +443,27 @@ class SafetensorsParser(Parser):
         for ordinal, key, fields, entry in json.members(self.header.root, self._header_ordinal(first)):
             if ordinal in skipped:
                 continue
+            if entry is not None and entry.status is Status.UNSUPPORTED:
+                info, entry = self.info(ordinal)
+            else:
+                info = TensorInfo(fields)
             if entry is not None:
                 kind = "tensor" if entry.kind == "object" else "invalid"
                 found.append(Entry(key, kind, entry.start, entry.end, status=entry.status, finding=entry.finding))
             else:
-                found.append(self._tensor_entry(key, fields))
+                found.append(self._tensor_entry(key, info, isinstance(fields, str | int | float | None)))
             if len(found) == count:
                 break
         return found
 
-    def _tensor_entry(self, name: str | None, fields: object) -> Entry:
-        info = TensorInfo(fields)
+    def _tensor_entry(self, name: str | None, info: TensorInfo, is_scalar: bool) -> Entry:
         status = self.status_of(info)
         start, end = self.data_start + info.begin, self.data_start + info.end
         finding = None
         if info.problem is not None:
-            finding = Finding("bad-entry", info.problem, path=name or "", source=self.result.extraction.name,
-                              offset=start, wanted=info.wanted, got=info.got)  # fmt: skip
-        return Entry(name, "tensor", start, end, status=status, finding=finding)
+            finding = Finding("bad-entry", info.problem, severity=info.severity, path=name or "",
+                              source=self.result.extraction.name, offset=start, wanted=info.wanted, got=info.got)  # fmt: skip
+        return Entry(name, "invalid" if is_scalar else "tensor", start, end, status=status, finding=finding)
 
     def _metadata_at(self) -> list[int]:
         if self._metadata_ordinals is None:
@@ -433,26 +484,24 @@ class SafetensorsParser(Parser):
         return ordinal
 
     def _info_at(self, ordinal: int) -> TensorInfo:
-        try:
-            return TensorInfo(self.header.root.child(self._header_ordinal(ordinal)).to_python())
-        except PparseError:
-            return TensorInfo(None)
+        return self.info(self._header_ordinal(ordinal))[0]
 
     def _mirrored(self, node: Node) -> Node:
         """Return the header's node that ``node`` shows."""
-        keys: list[Any] = []
+        # By number, not by key: a key may occur twice.
+        ordinals: list[int] = []
         while node.parent is not None and node.kind != "tensor":
-            keys.append(node.key if node.parent.shape == MAP else node.ordinal)
+            ordinals.append(node.ordinal)
             node = node.parent
         if node.kind == "tensor":
             found = self.header.root.child(self._header_ordinal(node.ordinal))
         else:
-            keys.pop()  # "metadata"
+            ordinals.pop()  # "metadata"
             metadata = self.header.root.find(METADATA)
             assert metadata is not None  # noqa: S101 -- its node was made from it
             found = metadata
-        for key in reversed(keys):
-            found = found[key]
+        for ordinal in reversed(ordinals):
+            found = found.child(ordinal)
         return found
 
     def load_scalar(self, node: Node) -> Any:
@@ -469,8 +518,6 @@ class SafetensorsParser(Parser):
         """Return header entries as plain Python; a tensor's bytes are not among them."""
         if node.kind == "tensor":
             return self._mirrored(node).to_python()
-        if node.kind == "tensors":
-            return {kid.key: self._mirrored(kid).to_python() for kid in node.children()}
-        if node.kind == "safetensors":
-            return {kid.key: kid.to_python() for kid in node.children()}
+        if node.kind in ("tensors", "safetensors"):
+            return as_dict([(kid.key, self.to_python(kid)) for kid in node.children()])
         return super().to_python(node)

@@ -102,10 +102,11 @@ class Finding:
 class FindingList:
     """Findings in the order they were made, each once; beyond ``limit`` they are counted, not kept."""
 
-    __slots__ = ("_kept", "_limit", "errors", "omitted")
+    __slots__ = ("_kept", "_limit", "_order", "errors", "omitted")
 
     def __init__(self, limit: int = 1_000) -> None:
-        self._kept: dict[Finding, None] = {}
+        self._kept: set[Finding] = set()
+        self._order: list[Finding] = []
         self._limit = limit
         self.omitted = 0
         self.errors = 0
@@ -119,7 +120,13 @@ class FindingList:
         if len(self._kept) >= self._limit:
             self.omitted += 1
         else:
-            self._kept[finding] = None
+            self._kept.add(finding)
+            self._order.append(finding)
+
+    @property
+    def full(self) -> bool:
+        """Whether further findings would be counted only: their details need not be worked out."""
+        return len(self._order) >= self._limit
 
     def extend(self, findings: FindingList) -> None:
         """Add all findings of another list."""
@@ -130,13 +137,13 @@ class FindingList:
         self.errors += findings.errors - sum(finding.severity is Severity.ERROR for finding in kept)
 
     def __iter__(self) -> Iterator[Finding]:
-        return iter(list(self._kept))
+        return iter(list(self._order))
 
     def __len__(self) -> int:
-        return len(self._kept) + self.omitted
+        return len(self._order) + self.omitted
 
     def __getitem__(self, index: int) -> Finding:
-        return list(self._kept)[index]
+        return self._order[index]
 
     def __repr__(self) -> str:
         return f"<FindingList of {len(self)}>"

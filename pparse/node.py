@@ -265,6 +265,7 @@ class Node:
             return self._view()
         if self._content is UNLOADED_VALUE:
             self._refuse_if_not_whole()
+            self.extraction.data.check_unchanged()
             self._content = self.result.parser.load_scalar(self)
             if self._status is None:
                 self._status = Status.COMPLETE
@@ -296,8 +297,6 @@ class Node:
 
     def unload(self) -> None:
         """Put the placeholder back: drop value and index. Living children stay what they are."""
-        if self._content is UNLOADED_VALUE:
-            return
         self._content = UNLOADED_VALUE
         self.result.retention.forget(self)
 
@@ -314,7 +313,7 @@ class Node:
     def index_to(self, count: int | None) -> ChildIndex:
         """Index the first ``count`` children (all if None), or as many as there are, and return the index."""
         if self.shape == SCALAR:
-            raise TypeError(f"{self.path or 'the root'} is a {self.kind}, which has no children")
+            raise TypeError(f"{self.path or 'the root'} is of kind {self.kind}, which has no children")
         self.result.check_open()
         index: ChildIndex | None = self.index
         if index is None or not (index.complete or (count is not None and index.count >= count)):
@@ -377,7 +376,7 @@ class Node:
                 raise TypeError(f"a list is indexed by numbers, not {key!r}")
             return self.child(key if key >= 0 else key + len(self))
         if self.shape == SCALAR:
-            raise TypeError(f"{self.path or 'the root'} is a {self.kind}, which has no children")
+            raise TypeError(f"{self.path or 'the root'} is of kind {self.kind}, which has no children")
         if isinstance(key, slice):
             raise TypeError("a map cannot be sliced")
         kid = self.find(key)
@@ -390,7 +389,7 @@ class Node:
     def keys(self) -> Iterator[Key]:
         """Yield the keys of a map, duplicates once each time they occur."""
         if self.shape != MAP:
-            raise TypeError(f"{self.path or 'the root'} is a {self.kind}, which has no keys")
+            raise TypeError(f"{self.path or 'the root'} is of kind {self.kind}, which has no keys")
         for _, entry in self.result.entries_from(self, 0):
             yield entry.key
 
@@ -443,7 +442,7 @@ class Node:
             return self.child(step.key)
         if isinstance(step, OrdinalStep) or self.shape != MAP:
             raise PathError(
-                f"is a {self.kind} and has nothing at {format_path([step])!r}", path=self.path or "the root"
+                f"is of kind {self.kind} and has nothing at {format_path([step])!r}", path=self.path or "the root"
             )
         for key, occurrence in step.readings():
             kid = self.find(key, occurrence)
@@ -465,7 +464,11 @@ class Node:
             text = f"{index.count} children" if index is not None and index.complete else "unloaded"
         if len(text) > 60:
             text = text[:57] + "..."
-        return f"<Node {self.path or '(root)'} {self.kind}{status}: {text}>"
+        try:
+            path = self.path or "(root)"
+        except PparseError:  # a path is found by reading
+            path = "?"
+        return f"<Node {path} {self.kind}{status}: {text}>"
 
     def _ipython_key_completions_(self) -> list[Key]:
         if self.shape != MAP:

@@ -144,6 +144,7 @@ class Result:
             skip = first - cached[0]
             return cached[1][skip : skip + count]
         self.check_open()
+        self.extraction.data.check_unchanged()
         group = self.parser.entries(node, index, first, count)
         index.group = (first, group)
         return group

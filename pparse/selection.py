@@ -162,7 +162,7 @@ def _read_axes(
         span = whole
         inner -= 1
     target = out.view(np.uint8).reshape(-1) if out.ndim else out.reshape(1).view(np.uint8)
-    if inner == len(axes) or (inner == len(axes) - 1 and run > 1):
+    if chunk <= 1 and inner == len(axes) - (run > 1):
         # Plain runs: straight into the result.
         for number, place in enumerate(itertools.product(*(range(count) for count, _ in axes[:inner]))):
             at = offset + sum(step * axes[axis][1] for axis, step in enumerate(place))
@@ -172,21 +172,20 @@ def _read_axes(
     for place in itertools.product(*(range(count) for count, _ in axes[: inner - 1 if chunk else inner])):
         at = offset + sum(step * axes[axis][1] for axis, step in enumerate(place))
         if not chunk:
-            _read_piece(at, inner_axes, span, itemsize, out[place] if place else out, read_into)
+            _read_piece(at, inner_axes, span, out[place] if place else out, read_into)
             continue
         count, distance = axes[inner - 1]
         for first in range(0, count, chunk):
             size = min(chunk, count - first)
             part = (out[place] if place else out)[first : first + size]
             piece = [(size, distance), *inner_axes]
-            _read_piece(at + first * distance, piece, (size - 1) * distance + span, itemsize, part, read_into)
+            _read_piece(at + first * distance, piece, (size - 1) * distance + span, part, read_into)
 
 
 def _read_piece(
     offset: int,
     axes: list[tuple[int, int]],
     span: int,
-    itemsize: int,
     out: NDArray[Any],
     read_into: Callable[[int, memoryview], None],
 ) -> None:
@@ -195,7 +194,5 @@ def _read_piece(
 
     raw = np.empty(span, np.uint8)
     read_into(offset, raw.data)
-    strides = tuple(distance for _, distance in axes) + (1,)
-    shape = tuple(count for count, _ in axes) + (itemsize,)
-    picked = np.lib.stride_tricks.as_strided(raw, shape, strides, writeable=False)
-    out[...] = np.ascontiguousarray(picked).view(out.dtype).reshape(out.shape)
+    shape, strides = [count for count, _ in axes], [distance for _, distance in axes]
+    out[...] = np.ndarray(shape, out.dtype, raw.data, 0, strides)

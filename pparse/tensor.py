@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import prod
+from math import gcd, prod
 
 from pparse.dtype import DTYPES, DType
 from pparse.errors import (
@@ -14,6 +14,7 @@ from pparse.errors import (
 )
 from pparse.findings import Status
 from pparse.limits import format_size, parse_size
+from pparse.reader import byte_view
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,6 +30,16 @@ __all__ = ["DTYPES", "DType", "Span", "Tensor"]
 
 # One read from the system at a time: large enough to be free, small enough to be cancelled.
 _PIECE: Final = 64 << 20
+
+
+def _bytes_of(buffer: Any) -> memoryview:
+    """Return a flat view of a buffer's bytes; of an array, too, whose type the buffer protocol does not know."""
+    if not hasattr(buffer, "__array_interface__"):
+        return byte_view(buffer)
+    if not buffer.flags.c_contiguous:
+        raise ValueError("the array is not contiguous")
+    view: memoryview = buffer.reshape(-1).view("u1").data
+    return view
 
 
 class Span:
@@ -195,7 +206,8 @@ class Tensor:
     def __repr__(self) -> str:
         status = "" if self.status is Status.COMPLETE else f", {self.status}"
         shape = "×".join(map(str, self.shape)) or "scalar"
-        return f"<Tensor {self.name!r} {self.dtype or self.stored_dtype} {shape}, {format_size(self.stored_nbytes)}{status}>"
+        size = format_size(self.stored_nbytes)
+        return f"<Tensor {self.name!r} {self.dtype or self.stored_dtype} {shape}, {size}{status}>"
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
@@ -221,6 +233,7 @@ class Tensor:
         if partial is not None and self.status is Status.TRUNCATED:
             return self._partial(dtype, raw, partial, fill_value)
         self._refuse_if_not_whole()
+        self._refuse_if_short(dtype)
         if not copy:
             return self._mapped(dtype, raw)
         return self._finish(self._read_codes(0, self.size), dtype, raw, self.shape)
@@ -294,7 +307,7 @@ class Tensor:
         Raises ValueError if the buffer is smaller, and the errors of `numpy`.
         """
         self._refuse_if_not_whole()
-        view = memoryview(buffer).cast("B")  # type: ignore[arg-type]
+        view = _bytes_of(buffer)
         if len(view) < self.stored_nbytes:
             raise ValueError(f"the buffer has {len(view)} bytes, the tensor {self.stored_nbytes}")
         self._check_unchanged()
@@ -302,14 +315,17 @@ class Tensor:
         self._check_unchanged()
         return self.stored_nbytes
 
-    def raw_blocks(self, max_bytes: int = 4 << 20) -> Iterator[bytes]:
+    def raw_blocks(self, max_bytes: int | str = "4MiB") -> Iterator[bytes]:
         """Yield the bytes as they are stored, at most ``max_bytes`` at a time; raises as `blocks`."""
+        limit = parse_size(max_bytes)
+        if not limit:
+            raise ValueError("a block of 0 bytes cannot hold anything")
         if self.status is not Status.TRUNCATED:
             self._refuse_if_not_whole()
         whole = self.available_nbytes
         self._check_unchanged()
-        for first in range(0, whole, max_bytes):
-            piece = bytearray(min(max_bytes, whole - first))
+        for first in range(0, whole, limit):
+            piece = bytearray(min(limit, whole - first))
             self._read_into(first, memoryview(piece))
             yield bytes(piece)
         self._check_unchanged()
@@ -338,7 +354,7 @@ class Tensor:
         if target is None or dtype.packed:
             raise UnsupportedError(f"torch has no type for {dtype}")
         array = self.numpy()
-        if array.dtype.kind == "V" or dtype.name == "float8_e5m2":
+        if array.dtype.isbuiltin != 1:  # one of ml_dtypes': torch takes its bits as an integer
             signed = {1: "i1", 2: "i2", 4: "i4"}[dtype.itemsize]
             return torch.from_numpy(array.view(signed)).view(target)
         return torch.from_numpy(array)
@@ -346,6 +362,8 @@ class Tensor:
     # -- how ---------------------------------------------------------------------------------------------------------
 
     def _known_dtype(self) -> DType:
+        if self.dtype is None or self.encoding != "raw":
+            self._refuse_if_not_whole()  # says more than that the type is not known
         if self.dtype is None:
             raise UnsupportedError(f"the type {self.stored_dtype!r} of {self.name!r} is not known", path=self.name)
         if self.encoding != "raw":
@@ -367,6 +385,18 @@ class Tensor:
         if status is Status.DAMAGED:
             raise DamagedTensorError(reason, name=self.name, offset=offset, source=source)
         raise UnsupportedError(reason, path=self.name, offset=offset)
+
+    def _refuse_if_short(self, dtype: DType) -> None:
+        """Refuse a shape that the spans cannot fill, before anything is allocated for it."""
+        if self._is_contiguous():
+            end = dtype.stored_nbytes(self.size)
+        else:
+            from pparse.selection import select
+
+            selection = select([slice(None)] * self.ndim, self.shape, self.strides)
+            end = selection.offset + selection.extent(dtype.itemsize)
+        if end > self.available_nbytes:
+            raise self._truncated(end)
 
     def _truncated(self, wanted: int) -> TruncatedTensorError:
         return TruncatedTensorError(
@@ -432,8 +462,12 @@ class Tensor:
     def _finish(self, codes: NDArray[Any], dtype: DType, raw: bool, shape: tuple[int, ...]) -> NDArray[Any]:
         """Turn raw bits into the array asked for."""
         if self.byteorder == "big" and dtype.itemsize > 1:
-            width = dtype.itemsize // (2 if dtype.kind == "complex" else 1)
-            codes = codes.view(f"u{width}").byteswap().view(dtype.raw_numpy)
+            flat = codes.reshape(-1)
+            if dtype.kind == "other":  # text swaps each character, a structure each field
+                codes = flat.view(dtype.numpy.newbyteorder(">")).astype(dtype.numpy).view(dtype.raw_numpy)
+            else:
+                width = dtype.itemsize // (2 if dtype.kind == "complex" else 1)
+                codes = flat.view(f"u{width}").byteswap().view(dtype.raw_numpy)
         if raw:
             return codes.reshape(shape)
         array = dtype.from_codes(codes) if dtype.packed else codes.view(dtype.numpy)
@@ -447,53 +481,59 @@ class Tensor:
 
         if dtype.packed or (self.byteorder == "big" and dtype.itemsize > 1) or len(self.spans) > 1:
             raise ValueError(f"{self.name!r} cannot be had without a copy: its bytes must be changed or joined first")
-        if not self.stored_nbytes:
-            array: NDArray[Any] = np.empty(0, dtype.raw_numpy)
+        self._check_unchanged()
+        if not self.size:
+            array: NDArray[Any] = np.empty(self.shape, dtype.raw_numpy)
             array.flags.writeable = False
         else:
             span = self.spans[0]
             view = span.data.mapped(span.offset, span.length) if span.data is not None else None
             if view is None:
                 raise ValueError(f"{self.name!r} cannot be had without a copy: its source cannot be mapped")
-            array = np.frombuffer(view, np.uint8)
-            if not self._is_contiguous():
-                array = np.ndarray(self.shape, dtype.raw_numpy, view, 0, self.strides)
-        kind = dtype.raw_numpy if raw else dtype.numpy
-        return (
-            array.view(kind) if array.shape == self.shape and array.ndim > 1 else array.view(kind).reshape(self.shape)
-        )
+            array = np.ndarray(self.shape, dtype.raw_numpy, view, 0, self.strides)
+        return array if raw else array.view(dtype.numpy)
 
     def _select_packed(self, items: list[int | slice], dtype: DType) -> NDArray[Any]:
-        """Select from sub-byte elements: the rows of the first dimension that are touched are read and unpacked."""
+        """Select from sub-byte elements: what lies between the first and the last row touched is read and unpacked.
+
+        Rows are those of the first dimension in which more than one is touched.
+        """
         import numpy as np
 
-        if not self.shape:
-            self._refuse_if_not_whole()
-            return self.numpy()
-        row = self.size // self.shape[0] if self.shape[0] else 0
-        item = items[0]
-        touched = range(item, item + 1) if isinstance(item, int) else range(*item.indices(self.shape[0]))
-        if not touched or not row:
-            return np.empty(self.shape, dtype.numpy)[tuple(items)] if row else self.numpy()[tuple(items)]
-        low, high = min(touched[0], touched[-1]), max(touched[0], touched[-1]) + 1
-        group = 8 // np.gcd(8, dtype.bits)  # elements that fill whole bytes
-        first = low * row // group * group
-        last = high * row
-        end = -(-last * dtype.bits // 8)
+        from pparse.selection import select
+
+        form = select(items, self.shape, (0,) * self.ndim).shape
+        if 0 in form:
+            return np.empty(form, dtype.numpy)
+        start, row = 0, self.size
+        block: list[int] = []  # the shape of what is read
+        inner: list[int | slice] = []  # and the index into it
+        for item, length in zip(items, self.shape, strict=True):
+            touched = range(item, item + 1) if isinstance(item, int) else range(*item.indices(length))
+            low, high = min(touched[0], touched[-1]), max(touched[0], touched[-1]) + 1
+            row //= length
+            start += low * row
+            block.append(high - low)
+            if isinstance(item, int):
+                inner.append(0)
+            else:
+                stop = touched[-1] - low + (1 if touched.step > 0 else -1)
+                inner.append(slice(touched[0] - low, None if stop < 0 else stop, touched.step))
+            if high - low > 1:
+                break
+        count = row * prod(block)
+        end = dtype.stored_nbytes(start + count)
         if end > self.available_nbytes:
             raise self._truncated(end)
-        codes = self._read_codes(int(first), int(last - first))[low * row - first :]
-        rows = dtype.from_codes(codes).reshape((high - low, *self.shape[1:]))
-        inner: int | slice
-        if isinstance(item, int):
-            inner = 0
-        else:
-            stop = touched[-1] - low + (1 if touched.step > 0 else -1)
-            inner = slice(touched[0] - low, None if stop < 0 else stop, touched.step)
-        return np.ascontiguousarray(rows[(inner, *items[1:])])
+        group = 8 // gcd(8, dtype.bits)  # elements that fill whole bytes
+        before = start % group
+        codes = self._read_codes(start - before, before + count)[before:]
+        rows = dtype.from_codes(codes).reshape((*block, *self.shape[len(block) :]))
+        return np.array(rows[(*inner, *items[len(block) :])], order="C")
 
     def _strided_blocks(self, step: int, dtype: DType, raw: bool) -> Iterator[NDArray[Any]]:
         self._refuse_if_not_whole()
+        self._refuse_if_short(dtype)
         codes = self._read_codes(0, self.size)
         for first in range(0, len(codes), step):
             part = codes[first : first + step]
@@ -508,15 +548,17 @@ class Tensor:
         if partial == "prefix":
             if not self.shape:
                 raise self._truncated(self.stored_nbytes)
-            row = self.size // self.shape[0]
-            rows = whole // row
+            row = prod(self.shape[1:])
+            rows = whole // row if row else self.shape[0]
             return self._finish(self._read_codes(0, rows * row), dtype, raw, (rows, *self.shape[1:]))
         found = self._finish(self._read_codes(0, whole), dtype, raw, (whole,))
         full = np.full(self.size, fill_value, found.dtype)
         full[:whole] = found
         mask = np.ones(self.size, bool)
         mask[:whole] = False
-        return np.ma.MaskedArray(full.reshape(self.shape), mask.reshape(self.shape), fill_value=None)
+        if found.dtype.type is np.void:  # the raw bits of a wide type: numpy takes no number for these
+            fill_value = None
+        return np.ma.MaskedArray(full.reshape(self.shape), mask.reshape(self.shape), fill_value=fill_value)
 
     def __enter__(self) -> Self:
         return self

@@ -26,6 +26,7 @@ class Keeper:
 
 def test_charge_and_release():
     budget = MemoryBudget("2MiB")
+    assert (budget.used, budget.peak) == (0, 0)
     charge = budget.charge(1000, "a block")
     assert (budget.used, charge.amount, charge.what) == (1000, 1000, "a block")
     charge.release()
@@ -72,15 +73,16 @@ def test_a_charge_in_a_cycle_is_given_back():
 
 def test_context_manager_gives_back_even_on_error():
     budget = MemoryBudget("1MiB")
+    charge = budget.charge(1000, "a block")
 
     def work() -> None:
-        with budget.charge(1000, "a block") as charge:
-            assert budget.used == charge.amount == 1000
+        with charge as entered:
+            assert entered is charge
             raise KeyError
 
     with pytest.raises(KeyError):
         work()
-    assert budget.used == 0
+    assert (budget.used, charge.amount) == (0, 0)
 
 
 def test_limit_is_reached_but_not_passed():
@@ -246,6 +248,8 @@ def test_dropped_evictable_charges_leave_nothing_behind():
     budget = MemoryBudget("1MiB")
     for _ in range(100):
         budget.charge(10, "retained", lambda: None)
+    empty = budget.charge(0, "retained", lambda: None)
+    del empty
     many = [budget.charge(10, "retained", lambda: None) for _ in range(100)]
     del many
     gc.collect()

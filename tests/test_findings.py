@@ -110,6 +110,15 @@ def test_list_counts_what_it_cannot_keep():
     assert len(findings) == 5
 
 
+def test_full_list_says_so():
+    findings = FindingList(limit=2)
+    assert not findings.full
+    findings.add(make(0))
+    assert not findings.full
+    findings.add(make(1))
+    assert findings.full
+
+
 def test_list_may_grow_while_it_is_iterated():
     findings = FindingList()
     findings.add(make(0))

@@ -150,6 +150,11 @@ def test_limits_refuse_unknown_names_and_name_the_known():
         Limits(dept=3)
 
 
+def test_limits_of_one_are_the_least():
+    least = Limits(**dict.fromkeys(Limits.DEFAULTS, 1))
+    assert all(getattr(least, name) == 1 for name in Limits.DEFAULTS)
+
+
 @pytest.mark.parametrize("value", [0, -1])
 def test_limits_must_be_positive(value):
     with pytest.raises(ValueError, match="depth must be at least 1"):

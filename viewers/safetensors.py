@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from bisect import bisect_right
 
-from pparse.errors import MalformedError, PparseError
+from pparse.errors import EndOfDataError, LimitError, MalformedError, UnsupportedError
 from pparse.findings import Finding, Severity, Status
-from pparse.node import UNLOADED_VALUE
+from pparse.node import SCALAR
 from pparse.tensor import Span, Tensor
 from pparse.viewer import Extent, Viewer
 
@@ -47,6 +47,7 @@ class SafetensorsViewer(Viewer):
             held = list(self.parser.infos())
             infos: Iterable[tuple[int, str | None, TensorInfo, Entry | None]] = held
             alike = len({name for _, name, _, _ in held}) < len(held)
+            self.parser.repeats = alike or self.parser.repeats
             repeated: Container[int] = range(1 << 62) if alike else ()
         else:
             infos, repeated = self.parser.infos(), self.parser.repeated()
@@ -76,7 +77,7 @@ class SafetensorsViewer(Viewer):
         shown = f"header[#{ordinal}]" if name is None else name if occurrence == 1 else f"{name}#{occurrence}"
         if entry is not None:
             # The header's own text is cut or damaged here; what it would say lies beyond what can be read.
-            status = Status.MISSING if entry.status is Status.TRUNCATED else Status.DAMAGED
+            status = Status.MISSING if entry.status is Status.TRUNCATED else entry.status or Status.DAMAGED
             reason = entry.finding.reason if entry.finding is not None else "the header entry cannot be read"
             finding = Finding("bad-entry", f"its header entry: {reason}", path=shown, source=self.extraction.name,
                               offset=entry.start)  # fmt: skip
@@ -90,8 +91,9 @@ class SafetensorsViewer(Viewer):
             status=self.parser.status_of(info, self._there), owner=self,
         )  # fmt: skip
         if info.problem is not None:
-            tensor.finding = Finding("bad-entry", info.problem, path=shown, source=self.extraction.name,
-                                     offset=span.offset, wanted=info.wanted, got=info.got)  # fmt: skip
+            tensor.finding = Finding("bad-entry", info.problem, severity=info.severity, path=shown,
+                                     source=self.extraction.name, offset=span.offset, wanted=info.wanted,
+                                     got=info.got)  # fmt: skip
         elif self._holes is not None or self.holes:
             tensor.unwritten_nbytes = self._unwritten(span)[1] if self._holes else 0
         return tensor
@@ -137,13 +139,11 @@ class SafetensorsViewer(Viewer):
         found = self._find(name, 1)
         if found is None:
             base, mark, number = name.rpartition("#")
-            if mark and number.isascii() and number.isdigit() and len(number) < 10 and int(number) > 1:
+            if mark and base != METADATA and number.isascii() and number.isdigit() and len(number) < 10 and int(number) > 1:
                 found = self._find(base, int(number))
         return found
 
     def _find(self, name: str, occurrence: int) -> Tensor | None:
-        from pparse.parsers.safetensors import TensorInfo
-
         try:
             header = self.parser.header
         except MalformedError:
@@ -153,27 +153,28 @@ class SafetensorsViewer(Viewer):
         ordinal = header.find(header.root, name, occurrence)
         if ordinal is None:
             return None
-        entry = header.entry(header.root, ordinal)
-        try:
-            fields = header.root.child(ordinal).to_python()
-        except PparseError as error:
-            entry.status = Status.DAMAGED if entry.status is Status.COMPLETE else entry.status
-            entry.finding = entry.finding or Finding("malformed", error.reason, offset=error.offset)
-            return self._tensor(ordinal, name, TensorInfo(UNLOADED_VALUE), entry, occurrence)
-        return self._tensor(ordinal, name, TensorInfo(fields), None, occurrence)
+        return self._tensor(ordinal, name, *self.parser.info(ordinal), occurrence)
 
     @property
     def metadata(self) -> Mapping[str, Any]:
-        """The header's ``__metadata__``; empty where there is none."""
+        """The header's ``__metadata__``, or what of it is whole; empty where there is none."""
         from pparse.parsers.safetensors import METADATA
 
         try:
             header = self.parser.header
-            node = header.root.find(METADATA) if header.root.kind == "object" else None
-            found = node.to_python() if node is not None else None
-        except PparseError:
+        except MalformedError:
             return {}
-        return found if isinstance(found, dict) else {}
+        node = header.root.find(METADATA) if header.root.kind == "object" else None
+        if node is None or node.kind != "object":
+            return {}
+        try:
+            return node.to_python()  # type: ignore[no-any-return]
+        except (EndOfDataError, MalformedError, LimitError, UnsupportedError):
+            found = {}
+            for kid in node.children():
+                if kid.status is Status.COMPLETE and kid.shape == SCALAR and isinstance(kid.key, str):
+                    found[kid.key] = kid.load()
+            return found
 
     def check(self, *, strict: bool = False) -> Iterator[Finding]:
         """Check everything, and yield each finding as it is made; ``strict`` adds the reference reader's rules."""
@@ -201,6 +202,7 @@ class SafetensorsViewer(Viewer):
         extraction, parser = self.extraction, self.parser
         if parser.zeroed_header() is not None:
             extent.document_status = Status.DAMAGED
+            extent.resume_at, extent.resume_file = 0, extraction.name
             return extent
         try:
             data_start = parser.data_start - extraction.start
@@ -223,7 +225,7 @@ class SafetensorsViewer(Viewer):
             extent.cut_files = 1
             extent.resume_at = extent.actual
             extent.resume_file = extraction.name
-        elif self.holes and extent.actual == extent.expected:
+        if self.holes and self.holes[0][0] - extraction.start < extent.expected:
             # A download into a preallocated file: what is before the first hole is there.
             extent.resume_at = self.holes[0][0] - extraction.start
             extent.resume_file = extraction.name

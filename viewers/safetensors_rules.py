@@ -6,7 +6,8 @@ The reference reader's rules (huggingface/safetensors, safetensors/src/tensor.rs
 - the header is at most 100,000,000 bytes, valid UTF-8, one JSON object, with nothing behind it but JSON whitespace;
 - ``__metadata__`` maps strings to strings (or is null), and occurs once;
 - an entry has dtype, shape, data_offsets; the bytes that dtype and shape need are those that the offsets give;
-- sorted by offsets, the first tensor begins at 0, each begins where the one before ended, the last ends with the file.
+- sorted by offsets, the first tensor begins at 0, each begins where the one before ended, the last ends with the file;
+- its JSON reader (serde_json) refuses brackets nested deeper than 127, and ``-0`` where a count is wanted.
 
 Without ``strict`` only what costs data is an error; a breach of the other rules is a warning. With it they are errors,
 and so is what the reference lets pass without a word: a name that occurs twice, a boolean that is neither 0 nor 1.
@@ -14,29 +15,38 @@ and so is what the reference lets pass without a word: a name that occurs twice,
 
 from __future__ import annotations
 
+import re
 from array import array
 
-from pparse.errors import MalformedError, PparseError
-from pparse.findings import Finding, Severity, Status
-from pparse.parsers.safetensors import METADATA, REFERENCE_HEADER_LIMIT
+from pparse.errors import EndOfDataError, LimitError, MalformedError, PparseError, TruncatedTensorError, UnsupportedError
+from pparse.findings import Finding, FindingList, Severity, Status
+from pparse.node import LIST, MAP
+from pparse.parsers.safetensors import FIELDS, METADATA, REFERENCE_HEADER_LIMIT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from typing import Any
+    from typing import Any, Final
 
     from pparse.tensor import Tensor
     from pparse.viewers.safetensors import SafetensorsViewer
     from pparse.viewers.safetensors_set import SafetensorsSetViewer
 
-_BOOL_BLOCK = 1 << 20
+_BOOL_BLOCK: Final = 1 << 20
+_TEXT_BLOCK: Final = 256 << 10
+_REFERENCE_DEPTH: Final = 127
+_MINUS_ZERO: Final = re.compile(rb"-0(?![\d.eE])")
+_ONE_KIND: Final = bytes.maketrans(b"{}", b"[]")
+_NO_BRACKET: Final = bytes(set(range(256)) - set(b"[]{}"))
 
 
 class _Notes:
     """Makes findings on one file; hands out those that are new."""
 
     def __init__(self, viewer: SafetensorsViewer, strict: bool) -> None:
-        self.findings = viewer.findings
+        self.document = viewer.findings
+        # A list of its own: the document's may have the same ones with the severity of another check.
+        self.findings = FindingList(viewer.extraction.session.limits.findings)
         self.source = viewer.extraction.name
         self.rule = Severity.ERROR if strict else Severity.WARNING
         self._shown = 0
@@ -50,7 +60,18 @@ class _Notes:
         while self._shown < kept:
             finding = self.findings[self._shown]
             self._shown += 1
+            self.document.add(finding)
             yield finding
+
+    def omitted(self) -> Iterator[Finding]:
+        """Yield a finding on those that were not kept: an error if any of them was one."""
+        findings = self.findings
+        if findings.omitted:
+            errors = findings.errors - sum(finding.severity is Severity.ERROR for finding in findings)
+            yield Finding(
+                "findings-omitted", f"{findings.omitted} more findings were made and not kept, {errors} of them errors",
+                severity=Severity.ERROR if errors else Severity.WARNING, source=self.source,
+            )  # fmt: skip
 
 
 def check_file(viewer: SafetensorsViewer, *, strict: bool) -> Iterator[Finding]:
@@ -68,6 +89,7 @@ def check_file(viewer: SafetensorsViewer, *, strict: bool) -> Iterator[Finding]:
         header = parser.header
     except MalformedError:
         viewer.close_extent(viewer.new_extent())  # says what is wrong
+        notes.findings.extend(viewer.findings)
         yield from notes.new()
         return
     if size > REFERENCE_HEADER_LIMIT:
@@ -89,11 +111,14 @@ def check_file(viewer: SafetensorsViewer, *, strict: bool) -> Iterator[Finding]:
         yield from notes.new()
     # Listing decoded every entry strictly, and the index found what is between them in order. Only when something is
     # amiss the text is read again, token by token, to name the very place.
+    clean &= _metadata_is_plain(viewer)
     if not clean or header.findings or header.status is not Status.COMPLETE or parser.has_duplicates:
         for finding in header.check():
             _take_header_finding(finding, notes)
             yield from notes.new()
     _check_metadata(viewer, notes)
+    if strict:
+        _check_reference_json(viewer, notes)
     viewer.close_extent(extent)
     if extent.missing_bytes:
         at_least = "at least " if extent.at_least else ""
@@ -103,20 +128,42 @@ def check_file(viewer: SafetensorsViewer, *, strict: bool) -> Iterator[Finding]:
     _check_layout(viewer, layout, notes, header.status is Status.COMPLETE)
     _note_holes(viewer, notes)
     yield from notes.new()
+    yield from notes.omitted()
 
 
 def _take_header_finding(finding: Finding, notes: _Notes) -> None:
-    severity = finding.severity
-    if finding.code in ("duplicate-key", "byte-order-mark"):
+    code, severity = finding.code, finding.severity
+    if code == "byte-order-mark":
         severity = notes.rule
-    code = "duplicate-name" if finding.code == "duplicate-key" else finding.code
+    elif code == "duplicate-key":
+        from pparse.paths import parse_path
+
+        keys = [step.key for step in parse_path(finding.path)]
+        if len(keys) < 2 and keys != [METADATA]:
+            code, severity = "duplicate-name", notes.rule
+        elif len(keys) == 2 and keys[0] != METADATA and keys[1] in FIELDS:
+            severity = notes.rule  # anywhere else the reference does not mind
     notes.add(code, f"the header: {finding.reason}", severity, path=finding.path, offset=finding.offset,
               length=finding.length, wanted=finding.wanted, got=finding.got)  # fmt: skip
+
+
+def _metadata_is_plain(viewer: SafetensorsViewer) -> bool:
+    """Say whether ``__metadata__`` is short and can be decoded."""
+    node = viewer.parser.header.root.find(METADATA)
+    try:
+        if node is not None:
+            node.to_python(viewer.extraction.session.limits.leaf_bytes)
+    except (EndOfDataError, MalformedError, LimitError, UnsupportedError):
+        return False
+    return True
 
 
 def _check_metadata(viewer: SafetensorsViewer, notes: _Notes) -> None:
     header = viewer.parser.header
     node = header.root.find(METADATA)
+    again = header.root.find(METADATA, 2) if node is not None else None
+    if again is not None:
+        notes.add("metadata", f"{METADATA} occurs more than once", notes.rule, path=METADATA, offset=again.start)
     if node is None or node.kind == "null" or node.known_status is not Status.COMPLETE:
         return
     if node.kind != "object":
@@ -129,13 +176,75 @@ def _check_metadata(viewer: SafetensorsViewer, notes: _Notes) -> None:
                       path=kid.path, offset=kid.start)  # fmt: skip
 
 
+def _check_reference_json(viewer: SafetensorsViewer, notes: _Notes) -> None:
+    """Find what JSON allows and the reference's JSON reader refuses."""
+    parser = viewer.parser
+    data, pos = viewer.extraction.data, parser.header.root.start
+    end = min(parser.data_start, viewer.extraction.known_end())
+    depth, in_text, zero, last = 0, False, False, b""
+    while pos < end:
+        viewer.extraction.session.check_cancelled()
+        block = data.pread(pos, min(_TEXT_BLOCK, end - pos))
+        if not block:
+            break
+        odd = (len(block) - len(block.rstrip(b"\\"))) % 2
+        if odd and len(block) > 1:
+            block = block[:-1]  # an escape stays with what it escapes
+        pieces = block.replace(b"\\\\", b"__").replace(b'\\"', b"__").split(b'"')
+        outside = b'"'.join(pieces[in_text::2])
+        in_text ^= not len(pieces) % 2
+        zero = zero or _MINUS_ZERO.search(last + outside) is not None
+        last = outside[-1:]
+        deepest, depth = _depth(outside.translate(_ONE_KIND, _NO_BRACKET), depth)
+        if deepest > _REFERENCE_DEPTH:
+            notes.add("nested-too-deep", f"the reference reader refuses brackets nested deeper than {_REFERENCE_DEPTH}",
+                      offset=pos, length=len(block))  # fmt: skip
+            break
+        pos += len(block)
+    if zero:
+        _check_minus_zeros(viewer, notes)
+
+
+def _depth(brackets: bytes, depth: int) -> tuple[int, int]:
+    """Return how deep ``brackets`` go at most (or less than that matters), and at their end, from ``depth`` on."""
+    rest = brackets
+    rounds = 8
+    for _ in range(rounds):  # each takes away one level of pairs
+        rest = rest.replace(b"[]", b"")
+    opening = rest.count(b"[")
+    last = depth + 2 * opening - len(rest)
+    if depth + opening + rounds <= _REFERENCE_DEPTH:
+        return last, last
+    deepest = depth
+    for bracket in brackets:
+        depth += 1 if bracket == 0x5B else -1
+        deepest = max(deepest, depth)
+    return deepest, depth
+
+
+def _check_minus_zeros(viewer: SafetensorsViewer, notes: _Notes) -> None:
+    header = viewer.parser.header
+    for ordinal, name, info, entry in viewer.parser.infos():
+        if entry is not None or info.problem is not None or (info.begin and 0 not in info.shape):
+            continue
+        node = header.root.child(ordinal)
+        for number, field in enumerate(FIELDS):
+            kid = node.child(number) if node.shape == LIST else node.find(field)
+            if kid is None or kid.shape == MAP or kid.end is None:
+                continue
+            if _MINUS_ZERO.search(viewer.extraction.data.pread(kid.start, kid.end - kid.start)) and field != "dtype":
+                notes.add("bad-entry", f"{field} says -0, which the reference reader does not take for a count",
+                          path=name or f"header[#{ordinal}]", offset=kid.start)  # fmt: skip
+
+
 def _check_tensor(viewer: SafetensorsViewer, tensor: Tensor, layout: _Layout, notes: _Notes, strict: bool) -> None:
-    if tensor.status in (Status.DAMAGED, Status.UNSUPPORTED) and tensor.finding is not None:
+    faulty = tensor.status in (Status.DAMAGED, Status.UNSUPPORTED)
+    if faulty and tensor.finding is not None:
         notes.findings.add(tensor.finding)
+    span = tensor.spans[0] if tensor.spans else None
+    if span is None or (faulty and not span.length):
+        layout.known = False
         return
-    if not tensor.spans:
-        return
-    span = tensor.spans[0]
     layout.add(span.offset - viewer.parser.data_start, span.length)
     if strict and tensor.stored_dtype == "BOOL" and tensor.status in (Status.COMPLETE, Status.TRUNCATED):
         _check_booleans(viewer, tensor, notes)
@@ -153,15 +262,15 @@ def _check_booleans(viewer: SafetensorsViewer, tensor: Tensor, notes: _Notes) ->
                           path=tensor.name, offset=first, length=1)  # fmt: skip
                 return
             at += len(block)
-    except PparseError:
-        return  # the rest of a truncated tensor: said elsewhere
+    except TruncatedTensorError:
+        return  # said elsewhere
 
 
 class _Layout:
     """The tensors' ranges in the data section: nothing is kept while they come in order."""
 
     def __init__(self) -> None:
-        self.in_order = True
+        self.known = True  # whether the place of every tensor is known
         self.end = 0
         self.breaks: list[tuple[int, int]] = []  # (where one ended, where the next began), in order of offsets
         self._begins = array("Q")
@@ -188,13 +297,13 @@ def _check_layout(viewer: SafetensorsViewer, layout: _Layout, notes: _Notes, who
     layout.close()
     base = viewer.parser.data_start
     for end, begin in layout.breaks:
-        if begin > end:
+        if begin > end and layout.known:
             notes.add("gap", "bytes between two tensors belong to none", notes.rule, offset=base + end,
                       length=begin - end)  # fmt: skip
-        else:
+        elif begin < end:
             notes.add("overlap", "two tensors share bytes", notes.rule, offset=base + begin, length=end - begin)
     there = viewer.extraction.known_end() - base
-    if whole_header and there > layout.end:
+    if whole_header and layout.known and there > layout.end:
         notes.add("trailing-bytes", "bytes after the last tensor belong to none", notes.rule, offset=base + layout.end,
                   length=there - layout.end, wanted=layout.end, got=there)  # fmt: skip
 

@@ -186,8 +186,14 @@ def open_file(options: Any, out: Any) -> Extraction:
     for name, _ in options.options:
         _check_option(name)
     out.stats = IoStats(log=True) if options.trace_io else None
+    source = options.file
+    if source == "-":
+        # A file given by redirection can be read at any offset; a pipe cannot, and StreamData says so.
+        from pparse.streams import StreamData
+
+        source = StreamData(sys.stdin.buffer, "<stdin>", out.stats)
     return open_document(
-        options.file, format=options.format, options=dict(options.options), budget=options.budget,
+        source, format=options.format, options=dict(options.options), budget=options.budget,
         scratch=options.scratch, limits=Limits(**dict(options.limits)), progress=Progress(), stats=out.stats,
     )  # fmt: skip
 

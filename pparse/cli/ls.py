@@ -184,7 +184,8 @@ def _list_tensors(viewer: Viewer, options: Any, matches: Callable[[str], bool], 
             elif out.color:
                 status = out.status(tensor.status)
             dtype = tensor.dtype.name if tensor.dtype is not None else tensor.stored_dtype or "?"
-            table.row(safe(tensor.name), safe(dtype), shape_words(tensor.shape), size(tensor.stored_nbytes), status)
+            shape = shape_words(tensor.shape) if tensor.spans else "?"
+            table.row(safe(tensor.name), safe(dtype), shape, size(tensor.stored_nbytes), status)
         table.close()
     extent = listing.close()
     damaged = extent.status is not Status.COMPLETE
@@ -226,7 +227,8 @@ def _show_groups(tensors: Iterable[Tensor], size: Callable[[int], str], out: Out
     for (name, dtype, shape, status), (count, total, ranges) in groups.items():
         shown = _fill_in(name, ranges)
         words = out.status(status) if status is not Status.COMPLETE else status_words(status, None)
-        table.row(safe(shown), str(count), safe(dtype), shape_words(shape), size(total), words)
+        known = shape_words(shape) if shape or dtype != "?" else "?"
+        table.row(safe(shown), str(count), safe(dtype), known, size(total), words)
     table.close()
 
 

@@ -223,11 +223,12 @@ def report_cut(out: Output, extent: Extent, tensor: Tensor | None = None) -> Non
             )
         return
     least = "at least " if extent.at_least else ""
-    out.line(
-        out.paint("truncated", "red") + f": {extent.actual:,} of {least}{extent.expected or 0:,} bytes are there, "
-        f"{least}{missing or 0:,} ({format_size(missing or 0)}) are missing"
-        + (f"; {count_words(extent.missing_files, 'file')} missing" if extent.missing_files else "")
-    )
+    lacks = f"; {count_words(extent.missing_files, 'file')} missing" if extent.missing_files else ""
+    there = f"{extent.actual or 0:,} bytes are there"  # of files that are missing, nobody said how large they are
+    if missing:
+        there = (f"{extent.actual:,} of {least}{extent.expected:,} bytes are there, "
+                 f"{least}{missing:,} ({format_size(missing)}) are missing")  # fmt: skip
+    out.line(out.paint("truncated", "red") + f": {there}{lacks}")
     if extent.first_hit is not None:
         detail = ""
         if tensor is not None:

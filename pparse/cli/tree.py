@@ -143,7 +143,7 @@ class _Shower:
 
     def visit(self, visit: Visit) -> None:
         """Show a node of a walk."""
-        label = "(root)" if visit.depth == 0 else f"[{visit.ordinal}]" if visit.key is None else str(visit.key)
+        label = "(root)" if not visit.path else f"[{visit.ordinal}]" if visit.key is None else str(visit.key)
         self._show(visit.depth, label, visit.path, visit.kind, visit.shape, visit.value, visit.status, visit.start,
                    visit.end, visit.finding.reason if visit.finding is not None else None)  # fmt: skip
 

@@ -1,0 +1,333 @@
+"""Write docs/cli.md from the commands' own help and output: ``python docs/examples/make_cli_reference.py``.
+
+The tables of JSON keys are compared with what the commands print for the samples: a key that is not told of here, or is
+no longer there, stops the script.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import tempfile
+from pathlib import Path
+
+from pparse.cli import COMMANDS, main
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+PAGE = ROOT / "docs" / "cli.md"
+
+GOOD = "docs/samples/tiny-gpt.safetensors"
+CUT = "docs/samples/tiny-gpt.cut.safetensors"
+INDEX = "docs/samples/sharded/model.safetensors.index.json"
+
+HEAD = """# Command line
+
+*Made by [make_cli_reference.py](examples/make_cli_reference.py) from the commands themselves; change it there.*
+A tour with real files is in the [user guide](user-guide.md); how paths are written, in [concepts](concepts.md#paths).
+
+- [Commands](#commands)
+- [Exit codes](#exit-codes)
+- [Output](#output)
+- [JSON](#json)
+
+## Commands
+"""
+
+EXIT_CODES = """## Exit codes
+
+| code | meaning |
+|---|---|
+| 0 | complete: nothing that was looked at is cut, damaged or missing |
+| 1 | a bug of pparse |
+| 2 | usage; the file cannot be opened; a path or name that leads nowhere; a limit or the budget; cannot write |
+| 3 | the format is not recognised, or there is no such format |
+| 4 | something is truncated, damaged or missing; what could be had was still delivered |
+| 130 | interrupted (Ctrl-C) |
+| 141 | the reader of the output went away (`\\| head`) |
+
+`ls`, `info`, `tree` and `get` judge by what they looked at; `check` looks at everything. A finding of severity `error`
+means 4; notes and warnings do not change the code.
+"""
+
+OUTPUT = """## Output
+
+What was asked for goes to standard output; errors, the trace of reads and progress go to standard error. Progress is
+shown on a terminal only, after half a second. Names are made safe to show: control characters and marks that change
+the direction of text appear as `\\x1b`, `\\u202e`. Colours are used on a terminal, unless `NO_COLOR` is set.
+
+Text for people may change between versions. `--json` (one document) and `--jsonl` (one object a line, streamed) are
+the contract; `"schema"` counts up when a key changes its meaning or goes. Keys may be added.
+"""
+
+JSON_HEAD = """## JSON
+
+Sizes and offsets are bytes, counted from 0. `null` means unknown. A key marked *(optional)* is left out where it has
+nothing to say. `status` is one of `complete`, `truncated`, `missing`, `damaged`, `unsupported`.
+"""
+
+SCHEMA = {"schema": "1"}
+FILE = {"file": "as it was given"}
+FORMAT = {"format": "name of the format"}
+FINDINGS = {"findings": "list of [findings](#finding)"}
+
+# Name of the object: (what it is, where to find it: commands and the way to it in their output, keys).
+# A way is a list of keys; "*" goes into each member of a list.
+OBJECTS = {
+    "ls --json": (
+        "Tensors, or members where a format has no tensors. `--jsonl` prints the tensors or members alone.",
+        [(["ls", "--json", GOOD], []), (["ls", "--json", CUT], []), (["ls", "--json", INDEX, "-f", "json"], [])],
+        SCHEMA
+        | FILE
+        | FORMAT
+        | {
+            "tensors": "list of [tensors](#tensor); empty where there are members",
+            "members": "list of [members](#member); empty where there are tensors",
+            "status": "of the whole document",
+            "extent": "[extent](#extent) of a model",
+        }
+        | FINDINGS,
+    ),
+    "info --json": (
+        "One document about the file.",
+        [(["info", "--json", GOOD], []), (["info", "--json", CUT], []), (["info", "--json", INDEX, "-f", "json"], [])],
+        SCHEMA
+        | FILE
+        | FORMAT
+        | {
+            "description": "the format in words",
+            "status": "of the whole document",
+            "size": "bytes that are there (of a sharded model: of all shards)",
+            "extent": "[extent](#extent) of a model",
+            "metadata": "what the file says of itself, as plain JSON",
+            "kind": "of the root, where there are no tensors",
+            "members": "number of members of the root, where there are no tensors",
+        }
+        | FINDINGS,
+    ),
+    "tree --json": (
+        "Nodes, depth first. `--jsonl` prints the nodes alone.",
+        [(["tree", "--json", GOOD, "-d", "all"], []), (["tree", "--json", "-n", "1", CUT], [])],
+        SCHEMA
+        | FILE
+        | FORMAT
+        | {"nodes": "list of [nodes](#node)", "omitted": "number of children not shown because of `-n`"}
+        | FINDINGS,
+    ),
+    "get --json, of a tensor": (
+        "A tensor, or a slice of one.",
+        [(["get", "--json", GOOD, "ln_f.weight[:2]"], [])],
+        SCHEMA
+        | FILE
+        | {
+            "name": "of the tensor",
+            "dtype": "name of the element type in numpy or ml_dtypes",
+            "shape": "of what was asked for",
+            "status": "of the tensor",
+            "data": "nested lists of numbers; `NaN`, `Infinity` and `-Infinity` are strings, complex numbers pairs",
+        },
+    ),
+    "get --json, of a node": (
+        "A node and all below it.",
+        [(["get", "--json", GOOD, "metadata"], [])],
+        SCHEMA
+        | FILE
+        | {
+            "path": "of the node",
+            "kind": "the format's word for it",
+            "status": "of the node",
+            "value": 'plain JSON; bytes as `{"hex": "…"}`',
+        },
+    ),
+    "check --json": (
+        "Everything that was found. `--jsonl` prints the findings alone, as they are made.",
+        [(["check", "--json", GOOD], []), (["check", "--json", CUT], [])],
+        SCHEMA
+        | FILE
+        | FORMAT
+        | {
+            "strict": "whether `--strict` was given",
+            "status": "of the whole document",
+            "ok": "true if the exit code is 0",
+            "extent": "[extent](#extent) of a model, else null",
+        }
+        | FINDINGS,
+    ),
+    "formats --json": (
+        "The registry.",
+        [(["formats", "--json"], [])],
+        SCHEMA
+        | {
+            "formats": "list of [formats](#format)",
+            "failed": "plug-ins that could not be loaded: name to reason",
+        },
+    ),
+    "tensor": (
+        "One tensor in `ls`.",
+        [(["ls", "--json", CUT], ["tensors", "*"]), (["ls", "--json", "BAD"], ["tensors", "*"])],
+        {
+            "name": "the second of two of one name is `name#2`",
+            "dtype": "name of the element type in numpy or ml_dtypes; null if it is not known",
+            "stored_dtype": "the format's own word",
+            "shape": "list of lengths",
+            "nbytes": "bytes of the array in memory",
+            "status": "of the tensor",
+            "verified": "true: a checksum confirmed it; false: contradicts; null: none exists, or none was checked",
+            "spans": "list of [spans](#span): where its bytes are",
+            "finding": "[finding](#finding): what is wrong with it",
+        },
+    ),
+    "span": (
+        "A stretch of bytes.",
+        [(["ls", "--json", GOOD], ["tensors", "*", "spans", "*"])],
+        {"file": "the file, as an extraction path", "offset": "of the first byte", "length": "in bytes"},
+    ),
+    "member": (
+        "One member in `ls` of a document without tensors.",
+        [(["ls", "--json", INDEX, "-f", "json"], ["members", "*"])],
+        {
+            "name": "key, or `[3]` in a list",
+            "size": "in bytes, as stored",
+            "status": "as far as it was looked into",
+            "kind": "the format's word for it",
+        },
+    ),
+    "extent": (
+        "How large a model is, and should be.",
+        [(["info", "--json", GOOD], ["extent"]), (["info", "--json", CUT], ["extent"])],
+        {
+            "actual": "bytes that are there",
+            "expected": "bytes that should be there",
+            "expected_at_least": "true if there may be more, because the header itself is cut",
+            "missing_bytes": "the difference",
+            "first_hit": "first tensor that is not whole, in the order of bytes",
+            "resume_at": "byte from which a download should go on",
+            "resume_file": "the file of that byte",
+            "tensors": "number of tensors",
+            "whole": "how many of them are complete",
+            "truncated": "how many begin inside the file and end beyond it",
+            "missing": "how many lie wholly beyond it, or in a file that is not there",
+            "damaged": "how many fail a check",
+            "unsupported": "how many cannot be read",
+            "tensor_bytes": "bytes of all tensors as stored",
+            "parameters": "number of elements per dtype",
+        },
+    ),
+    "node": (
+        "One node in `tree`.",
+        [(["tree", "--json", GOOD, "-d", "all"], ["nodes", "*"]), (["tree", "--json", "BAD.json"], ["nodes", "*"])],
+        {
+            "path": "from the root; the root's is empty",
+            "depth": "below the node that was asked for",
+            "kind": "the format's word for it",
+            "status": "null while only loading could tell",
+            "offset": "of the first byte",
+            "length": "in bytes; null while its end is not known",
+            "loaded": "whether the value is there",
+            "value": "of a scalar that is loaded",
+            "reason": "what is wrong with it",
+        },
+    ),
+    "finding": (
+        "One thing that is odd or wrong.",
+        [(["check", "--json", CUT], ["findings", "*"])],
+        {
+            "code": "a word that stays the same between versions",
+            "severity": "`note`, `warning` or `error`",
+            "path": "of the node or tensor; empty for the document",
+            "source": "the file",
+            "offset": "of the first byte concerned",
+            "length": "in bytes",
+            "wanted": "a number or text, as the reason says",
+            "got": "likewise",
+            "reason": "a sentence for people",
+        },
+    ),
+    "format": (
+        "One format in `formats`.",
+        [(["formats", "--json"], ["formats", "*"])],
+        {
+            "name": "for `-f`",
+            "description": "in words",
+            "extensions": "of file names",
+            "media_type": "MIME type",
+            "from": "`built in` or `plug-in`",
+            "refines": "generic formats it is made of",
+            "root_at": "`front` or `back`: where its map is",
+            "viewer": "whether it has tensors",
+            "options": "for `-O`: name to meaning",
+            "limitations": "what it does not do",
+            "references": "where the format is described",
+        },
+    ),
+}
+
+
+def run(*arguments: str) -> str:
+    """Return what a command prints."""
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        main(arguments)
+    return out.getvalue()
+
+
+def broken(folder: Path) -> dict[str, str]:
+    """Write files with something wrong in them."""
+    header = b'{"a":{"dtype":"F32","shape":[3],"data_offsets":[0,8]}}'
+    (folder / "bad.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + bytes(8))
+    (folder / "bad.json").write_text('{"a": tru}')
+    return {"BAD": str(folder / "bad.safetensors"), "BAD.json": str(folder / "bad.json")}
+
+
+def follow(found: object, way: list[str]) -> list[dict[str, object]]:
+    """Return the objects that ``way`` leads to."""
+    reached = [found]
+    for step in way:
+        if step == "*":
+            reached = [item for items in reached for item in items]
+        else:
+            reached = [item[step] for item in reached]
+    return reached
+
+
+def table(name: str, files: dict[str, str]) -> str:
+    """Return the section on one object, after comparing it with real ones."""
+    text, places, keys = OBJECTS[name]
+    found = []
+    for arguments, way in places:
+        found += follow(json.loads(run(*(files.get(word, word) for word in arguments))), way)
+    seen = {key for item in found for key in item}
+    if seen != set(keys):
+        raise SystemExit(f"{name}: not told of {sorted(seen - set(keys))}; not there {sorted(set(keys) - seen)}")
+    rows = []
+    for key, meaning in keys.items():
+        optional = "" if all(key in item for item in found) else " *(optional)*"
+        rows.append(f"| `{key}` | {meaning}{optional} |")
+    title = f"`pparse {name.partition(',')[0]}`{''.join(name.partition(',')[1:])}" if " " in name else name
+    return f"### {title}\n\n{text}\n\n| key | |\n|---|---|\n" + "\n".join(rows) + "\n"
+
+
+def make() -> str:
+    """Return the page."""
+    before = os.environ.get("COLUMNS"), Path.cwd()
+    os.environ["COLUMNS"] = "100"
+    os.chdir(ROOT)
+    try:
+        parts = [HEAD, f"```text\n{run('--help')}```\n"]
+        parts += [f"### pparse {name}\n\n```text\n{run(name, '--help')}```\n" for name in COMMANDS]
+        parts += [EXIT_CODES, OUTPUT, JSON_HEAD]
+        with tempfile.TemporaryDirectory() as folder:
+            files = broken(Path(folder))
+            parts += [table(name, files) for name in OBJECTS]
+        return "\n".join(parts)
+    finally:
+        os.chdir(before[1])
+        if before[0] is None:
+            del os.environ["COLUMNS"]
+        else:
+            os.environ["COLUMNS"] = before[0]
+
+
+if __name__ == "__main__":
+    PAGE.write_text(make(), encoding="utf-8")

@@ -1,0 +1,7 @@
+"""Python by itself."""
+
+from __future__ import annotations
+
+from report import report
+
+report()

@@ -1,0 +1,245 @@
+"""The command line: ``pparse check``."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+
+import pytest
+
+
+def u8(count):
+    return ("U8", [count], bytes(number % 251 for number in range(count)))
+
+
+@pytest.fixture
+def path(model):
+    return model({"a": u8(1000), "b": u8(50)}, metadata={"format": "pt"})
+
+
+@pytest.fixture
+def digest(path):
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+WRONG = "0123456789abcdef" * 4
+
+
+# -- verdicts ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_whole_file(run, path):
+    ran = run("check", path)
+    assert (ran.code, ran.out, ran.err) == (0, f"{path}: ok (no findings)\n", "")
+    assert run("check", path, "--strict").out == f"{path}: ok, by the reference reader's rules (no findings)\n"
+    ran = run("check", path, "-q")
+    assert (ran.code, ran.out) == (0, "")
+    found = run("check", path, "--json").json
+    assert (found["ok"], found["strict"], found["status"], found["findings"]) == (True, False, "complete", [])
+    assert run("check", path, "--jsonl").out == ""
+
+
+def _raw(tmp_path, text, data=b""):
+    path = tmp_path / "it.safetensors"
+    path.write_bytes(len(text).to_bytes(8, "little") + text + data)
+    return path
+
+
+A = b'"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}'
+B = b'"b":{"dtype":"U8","shape":[2],"data_offsets":[2,4]}'
+
+
+@pytest.mark.parametrize(
+    ("text", "data", "code"),
+    [
+        (b"{" + A + b"}", b"123", "trailing-bytes"),
+        (b"{" + A + b"," + B.replace(b"[2,4]", b"[3,5]") + b"}", b"12345", "gap"),
+        (b"{" + A + b"," + B.replace(b"[2,4]", b"[1,3]") + b"}", b"123", "overlap"),
+        (b"{" + A + b"," + A + b"}", b"12", "duplicate-name"),
+        (b'{"__metadata__":{"x":1},' + A + b"}", b"12", "metadata"),
+        (b"\xef\xbb\xbf{" + A + b"}", b"12", "byte-order-mark"),
+    ],
+)
+def test_strict_is_the_reference(text, data, code, run, tmp_path):
+    path = _raw(tmp_path, text, data)
+    plain, strict = run("check", path, "--json"), run("check", path, "--json", "--strict")
+    assert plain.code == 0
+    assert [row["severity"] for row in plain.json["findings"] if row["code"] == code] == ["warning"]
+    assert strict.code == 4
+    assert [row["severity"] for row in strict.json["findings"] if row["code"] == code] == ["error"]
+    assert "not whole, by the reference reader's rules (" in run("check", path, "--strict").out
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        (b"{" + A.replace(b"U8", b"X9") + b"}", "bad-entry"),
+        (b"{" + A.replace(b"[2]", b"[3]") + b"}", "bad-entry"),
+        (b"{" + A.replace(b"[0,2]", b"[0,9]") + b"}", "bad-entry"),
+        (b'{"a":3}', "bad-entry"),
+        (b"[]", "malformed"),
+        (b"{" + A + b",}", "malformed"),
+        (b"{" + A + b"} more", "trailing-data"),
+    ],
+)
+def test_damage_is_an_error_always(text, code, run, tmp_path):
+    path = _raw(tmp_path, text, b"12")
+    for more in ((), ("--strict",)):
+        ran = run("check", path, *more)
+        assert ran.code == 4
+        assert f"{code} " in ran.out or f"{code}:" in ran.out
+        assert "not whole" in ran.out
+        found = run("check", path, "--json", *more).json
+        assert any(row["code"] == code and row["severity"] == "error" for row in found["findings"])
+        assert found["ok"] is False
+
+
+def test_findings_have_their_place(run, tmp_path):
+    path = _raw(tmp_path, b"{" + A + b"," + B.replace(b"[2,4]", b"[3,5]") + b"}", b"12345")
+    data = path.stat().st_size - 5
+    assert f"warning {path}: gap @0x{data + 2:x}+1: bytes between two tensors belong to none" in run("check", path).out
+    row = run("check", path, "--json").json["findings"][0]
+    assert (row["offset"], row["length"], row["source"]) == (data + 2, 1, str(path))
+
+
+def test_a_document(run, tmp_path):
+    path = tmp_path / "it.json"
+    path.write_text('{"a": [1, 2], "a": {}}')
+    assert run("check", path).code == 0
+    assert "duplicate-key" in run("check", path).out
+    path.write_text('{"a": [1, 2')
+    ran = run("check", path)
+    assert ran.code == 4
+    assert "truncated: the document ends at byte 11" in ran.out
+    path.write_text('{"a": 01}')
+    assert run("check", path, "-q").code == 4
+
+
+# -- digests -----------------------------------------------------------------------------------------------------------
+
+
+def test_no_digest_to_compare_with(run, path):
+    for words in (("--sha256", path), (path, "--sha256")):
+        ran = run("check", *words)
+        assert (ran.code, ran.err) == (0, "")
+        assert "warning" in ran.out
+        assert "no digest was found: no cache blob name, SHA256SUMS line, .sha256 file or LFS pointer" in ran.out
+
+
+def _sources(kind, path, digest):
+    folder, name = path.parent, path.name
+    match kind:
+        case "given":
+            return [path, f"--sha256={digest}"]
+        case "given apart":
+            return ["--sha256", digest, path]
+        case "given after":
+            return [path, "--sha256", digest.upper()]
+        case "cache":
+            blob = folder / "blobs" / digest
+            blob.parent.mkdir()
+            path.rename(blob)
+            path.symlink_to(os.path.join("blobs", digest))
+        case "download note":
+            note = folder / ".cache" / "huggingface" / "download" / f"{name}.metadata"
+            note.parent.mkdir(parents=True)
+            note.write_text(f"{'0' * 40}\n{digest}\n1700000000.0\n")
+        case "sums":
+            (folder / "SHA256SUMS").write_text(f"{WRONG}  other.bin\n{digest}  {name}\n")
+        case "binary sums":
+            (folder / "sha256sums.txt").write_text(f"{digest} *./{name}\n")
+        case "bsd sums":
+            (folder / "checksums.txt").write_text(f"SHA256 (x) = {WRONG}\nSHA256 ({name}) = {digest}\n")
+        case "beside":
+            (folder / f"{name}.sha256").write_text(f"{digest}\n")
+        case "beside with name":
+            (folder / f"{name}.sha256").write_text(f"{digest}  {name}\n")
+        case "pointer":
+            size = path.stat().st_size
+            pointer = f"version https://git-lfs.github.com/spec/v1\noid sha256:{digest}\nsize {size}\n"
+            (folder / f"{name}.pointer").write_text(pointer)
+        case "file given":
+            (folder / "list").write_text(f"{digest}  {name}\n")
+            return [path, f"--sha256={folder / 'list'}"]
+        case "bare file given":
+            (folder / "list").write_text(digest)
+            return [path, f"--sha256={folder / 'list'}"]
+    return ["--sha256", path]
+
+
+SOURCES = [
+    "given", "given apart", "given after", "cache", "download note", "sums", "binary sums", "bsd sums", "beside",
+    "beside with name", "pointer", "file given", "bare file given",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", SOURCES)
+def test_digests(kind, run, path, digest):
+    words = _sources(kind, path, digest)
+    ran = run("check", *words)
+    assert (ran.code, ran.err) == (0, "")
+    assert "note    " in ran.out
+    assert f"the SHA-256 is that of {'the command line' if kind.startswith('given') else ''}" in ran.out
+    assert digest in ran.out
+
+
+@pytest.mark.parametrize("kind", SOURCES)
+def test_wrong_digests(kind, run, path, digest):
+    words = _sources(kind, path, WRONG)
+    ran = run("check", *words)
+    assert (ran.code, ran.err) == (4, "")
+    assert "digest @0x0" in ran.out
+    assert f"(wanted {WRONG}, got {digest})" in ran.out
+    row = run("check", *words, "--json").json["findings"][-1]
+    assert (row["code"], row["severity"], row["wanted"], row["got"]) == ("digest", "error", WRONG, digest)
+
+
+def test_a_pointer_with_another_size_needs_no_digest(run, path, digest):
+    text = f"version https://git-lfs.github.com/spec/v1\noid sha256:{digest}\nsize 17\n"
+    path.with_name(f"{path.name}.pointer").write_text(text)
+    ran = run("check", path, "--sha256", "--trace-io")
+    assert ran.code == 4
+    assert f"the size differs from that of the LFS pointer {path.name}.pointer (wanted 17, got " in ran.out
+
+
+def test_a_digest_that_says_nothing_of_the_file(run, path, tmp_path):
+    other = tmp_path / "list"
+    other.write_text(f"{WRONG}  other.bin\n")
+    ran = run("check", path, f"--sha256={other}")
+    assert (ran.code, ran.err) == (4, "")
+    assert f"{other} has no digest for it" in ran.out
+    ran = run("check", path, "--sha256=nowhere")
+    assert (ran.code, ran.out) == (2, "")
+    assert "nowhere: neither 64 hex digits nor a file that can be read" in ran.err
+
+
+@pytest.fixture
+def shards(model, tmp_path):
+    names = ["m-1.safetensors", "m-2.safetensors"]
+    for number, name in enumerate(names):
+        model({f"t{number}": u8(100 + number)}, name=f"set/{name}")
+    index = tmp_path / "set" / "m.safetensors.index.json"
+    index.write_text(json.dumps({"metadata": {"total_size": 201}, "weight_map": {"t0": names[0], "t1": names[1]}}))
+    return index
+
+
+def test_digests_of_every_shard(run, shards):
+    folder = shards.parent
+    sums = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.glob("m-*.safetensors")}
+    (folder / "SHA256SUMS").write_text("".join(f"{value}  {name}\n" for name, value in sums.items()))
+    for source in (shards, folder):
+        ran = run("check", "--sha256", source)
+        assert ran.code == 0
+        assert ran.out.count("the SHA-256 is that of its line in SHA256SUMS") == 2
+    (folder / "SHA256SUMS").write_text(f"{sums['m-1.safetensors']}  m-1.safetensors\n{WRONG}  m-2.safetensors\n")
+    ran = run("check", "--sha256", shards)
+    assert ran.code == 4
+    assert f"(wanted {WRONG}, got {sums['m-2.safetensors']})" in ran.out
+    ran = run("check", shards, f"--sha256={WRONG}")
+    assert (ran.code, ran.out) == (2, "")
+    assert "one digest cannot be that of several shards" in ran.err
+    (folder / "list").write_text(f"{sums['m-1.safetensors']}  m-1.safetensors\n")
+    ran = run("check", shards, f"--sha256={folder / 'list'}")
+    assert ran.code == 4
+    assert f"m-2.safetensors: no-digest: {folder / 'list'} has no digest for it" in ran.out

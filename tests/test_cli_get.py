@@ -1,0 +1,470 @@
+"""The command line: ``pparse get``."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+WORDS = {
+    "bool": "BOOL", "uint8": "U8", "int8": "I8", "uint16": "U16", "int16": "I16", "uint32": "U32", "int32": "I32",
+    "uint64": "U64", "int64": "I64", "float16": "F16", "float32": "F32", "float64": "F64", "complex64": "C64",
+    "bfloat16": "BF16", "float8_e4m3fn": "F8_E4M3", "float8_e5m2": "F8_E5M2", "float8_e8m0fnu": "F8_E8M0",
+}  # fmt: skip
+
+
+def entry(array):
+    return (WORDS[array.dtype.name], array.shape, array.tobytes())
+
+
+def u8(*shape):
+    return entry((np.arange(np.prod(shape)) % 251).astype(np.uint8).reshape(shape))
+
+
+@pytest.fixture
+def bytes_of(tmp_path):
+    """Run a command with ``-o`` and return what the file holds."""
+
+    def call(run, *words, code=0):
+        out = tmp_path / "out.bin"
+        ran = run(*words, "-o", out)
+        assert (ran.code, ran.out, ran.err) == (code, "", "")
+        content = out.read_bytes()
+        out.unlink()
+        return content
+
+    return call
+
+
+# -- what is found -----------------------------------------------------------------------------------------------------
+
+NAMES = [
+    "a.b.c", "x:0", "save/.ATTRIBUTES/VARIABLE_VALUE", "br[0]", "sl[0:2]", "[3]", "#2", "a#2", "..", ".", "metadata",
+    "tensors", "*", "?", "sp ace", 'q"uote', "back\\slash", "lit\\x0a", "::", "a::b", "é", "日本", "😀", "",
+    "new\nline", "tab\t", "n\0ul", "rtl\u202ex", "zero\u200b", "header_size", "tensors[0]", 'tensors["a"]', "-1", "0",
+    "a,b", "sl[0:2][0]", "header[#1]",
+]  # fmt: skip
+
+
+@pytest.fixture
+def odd(model):
+    return model({name: u8(3, 2 + number) for number, name in enumerate(NAMES)}, metadata={"format": "pt", "a.b": "c"})
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_name_that_ls_prints_works(name, run, odd):
+    rows = 2 + NAMES.index(name)
+    shown = next(row for row in run("ls", odd, "-q").out.split("\n") if row == name or _same(row, name))
+    for written in {name, shown}:
+        words = ("--", written) if written.startswith("-") else (written,)
+        if "\0" not in written:
+            found = run("get", odd, "--json", *words).json
+            assert (found["name"], found["shape"]) == (name, [3, rows])
+        words = (*words[:-1], words[-1] + "[1, -2:]")
+        if written and "\0" not in written:
+            found = run("get", odd, "--json", *words).json
+            assert (found["name"], found["data"]) == (name, [2 * rows - 2, 2 * rows - 1])
+
+
+def _same(row, name):
+    from pparse.cli.output import unescaped
+
+    return "\\" in row and unescaped(row) == name
+
+
+def test_an_exact_name_wins_over_a_slice_and_an_escape(run, model):
+    path = model({"w": u8(4), "w[0:2]": u8(9), "e\\x0a": u8(1), "e\n": u8(2)})
+    assert run("get", path, "w[0:2]", "--json").json["shape"] == [9]
+    assert run("get", path, "w[0:3]", "--json").json["shape"] == [3]
+    assert run("get", path, "w[0:2][0:2]", "--json").json["shape"] == [2]
+    assert run("get", path, "e\\x0a", "--json").json["shape"] == [1]
+    assert run("get", path, "e\n", "--json").json["shape"] == [2]
+
+
+def test_nodes_are_found_where_no_tensor_is(run, odd):
+    assert run("get", odd, "metadata.format").lines[0].startswith("metadata.format") is False
+    assert run("get", odd, "metadata.format").out == "pt\n"
+    assert run("get", odd, 'metadata["a.b"]').out == "c\n"
+    assert run("get", odd, 'tensors["x:0"].dtype').out == "U8\n"
+    assert run("get", odd, 'tensors["n\\u0000ul"].shape[0]').out == "3\n"
+    assert run("get", odd, "tensors[#0].data_offsets", "--json").json["value"] == [0, 6]
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [
+        ("h.0.attn.wieght", "h.0.attn.weight"),
+        ("h.0.attn.weigh[0]", "h.0.attn.weight"),
+        ("attn.weight", "h.0.attn.weight"),
+        ("H.0.ATTN.WEIGHT", "h.0.attn.weight"),
+    ],
+)
+def test_near_misses_are_suggested(name, near, run, model):
+    path = model({f"h.{number}.attn.weight": u8(2) for number in range(3)} | {"out": u8(1)})
+    for more in ((), ("--json",), ("--raw",)):
+        ran = run("get", path, name, *more)
+        assert (ran.code, ran.out) == (2, "")
+        assert f"{name}: no tensor and no node has this name; did you mean " in ran.err
+        assert repr(near) in ran.err
+    assert "did you mean" not in run("get", path, "zzzzzz").err
+
+
+def test_the_second_of_a_name(run, tmp_path):
+    one = '"a":{"dtype":"U8","shape":[1],"data_offsets":[%d,%d]}'
+    text = ("{" + one % (0, 1) + "," + one % (1, 2) + "}").encode()
+    path = tmp_path / "twice.safetensors"
+    path.write_bytes(len(text).to_bytes(8, "little") + text + b"\x05\x06")
+    assert run("ls", path, "-q").lines == ["a", "a#2"]
+    assert [run("get", path, name, "--json").json["data"] for name in ("a", "a#2")] == [[5], [6]]
+
+
+# -- slices ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "index",
+    ["[0]", "[-1]", "[1:]", "[:2, 3]", "[..., 1]", "[::2, ::-1]", "[0, 0, 0]", "[2:0]", "[:]", "[1:9, -2:, :]", "[...]",
+     "[-3:-1,::3]", "[ 1 , 2 ]"],
+)  # fmt: skip
+def test_slices(index, run, model, bytes_of):
+    array = (np.arange(60) % 250).astype(np.int16).reshape(3, 4, 5)
+    path = model({"t": entry(array)})
+    wanted = np.asarray(eval(f"array{index}"))
+    found = run("get", path, f"t{index}", "--json").json
+    assert (found["shape"], found["data"]) == (list(wanted.shape), wanted.tolist())
+    assert bytes_of(run, "get", path, f"t{index}", "--raw") == wanted.tobytes()
+    assert np.array_equal(np.load(io.BytesIO(bytes_of(run, "get", path, f"t{index}", "--npy"))), wanted)
+    assert run("get", path, f"t{index}").out.split("\n", 1)[1] == f"{wanted}\n"
+
+
+@pytest.mark.parametrize(
+    ("index", "words"),
+    [
+        ("[3]", "index 3 is out of bounds for axis 0 with size 3"),
+        ("[0,0,0,0]", "too many indices"),
+        ("[::0]", "slice step cannot be zero"),
+        ("[..., ...]", "only have a single ellipsis"),
+        ("[a]", "no tensor and no node has this name"),
+        ("[0", "no tensor and no node has this name"),
+        ("[1.5]", "no tensor and no node has this name"),
+        ("[]", "no tensor and no node has this name"),
+    ],
+)
+def test_bad_slices(index, words, run, model, tmp_path):
+    path = model({"t": u8(3, 4, 5)})
+    for more in ((), ("--json",), ("--raw", "-o", tmp_path / "out"), ("--npy", "-o", tmp_path / "out")):
+        ran = run("get", path, f"t{index}", *more)
+        assert ran.code == 2
+        assert words in ran.err
+    assert [item.name for item in tmp_path.iterdir()] == ["model.safetensors"]
+
+
+def test_a_slice_reads_only_its_bytes(run, model):
+    path = model({"t": u8(1000, 1000)})
+    ran = run("get", path, "t[500, 7:9]", "--json", "--trace-io")
+    assert json.loads(ran.out)["data"] == [(500_007) % 251, (500_008) % 251]
+    assert int(re.search(r"read (\d+) bytes in", ran.err)[1]) < 16_384
+
+
+# -- forms -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", WORDS)
+def test_forms_of_every_type(name, run, model, bytes_of):
+    dtype = np.dtype(getattr(ml_dtypes, name, None) or name)
+    array = np.arange(6).astype(dtype).reshape(2, 3)
+    path = model({"t": entry(array)})
+    assert bytes_of(run, "get", path, "t", "--raw") == bytes_of(run, "get", path, "t") == array.tobytes()
+    loaded = np.load(io.BytesIO(bytes_of(run, "get", path, "t", "--npy")))
+    assert (loaded.shape, loaded.itemsize, loaded.tobytes()) == ((2, 3), array.itemsize, array.tobytes())
+    assert loaded.dtype == dtype or loaded.dtype.kind == "V"
+    found = run("get", path, "t", "--json").json
+    assert set(found) == {"schema", "file", "name", "dtype", "shape", "status", "data"}
+    assert (found["schema"], found["file"], found["name"], found["dtype"]) == (1, str(path), "t", name)
+    wanted = [[0, 1, 2], [3, 4, 5]] if name != "bool" else [[False, True, True], [True, True, True]]
+    if name == "complex64":
+        wanted = [[[number, 0] for number in row] for row in wanted]
+    if name == "float8_e8m0fnu":
+        wanted = [["NaN", 1, 2], [4, 4, 4]]  # it has powers of two only
+    assert found["data"] == wanted
+    assert type(found["data"][0][1]) is type(wanted[0][1]) or name.startswith(("float", "bfloat"))
+
+
+def test_sub_byte_types(run, model, bytes_of):
+    path = model({"t": ("F4", [2, 2], b"\x21\xf4"), "s": ("F6_E2M3", [4], b"\x41\x20\x0c")})
+    assert run("get", path, "t", "--json").json["data"] == [[0.5, 1.0], [2.0, -6.0]]
+    assert bytes_of(run, "get", path, "t", "--raw") == b"\x21\xf4"
+    assert run("get", path, "t[1]", "--json").json["data"] == [2.0, -6.0]
+    assert run("get", path, "s", "--json").json["data"] == [0.125, 0.125, 0.25, 0.375]
+
+
+def test_json_of_what_json_has_no_number_for(run, model):
+    odd = [np.nan, np.inf, -np.inf, 1.5]
+    path = model({
+        "f32": entry(np.array(odd, np.float32)), "f16": entry(np.array([odd], np.float16)),
+        "bf16": entry(np.array(odd, ml_dtypes.bfloat16)), "scalar": entry(np.array(np.nan, np.float64)),
+        "c64": entry(np.array([complex(np.nan, 1), complex(2, -np.inf)], np.complex64)),
+        "f8": entry(np.array([np.nan, 1], ml_dtypes.float8_e4m3fn)), "none": entry(np.zeros((0, 3), np.float32)),
+        "big": entry(np.array([2**63, 2**64 - 1], np.uint64)), "bool": ("BOOL", [3], b"\0\1\1"),
+    })  # fmt: skip
+
+    def data(name):
+        ran = run("get", path, name, "--json")
+        return json.loads(ran.out, parse_constant=lambda word: pytest.fail(f"{word} is no JSON"))["data"]
+
+    wanted = ["NaN", "Infinity", "-Infinity", 1.5]
+    assert data("f32") == data("bf16") == wanted
+    assert data("f16") == [wanted]
+    assert data("scalar") == "NaN"
+    assert data("c64") == [["NaN", 1.0], [2.0, "-Infinity"]]
+    assert data("f8") == ["NaN", 1.0]
+    assert data("none") == []
+    assert data("big") == [2**63, 2**64 - 1]
+    assert data("bool") == [False, True, True]
+
+
+def test_text_of_a_tensor(run, model):
+    path = model({"t": entry(np.arange(6, dtype=np.float32).reshape(2, 3)), "s": entry(np.array(7, np.int8))})
+    assert run("get", path, "t").out == (
+        "t  float32  2×3  24 B  complete, unverified\n[[0. 1. 2.]\n [3. 4. 5.]]\n"
+    )
+    assert run("get", path, "s").out == "s  int8  scalar  1 B  complete, unverified\n7\n"
+
+
+def test_text_of_a_large_tensor_shows_its_ends(run, model):
+    path = model({"t": ("U8", [1 << 13, 1 << 14], b"")})
+    header = path.read_bytes().replace(b"[0, 0]", b"[0, %d]" % (1 << 27))
+    header = (len(header) - 8).to_bytes(8, "little") + header[8:]
+    path.write_bytes(header)
+    os.truncate(path, len(header) + (1 << 27))
+    ran = run("get", path, "t", "--trace-io")
+    assert "… 8,186 rows; ask for some with a slice" in ran.out
+    assert int(re.search(r"read (\d+) bytes in", ran.err)[1]) < 1 << 20
+
+
+def test_bytes_to_standard_output(model, capfdbinary):
+    from pparse.cli import main
+
+    array = np.arange(256, dtype=np.uint8)
+    path = model({"t": entry(array)})
+    assert main(["get", str(path), "t", "--raw"]) == 0
+    assert capfdbinary.readouterr() == (array.tobytes(), b"")
+    assert main(["get", str(path), "t", "--npy"]) == 0
+    out, err = capfdbinary.readouterr()
+    assert np.array_equal(np.load(io.BytesIO(out)), array)
+    assert main(["get", str(path), "t", "--raw", "--trace-io"]) == 0
+    out, err = capfdbinary.readouterr()
+    assert out == array.tobytes()
+    assert b"read 256 bytes" in err or b" 256 bytes\n" in err
+
+
+def test_no_bytes_on_a_terminal(run, model, monkeypatch):
+    import sys
+
+    path = model({"t": u8(4)}, metadata={"format": "pt"})
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    for words in (("t", "--raw"), ("t", "--npy"), ("metadata.format", "--raw")):
+        ran = run("get", path, *words)
+        assert (ran.code, ran.out) == (2, "")
+        assert "binary data is not for a terminal; use -o FILE or a pipe" in ran.err
+    assert run("get", path, "t").code == 0
+
+
+# -- nodes -------------------------------------------------------------------------------------------------------------
+
+
+def test_nodes_of_a_document(run, tmp_path, bytes_of):
+    path = tmp_path / "it.json"
+    path.write_text('{"a": [1, {"b": "text é 😀"}], "n": null, "t": true, "f": 1.50, "esc": "\\u001b[31m"}')
+    assert run("get", path, "a[1].b").out == "text é 😀\n"
+    assert run("get", path, "a[0]").out == "1\n"
+    assert run("get", path, "n").out == "null\n"
+    assert run("get", path, "a").out == '[\n  1,\n  {\n    "b": "text é 😀"\n  }\n]\n'
+    ran = run("get", path, "a", "--json")
+    assert ran.json == {
+        "schema": 1, "file": str(path), "path": "a", "kind": "array", "status": "complete",
+        "value": [1, {"b": "text é 😀"}],
+    }  # fmt: skip
+    assert ran.out.isascii()
+    assert run("get", path, "--json").json["value"]["f"] == 1.5
+    assert bytes_of(run, "get", path, "a[1].b", "--raw") == '"text é 😀"'.encode()
+    assert bytes_of(run, "get", path, "f", "--raw") == b"1.50"
+    assert bytes_of(run, "get", path, "a[1].b") == "text é 😀\n".encode()
+    assert json.loads(bytes_of(run, "get", path, "a", "--json"))["value"][0] == 1
+    for words in (("a", "--npy"), ("a", "-o", tmp_path / "a.npy")):
+        ran = run("get", path, *words)
+        assert (ran.code, ran.out) == (2, "")
+        assert "only a tensor can be written as .npy" in ran.err
+    ran = run("get", path, "b")
+    assert (ran.code, ran.out) == (2, "")
+
+
+def test_text_for_a_terminal_is_safe(run, tmp_path, monkeypatch):
+    import sys
+
+    path = tmp_path / "it.json"
+    path.write_text('{"esc": "\\u001b[31mred\\nblue"}')
+    assert run("get", path, "esc").out == "\x1b[31mred\nblue\n"  # into a file or a pipe: what it is
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    assert run("get", path, "esc").out == "\\x1b[31mred\nblue\n"
+
+
+def test_a_damaged_node(run, tmp_path):
+    path = tmp_path / "it.json"
+    path.write_text('{"a": [1, nul], "b": [1, 2')
+    for name in ("a[1]", "a"):
+        ran = run("get", path, name)
+        assert ran.code == 4
+        assert ran.out == ""
+    assert run("get", path, "a[0]").code == 0
+    assert run("get", path, "b[0]").code == 0
+    for more in ((), ("--json",)):
+        assert run("get", path, "b", *more).code == 4
+
+
+# -- tensors that are not whole ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def cut(model):
+    """``b`` has 5 whole rows of 4 and half of the sixth; ``c`` is missing."""
+    return model({"a": u8(8), "b": u8(10, 4), "c": u8(3)}, cut=3 + 18)
+
+
+def test_a_truncated_tensor(run, cut, tmp_path):
+    words = rf"{cut}: b @0x[0-9a-f]+: the tensor goes on beyond the end of the file \(wanted 40, got 22\)"
+    into = ("-o", tmp_path / "out")
+    for more in ((), ("--json",), ("--raw", *into), ("--npy", *into), ("--json", *into)):
+        ran = run("get", cut, "b", *more)
+        assert ran.code == 4
+        assert re.search(words, ran.err)
+        assert not more or ran.out == ""
+        assert not (tmp_path / "out").exists()
+    assert [item.name for item in tmp_path.iterdir()] == ["model.safetensors"]
+    ran = run("get", cut, "c")
+    assert ran.code == 4
+    assert "(wanted 3, got 0)" in ran.err
+    assert run("get", cut, "a").code == 0
+
+
+def test_whole_rows_of_a_truncated_tensor(run, cut):
+    ran = run("get", cut, "b[1:5, ::2]", "--json")
+    assert ran.code == 4  # the tensor is not whole: the rows that were asked for are
+    assert ran.json["data"] == [[4, 6], [8, 10], [12, 14], [16, 18]]
+    assert ran.json["status"] == "truncated"
+    assert run("get", cut, "b[5]", "--json").out == ""
+    assert run("get", cut, "b[-1]", "--json").code == 4
+
+
+def test_partial(run, cut, bytes_of):
+    whole = np.arange(40, dtype=np.uint8).reshape(10, 4)
+    found = run("get", cut, "b", "--partial", "prefix", "--json")
+    assert found.code == 4
+    assert (found.json["shape"], found.json["data"]) == ([5, 4], whole[:5].tolist())
+    full = whole.copy()
+    full.reshape(-1)[22:] = 0
+    found = run("get", cut, "b", "--partial", "fill", "--json")
+    assert found.code == 4
+    assert found.json["data"] == full.tolist()
+    assert bytes_of(run, "get", cut, "b", "--partial", "prefix", "--raw", code=4) == whole[:5].tobytes()
+    assert bytes_of(run, "get", cut, "b", "--partial", "fill", "--raw", code=4) == full.tobytes()
+    for partial, wanted in (("prefix", whole[:5]), ("fill", full)):
+        content = bytes_of(run, "get", cut, "b", "--partial", partial, "--npy", code=4)
+        assert np.array_equal(np.load(io.BytesIO(content)), wanted)
+    assert "[16 17 18 19]" in run("get", cut, "b", "--partial", "prefix").out
+    assert "--" in run("get", cut, "b", "--partial", "fill").out  # as numpy shows what is masked
+    assert run("get", cut, "c", "--partial", "prefix").code == 4
+    assert run("get", cut, "a", "--partial", "fill", "--json").json["data"] == list(range(8))
+
+
+# -- where it is written -----------------------------------------------------------------------------------------------
+
+
+def test_output_files(run, model, tmp_path):
+    array = np.arange(6, dtype=np.int32).reshape(2, 3)
+    path = model({"t": entry(array)})
+    out = tmp_path / "out"
+    out.mkdir()
+    for name, more in (("a.npy", ()), ("b", ("--npy",))):
+        assert run("get", path, "t", "-o", out / name, *more).code == 0
+        assert np.array_equal(np.load(out / name), array)
+    for name, more in (("c.bin", ()), ("d.npy", ("--raw",))):
+        assert run("get", path, "t", "-o", out / name, *more).code == 0
+        assert (out / name).read_bytes() == array.tobytes()
+    assert run("get", path, "t", "-o", out / "e.npy", "--json").code == 0
+    assert json.loads((out / "e.npy").read_text())["data"] == array.tolist()
+    assert sorted(item.name for item in out.iterdir()) == ["a.npy", "b", "c.bin", "d.npy", "e.npy"]
+    mask = os.umask(0)
+    os.umask(mask)
+    assert (out / "a.npy").stat().st_mode & 0o777 == 0o666 & ~mask
+
+
+def test_output_is_written_whole_or_not_at_all(run, model, cut, tmp_path, monkeypatch):
+    from pparse.tensor import Tensor
+
+    path = model({"t": u8(1000)}, name="whole.safetensors")
+    out = tmp_path / "out" / "t.bin"
+    out.parent.mkdir()
+    out.write_bytes(b"before")
+    assert run("get", cut, "b", "-o", out).code == 4
+
+    def breaks(self, max_bytes=0):
+        yield b"half"
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Tensor, "raw_blocks", breaks)
+        ran = run("get", path, "t", "-o", out)
+        assert ran.code == 2
+        assert "Input/output error" in ran.err
+        patch.setattr(Tensor, "raw_blocks", lambda self: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr("pparse.cli._silence_stdout", lambda: None)
+        assert run("get", path, "t", "-o", out).code == 130
+    assert [item.name for item in out.parent.iterdir()] == ["t.bin"]
+    assert out.read_bytes() == b"before"
+    assert run("get", path, "t", "-o", out).code == 0
+    assert out.stat().st_size == 1000
+
+
+def test_where_nothing_can_be_written(run, model, tmp_path):
+    path = model({"t": u8(4)})
+    ran = run("get", path, "t", "-o", tmp_path / "no" / "t.bin")
+    assert (ran.code, ran.out) == (2, "")
+    assert "cannot write: No such file or directory" in ran.err
+    for folder in (tmp_path, f"{tmp_path}/"):
+        ran = run("get", path, "t", "-o", folder)
+        assert ran.code == 2
+        assert "is a folder; name a file in it" in ran.err
+    assert [item.name for item in tmp_path.iterdir()] == ["model.safetensors"]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes here")
+def test_a_pipe_is_written_to_not_replaced(run, model, tmp_path):
+    import stat
+    import threading
+
+    path, pipe = model({"t": u8(4)}), tmp_path / "pipe"
+    os.mkfifo(pipe)
+    got = []
+    reader = threading.Thread(target=lambda: got.append(pipe.read_bytes()))
+    reader.start()
+    assert run("get", path, "t", "-o", pipe).code == 0
+    reader.join(10)
+    assert got == [b"\0\1\2\3"]
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+
+
+@pytest.mark.xfail(strict=True, reason="AtomicFile replaces a link, not what it names; its names are longer")
+def test_output_through_a_link_and_under_a_long_name(run, model, tmp_path):
+    path, target, link = model({"t": u8(4)}), tmp_path / "target", tmp_path / "link"
+    target.write_bytes(b"before")
+    link.symlink_to(target)
+    assert run("get", path, "t", "-o", tmp_path / ("x" * 250)).code == 0
+    assert run("get", path, "t", "-o", link).code == 0
+    assert link.is_symlink()
+    assert target.read_bytes() == b"\0\1\2\3"
