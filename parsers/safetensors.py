@@ -303,6 +303,7 @@ class SafetensorsParser(Parser):
                 if entry is None and type(fields) is dict and len(fields) > len(FIELDS):
                     self._repeats_field = self._repeats_field or any(f"{field}#2" in fields for field in FIELDS)
                 yield ordinal, name, TensorInfo(fields), entry
+        json.decoder.pairs = []  # else the whole header would stay
 
     def info(self, ordinal: int) -> tuple[TensorInfo, Entry | None]:
         """Return what one entry of the header says, and its JSON entry if that is not whole.

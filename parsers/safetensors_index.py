@@ -42,6 +42,11 @@ class ShardSet(Parser):
 
     shapes = {"safetensors-index": MAP, "safetensors-folder": MAP, "shards": MAP, "object": MAP, "array": LIST}
 
+    @property
+    def index(self) -> SafetensorsIndexParser | None:
+        """The parser of the index, if there is one."""
+        return None
+
     def shard_names(self) -> list[str]:
         """Return the names of the shards, each once, in order of first mention."""
         return []
@@ -138,7 +143,13 @@ class SafetensorsIndexParser(ShardSet):
                 if not json.decoder.duplicates and isinstance(found, dict):
                     self._charge = extraction.session.budget.charge(4 * size, "the index of the shards")
                     self._decoded = found
+                json.decoder.pairs = []
         return self._decoded
+
+    @property
+    def index(self) -> SafetensorsIndexParser:
+        """This parser."""
+        return self
 
     def _json_node(self, name: str) -> Node | None:
         root = self.json.root
@@ -170,6 +181,13 @@ class SafetensorsIndexParser(ShardSet):
             if name is not None and entry is None:
                 yield name, shard if isinstance(shard, str) else None
 
+    def text_status(self) -> Status:
+        """Say what became of the index's text, as far as it was read; without a weight map it is DAMAGED."""
+        status = self.json.status
+        if status is Status.COMPLETE and (not self.has_map or self.json.findings.errors):
+            return Status.DAMAGED
+        return status
+
     def map_size(self) -> int | None:
         """Return the number of members of the weight map."""
         small = self._small()
@@ -186,8 +204,12 @@ class SafetensorsIndexParser(ShardSet):
             return shard if isinstance(shard, str) else None
         node = self._map()
         kid = node.find(name) if node is not None else None
-        value = kid.load() if kid is not None and kid.kind == "string" else None
-        return value if isinstance(value, str) else None
+        if kid is None or kid.kind != "string" or kid.status is not Status.COMPLETE:
+            return None
+        try:
+            return str(kid.load())
+        except MalformedError:  # a long text, which is decoded only now
+            return None
 
     def shard_names(self) -> list[str]:
         """Return the shards that the weight map names."""
@@ -266,13 +288,13 @@ class SafetensorsIndexParser(ShardSet):
         self.result.close_node(node, status or Status.COMPLETE, None, end=node.end)
 
     def _mirrored(self, node: Node) -> Node:
-        keys: list[Any] = []
+        ordinals: list[int] = []  # by number, not by key: a key may occur twice
         while node.parent is not None:
-            keys.append(node.key if node.parent.shape == MAP else node.ordinal)
+            ordinals.append(node.ordinal)
             node = node.parent
         found = self.json.root
-        for key in reversed(keys):
-            found = found[key]
+        for ordinal in reversed(ordinals):
+            found = found.child(ordinal)
         return found
 
     def load_scalar(self, node: Node) -> Any:

@@ -326,10 +326,9 @@ def check_set(viewer: SafetensorsSetViewer, *, strict: bool) -> Iterator[Finding
                 seen.add(finding)
                 yield finding
 
-    index = getattr(viewer.parser, "index", viewer.parser)
-    text = getattr(index, "json", None)
-    if text is not None:
-        for finding in text.check():
+    index = viewer.parser.index
+    if index is not None:
+        for finding in index.json.check():
             viewer.findings.add(finding)
         yield from fresh(viewer.findings)
     names = viewer.parser.shard_names()

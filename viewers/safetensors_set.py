@@ -14,10 +14,14 @@ from pparse.viewers.safetensors import SafetensorsViewer
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
-    from typing import Any
+    from typing import Any, Final
 
     from pparse.extraction import Extraction
     from pparse.parsers.safetensors_index import ShardSet
+
+
+# Of at most so many names it is known how many shards have them.
+_MAX_OTHERS: Final = 100_000
 
 
 class NameTable:
@@ -42,18 +46,16 @@ class NameTable:
     def __len__(self) -> int:
         return len(self._hashes)
 
-    def see(self, name: str, shard: int) -> int | None:
-        """Return the number of the shard that ``name`` is mapped to (-1: to none); None if it is not in the map.
+    def see(self, name: str) -> int | None:
+        """Note that ``name`` was found, and return the number of the shard that it is mapped to (-1: to none).
 
-        If it is ``shard``, note that the tensor was found where the map says.
+        None if it is not in the map.
         """
         slot = self._slot(name)
         if slot is None:
             return None
-        place = self._shards[slot]
-        if place == shard:
-            self._seen[slot] = 1
-        return place
+        self._seen[slot] = 1
+        return self._shards[slot]
 
     def seen(self, name: str) -> bool:
         """Say whether `see` was called with this name."""
@@ -79,6 +81,7 @@ class SafetensorsSetViewer(Viewer):
         self.parser: ShardSet = extraction.parse().parser  # type: ignore[assignment]
         self._extent: Extent | None = None
         self._last: tuple[str, SafetensorsViewer] | None = None
+        self._others: dict[str, int] = {}  # names met where the index does not say, and how often so far
 
     def shard_viewer(self, name: str) -> SafetensorsViewer:
         """Return the viewer of one shard. Raises the error that opening it gives."""
@@ -107,6 +110,9 @@ class SafetensorsSetViewer(Viewer):
         parser = self.parser
         names = parser.shard_names()
         table = NameTable(parser.weight_map(), names) if parser.has_map else None
+        if parser.index is not None and table is None:
+            self._note("no-weight-map", "the index has no weight_map that is an object: it names no tensors")
+        self._others = {}
         missing: dict[str, Finding] = {}
         for number, name in enumerate(names):
             try:
@@ -123,6 +129,7 @@ class SafetensorsSetViewer(Viewer):
             for tensor in self._unseen(table, missing):
                 extent.add(tensor)
                 yield tensor
+        self._others = {}
         for name in parser.extra_files():
             self._note("extra-shard", "a shard that the index does not name", Severity.WARNING, path=name)
 
@@ -133,14 +140,18 @@ class SafetensorsSetViewer(Viewer):
         own = viewer.new_extent()
         for tensor in viewer.tensors():
             own.add(tensor)
-            if table is not None:
-                place = table.see(tensor.name, number)
+            if table is None:
+                self._rename(tensor, None)
+            else:
+                place = table.see(tensor.name)
                 if place == number:
                     pass
                 elif place is None:
+                    self._rename(tensor, None)
                     self._attach(tensor, "unmapped", f"{name} has this tensor, the index does not name it")
                 else:
                     where = repr(names[place]) if place >= 0 else "no shard"
+                    self._rename(tensor, names[place] if place >= 0 else None)
                     self._attach(tensor, "misplaced", f"{name} has this tensor, the index says it is in {where}")
             yield tensor
         viewer.close_extent(own)
@@ -166,11 +177,31 @@ class SafetensorsSetViewer(Viewer):
         elif own.resume_at is not None and extent.resume_at is None:
             extent.resume_file, extent.resume_at = name, own.resume_at
         if not self._held(viewer):
-            viewer.extraction.results.clear()  # 5,000 shards: their indexes are made again when asked for
+            # 5,000 shards: their headers are read again when asked for.
+            viewer.extraction.results.clear()
+            viewer.extraction.children.clear()
 
     def _held(self, viewer: SafetensorsViewer) -> bool:
         result = viewer.extraction.results.get("safetensors")
         return result is None or bool(result.root._kids)
+
+    def _rename(self, tensor: Tensor, mapped: str | None) -> None:
+        """Give a tensor that is not where the index says the name ``name#2`` if another one has its name."""
+        name = tensor.name
+        before = self._others.get(name)
+        if before is None:
+            if len(self._others) >= _MAX_OTHERS:
+                return
+            before = int(mapped is not None and self._in_shard(mapped, name) is not None)
+        self._others[name] = before + 1
+        if before:
+            tensor.name = f"{name}#{before + 1}"
+
+    def _in_shard(self, shard: str, name: str) -> Tensor | None:
+        try:
+            return self.shard_viewer(shard).find(name)
+        except PparseError:
+            return None
 
     def _attach(self, tensor: Tensor, code: str, reason: str) -> None:
         tensor.finding = tensor.finding or Finding(
@@ -207,16 +238,30 @@ class SafetensorsSetViewer(Viewer):
             if tensor is not None:
                 return tensor
         for candidate in parser.shard_names():
-            try:
-                tensor = self.shard_viewer(candidate).find(name)
-            except PparseError:
-                continue
+            tensor = self._in_shard(candidate, name)
             if tensor is not None:
                 return tensor
+        tensor = self._find_other(name)
+        if tensor is not None:
+            return tensor
         if shard is not None:
             finding = Finding("stale-entry", f"the index says it is in {shard!r}, which has no such tensor", path=name,
                               source=self.extraction.name)  # fmt: skip
             return Tensor(name, None, (), (), status=Status.MISSING, finding=finding, owner=self)
+        return None
+
+    def _find_other(self, name: str) -> Tensor | None:
+        """Return the tensor ``name#2`` (or 3 …): the second one of a name that several shards have."""
+        base, mark, number = name.rpartition("#")
+        if not (mark and number.isascii() and number.isdigit() and len(number) < 10 and int(number) > 1):
+            return None
+        left, mapped = int(number), self.parser.map_lookup(base)
+        for shard in sorted(self.parser.shard_names(), key=lambda shard: shard != mapped):  # the right one first
+            tensor = self._in_shard(shard, base)
+            left -= tensor is not None
+            if tensor is not None and not left:
+                tensor.name = name
+                return tensor
         return None
 
     def size_hint(self) -> int | None:
@@ -260,8 +305,9 @@ class SafetensorsSetViewer(Viewer):
             extent.document_status = (
                 Status.TRUNCATED if extent.document_status is Status.COMPLETE else extent.document_status
             )
-        status = self.extraction.findings.errors and self.parser.has_map and self._index_status()
-        if status and status is not Status.COMPLETE:
+        index = self.parser.index
+        status = index.text_status() if index is not None else Status.COMPLETE
+        if status is not Status.COMPLETE:
             extent.document_status = status
         promised = self.parser.index_metadata().get("total_size")
         if not extent.missing_files and not extent.at_least and type(promised) is int and promised != extent.tensor_bytes:
@@ -270,8 +316,5 @@ class SafetensorsSetViewer(Viewer):
                 wanted=promised, got=extent.tensor_bytes,
             )  # fmt: skip
         return extent
-
-    def _index_status(self) -> Status:
-        return self.extraction.parse().status
 
 

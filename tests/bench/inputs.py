@@ -6,7 +6,10 @@ import json
 import os
 import random
 import struct
-from pathlib import Path
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from pathlib import Path
 
 MIB = 1 << 20
 
@@ -57,7 +60,7 @@ def one_file(path: Path, tensors: int, size: int) -> Path:
 def wide_header(path: Path, tensors: int) -> Path:
     """Write a file whose header alone is about 98 MB (800,000 tensors)."""
     write_header(path, {
-        f"model.language_model.layers.{number // 256}.experts.{number % 256}.up_proj.weight": ("F16", [16, 16], 512)
+        f"model.layers.{number // 256}.experts.{number % 256}.up_proj.weight": ("F16", [16, 16], 512)
         for number in range(tensors)
     })  # fmt: skip
     return path

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import pparse  # noqa: F401
 from report import report
+
+import pparse  # noqa: F401
 
 report()

@@ -7,7 +7,6 @@ import time
 import zlib
 
 import numpy as np  # noqa: F401 -- both sides have imported it when the peak begins to count
-
 from report import memory, report
 
 how, path = sys.argv[1:3]

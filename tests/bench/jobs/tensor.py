@@ -6,7 +6,6 @@ import sys
 import time
 
 import numpy as np
-
 from report import memory, report
 
 how, path, name = sys.argv[1:4]

@@ -6,8 +6,9 @@ import sys
 import time
 
 import numpy as np
-import pparse
 from report import memory, report
+
+import pparse
 
 with pparse.view(sys.argv[1]) as model:
     tensor = model["count"]
