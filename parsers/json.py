@@ -383,7 +383,9 @@ class JsonParser(Parser):
             bounds = index.offsets[first : last + more]
         else:
             ordinal, offset = index.checkpoint(first)
-            bounds = self._rescan(node, offset, last + more - ordinal)
+            after = ordinal // index.stride + 1
+            size = index.offsets[after] - offset if after < len(index.offsets) else 8 << 10
+            bounds = self._rescan(node, offset, last + more - ordinal, size)
             del bounds[: first - ordinal]
         if more:
             return bounds
@@ -394,14 +396,14 @@ class JsonParser(Parser):
             bounds.append(scan.pending)
         return bounds
 
-    def _rescan(self, node: Node, offset: int, count: int) -> array[int]:
-        """Return where ``count`` children begin, the first at ``offset``."""
+    def _rescan(self, node: Node, offset: int, count: int, size: int) -> array[int]:
+        """Return where ``count`` children begin, the first at ``offset``; they are in about ``size`` bytes."""
         data, end = self.result.extraction.data, self.result.extraction.known_end(node)
         kernel, carry = self._choose_kernel(node), Carry()
         found = array("q", [offset])
-        pos, step = offset, 8 << 10
         budget = self.result.extraction.session.budget
         largest = largest_block(budget, self.block_factor)
+        pos, step = offset, min(size, largest)
         with budget.charge(largest * self.block_factor, "a scan block"):
             while len(found) < count and pos < end:
                 block = data.pread(pos, min(step, end - pos))

@@ -69,9 +69,10 @@ _SUBTREE: Final = re.compile(_leaf(3), re.DOTALL).match
 class _Level:
     """One open bracket down to the depth limit."""
 
-    __slots__ = ("count", "hashes", "key", "keys")
+    __slots__ = ("count", "hashes", "key", "keys", "path")
 
     def __init__(self) -> None:
+        self.path: str | None = None  # of the container itself, worked out when first asked for
         self.count = 0
         self.key: str | None = None
         self.keys: set[int] | None = None
@@ -214,13 +215,24 @@ class _Walk:
 
     def path(self, depth: int | None = None) -> str:
         """Path of what is being read; with ``depth``, of the open bracket that far below the start."""
-        steps = list(self.base_steps)
-        for bracket, level in zip(self.brackets[:depth], self.levels, strict=False):
-            if bracket == 0x5B:
-                steps.append(KeyStep(level.count))
+        levels = self.levels[:depth] if depth is not None else self.levels
+        known = len(levels) - 1
+        while known > 0 and levels[known].path is None:
+            known -= 1
+        if known < 0:
+            return format_path(self.base_steps)
+        path = levels[known].path
+        if path is None:
+            path = levels[known].path = format_path(self.base_steps)
+        for at in range(known, len(levels)):
+            level = levels[at]
+            level.path = path
+            if self.brackets[at] == 0x5B:
+                path = f"{path}[{level.count}]"
             elif level.key is not None:
-                steps.append(KeyStep(level.key))
-        return format_path(steps)
+                piece = format_path([KeyStep(level.key)])
+                path = piece if not path else f"{path}{piece}" if piece[0] == "[" else f"{path}.{piece}"
+        return path
 
     def note(self, code: str, reason: str, offset: int, severity: Severity = Severity.ERROR) -> Finding:
         """Add a finding at the present path."""

@@ -203,7 +203,8 @@ class SafetensorsParser(Parser):
         text = head[8:].removeprefix(b"\xef\xbb\xbf").lstrip(b" \t\n\r")
         if text[:1] == b"{" and text[1:].lstrip(b" \t\n\r")[:1] in (b'"', b"}", b""):
             return Confidence.CERTAIN if size is None or length <= size or length < 1 << 31 else Confidence.POSSIBLE
-        return Confidence.POSSIBLE if not text and len(head) < 24 and length <= REFERENCE_HEADER_LIMIT else Confidence.NO
+        cut = not text and len(head) < 24 and length <= REFERENCE_HEADER_LIMIT
+        return Confidence.POSSIBLE if cut else Confidence.NO
 
     # -- the file ----------------------------------------------------------------------------------------------------
 
@@ -220,13 +221,18 @@ class SafetensorsParser(Parser):
         extraction = self.result.extraction
         head = extraction.data.pread(extraction.start, min(8, max(0, extraction.known_end() - extraction.start)))
         if len(head) < 8:
-            raise MalformedError("the file ends inside the header's length", offset=extraction.start, wanted=8, got=len(head))
-        length = int.from_bytes(head, "little")
-        if length > extraction.session.limits.header_bytes:
             raise MalformedError(
-                f"the header's length is beyond any header ({format_size(extraction.session.limits.header_bytes)}; "
-                "--limit header_bytes=N lifts this)", offset=extraction.start, wanted=length,
-                got=max(0, extraction.known_end() - extraction.start - 8),
+                "the file ends inside the header's length", offset=extraction.start, wanted=8, got=len(head)
+            )
+        length = int.from_bytes(head, "little")
+        there = max(0, extraction.known_end() - extraction.start - 8)
+        if length <= there:
+            extraction.session.limits.check("header_bytes", length, "the header's length", offset=extraction.start)
+        elif length > extraction.session.limits.header_bytes:
+            raise MalformedError(
+                f"the header's length is beyond the file, and any header "
+                f"({format_size(extraction.session.limits.header_bytes)})", offset=extraction.start, wanted=length,
+                got=there,
             )  # fmt: skip
         self._header_size = length
         return length
@@ -374,12 +380,18 @@ class SafetensorsParser(Parser):
         mirrored = self._mirrored(node)
         as_row = node.kind == "tensor" and mirrored.shape == LIST and len(mirrored) == len(FIELDS)
         for kid in mirrored.children():
-            ctx.emit(Entry(FIELDS[kid.ordinal] if as_row else kid.key, kid.kind, kid.start, kid.end,
-                           kid.value if kid.shape == "scalar" else UNLOADED_VALUE, kid.known_status, kid.finding))  # fmt: skip
+            value = kid.value if kid.shape == "scalar" else UNLOADED_VALUE
+            ctx.emit(Entry(FIELDS[kid.ordinal] if as_row else kid.key, kid.kind, kid.start, kid.end, value,
+                           kid.known_status, kid.finding))  # fmt: skip
         if node.kind == "tensor":
             info = self._info_at(node.ordinal)
             start, end = self.data_start + info.begin, self.data_start + info.end
-            ctx.emit(Entry("data", "bytes", start, end, status=self.status_of(info)))
+            status, finding = self.status_of(info), None
+            if status in (Status.TRUNCATED, Status.MISSING):
+                finding = Finding("truncated", "the tensor goes on beyond the end of the file", path=node.path,
+                                  source=self.result.extraction.name, offset=start, wanted=end - start,
+                                  got=max(0, self.result.extraction.known_end() - start))  # fmt: skip
+            ctx.emit(Entry("data", "bytes", start, end, status=status, finding=finding))
         return node.start, DONE, 0
 
     def expect_length(self, ctx: NodeContext, block: bytes, base: int) -> tuple[int, State, int]:
@@ -462,8 +474,10 @@ class SafetensorsParser(Parser):
         start, end = self.data_start + info.begin, self.data_start + info.end
         finding = None
         if info.problem is not None:
-            finding = Finding("bad-entry", info.problem, severity=info.severity, path=name or "",
-                              source=self.result.extraction.name, offset=start, wanted=info.wanted, got=info.got)  # fmt: skip
+            finding = Finding(
+                "bad-entry", info.problem, severity=info.severity, path=name or "",
+                source=self.result.extraction.name, offset=start, wanted=info.wanted, got=info.got,
+            )  # fmt: skip
         return Entry(name, "invalid" if is_scalar else "tensor", start, end, status=status, finding=finding)
 
     def _metadata_at(self) -> list[int]:

@@ -17,7 +17,7 @@ import re
 
 from pparse.errors import MalformedError, PparseError
 from pparse.findings import Status
-from pparse.node import LIST, MAP, UNLOADED_VALUE, Entry
+from pparse.node import LIST, MAP, SCALAR, UNLOADED_VALUE, Entry
 from pparse.parser import DONE, Confidence, NodeContext, Parser
 
 TYPE_CHECKING = False
@@ -261,10 +261,14 @@ class SafetensorsIndexParser(ShardSet):
         if node.kind == "shards":
             self.emit_shards(ctx)
         else:
-            for kid in self._mirrored(node).children():
-                ctx.emit(Entry(kid.key, kid.kind, kid.start, kid.end,
-                               kid.value if kid.shape == "scalar" else UNLOADED_VALUE, kid.known_status, kid.finding))  # fmt: skip
+            self._emit_children(ctx, self._mirrored(node))
         return node.start, DONE, 0
+
+    @staticmethod
+    def _emit_children(ctx: NodeContext, mirrored: Node) -> None:
+        for kid in mirrored.children():
+            value = kid.value if kid.shape == SCALAR else UNLOADED_VALUE
+            ctx.emit(Entry(kid.key, kid.kind, kid.start, kid.end, value, kid.known_status, kid.finding))
 
     def expect_map(self, ctx: NodeContext, block: bytes, base: int) -> tuple[int, Any, int]:
         """Show what the JSON text holds, and the shards."""
@@ -272,9 +276,7 @@ class SafetensorsIndexParser(ShardSet):
         if root.kind != "object":
             self.note_damage(ctx.node, MalformedError("the index is not a JSON object", offset=root.start))
             return ctx.pos, DONE, 0
-        for kid in root.children():
-            ctx.emit(Entry(kid.key, kid.kind, kid.start, kid.end,
-                           kid.value if kid.shape == "scalar" else UNLOADED_VALUE, kid.known_status, kid.finding))  # fmt: skip
+        self._emit_children(ctx, root)
         if self.shard_names():
             ctx.emit(Entry("shards", "shards", 0, 0))
         return ctx.pos, DONE, 0

@@ -270,11 +270,7 @@ class FileData(Data):
             pool = DescriptorPool()
         self._pool = pool
         self._file = pool.register(self.path)
-        try:
-            self.identity: FileIdentity = self._file.identity
-        except BaseException:
-            self._file.close()
-            raise
+        self.identity: FileIdentity = self._file.identity
         super().__init__(self.path, self.identity.size, stats)
 
     def _pread(self, offset: int, length: int) -> bytes:

@@ -169,6 +169,8 @@ class PooledFile:
             return os.preadv(descriptor, [view], offset)
         except OSError as error:
             raise _system_error(error, self.path, f"read at offset {offset}") from error
+        except OverflowError as error:
+            raise SourceError("no file reaches this offset", source=self.path, offset=offset) from error
         finally:
             self._release()
 

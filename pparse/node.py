@@ -51,6 +51,8 @@ class Unloaded(enum.Enum):
     def __repr__(self) -> str:
         return "UNLOADED_VALUE"
 
+    __str__ = __repr__
+
 
 UNLOADED_VALUE: Final = Unloaded.UNLOADED_VALUE
 

@@ -133,6 +133,13 @@ class NodeContext:
         """The data being read."""
         return self.result.extraction.data
 
+    @property
+    def remaining(self) -> int | None:
+        """Bytes from ``pos`` to the end of the node or of the data, whichever comes first; None while unknown."""
+        size = self.data.size
+        end = self.end if size is None else size if self.end is None else min(self.end, size)
+        return None if end is None else max(0, end - self.pos)
+
     def emit(self, entry: Entry) -> None:
         """Make a child visible."""
         ordinal = self.emitted
@@ -354,14 +361,18 @@ class Parser:
         return spliced.range(0, spliced.size or 0)
 
     def cut(self, ctx: NodeContext) -> None:
-        """Input ended while ``ctx.need`` was unmet: close the node as TRUNCATED."""
+        """Input ended while ``ctx.need`` was unmet: close the node as TRUNCATED (DAMAGED, if all of it is there)."""
         end = self.result.extraction.known_end(ctx.node)
+        # A node that is all there, and yet ends inside a record, contradicts itself; it was not cut.
+        node = ctx.node
+        whole = node.parent is not None and node.end is not None and node.end <= end
+        whole = whole and node.known_status is not Status.TRUNCATED
         self.result.close_node(
             ctx.node,
-            Status.TRUNCATED,
+            Status.DAMAGED if whole else Status.TRUNCATED,
             Finding(
-                "truncated",
-                f"the {ctx.node.kind} ends early",
+                "malformed" if whole else "truncated",
+                f"the {ctx.node.kind} ends inside a record" if whole else f"the {ctx.node.kind} ends early",
                 path=ctx.node.path,
                 source=self.result.extraction.name,
                 offset=end,

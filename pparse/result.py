@@ -219,7 +219,10 @@ class Result:
         shown = 0
         for visit in self.parser.check(strict=strict):
             if visit.status is not None and visit.status is not Status.COMPLETE and visit.finding is not None:
-                self.findings.add(visit.finding)
+                finding = visit.finding
+                finding.path = finding.path or visit.path
+                finding.source = finding.source or self.extraction.name
+                self.findings.add(finding)
             while shown < len(self.findings) - self.findings.omitted:
                 yield self.findings[shown]
                 shown += 1

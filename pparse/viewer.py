@@ -218,6 +218,8 @@ class Extent:
             end = span.offset + span.length
             if end > self.last_byte:
                 self.last_byte = end
+        if tensor.dtype is None and not tensor.shape:
+            return  # nothing is known of it
         dtype = tensor.dtype.name if tensor.dtype is not None else tensor.stored_dtype
         self.parameters[dtype] = self.parameters.get(dtype, 0) + tensor.size
 

@@ -203,6 +203,12 @@ def test_a_pointer_with_another_size_needs_no_digest(run, path, digest):
     assert f"the size differs from that of the LFS pointer {path.name}.pointer (wanted 17, got " in ran.out
 
 
+def test_a_piece_of_a_file_has_no_digest(run, path, digest):
+    ran = run("check", f"{path}::header", f"--sha256={digest}")
+    assert ran.code == 0
+    assert "header: no-digest: there is no file to digest" in ran.out
+
+
 def test_a_digest_that_says_nothing_of_the_file(run, path, tmp_path):
     other = tmp_path / "list"
     other.write_text(f"{WRONG}  other.bin\n")

@@ -158,6 +158,7 @@ def test_available(data):
         assert data.available(offset, count), (offset, count)
     for offset, count in [(0, size + 1), (size, 1), (size + 1, 1), (1, size), (HUGE, HUGE), (0, HUGE)]:
         assert not data.available(offset, count), (offset, count)
+    assert data.stats.reads == 0
 
 
 def test_closed(data):
@@ -318,8 +319,8 @@ def test_stream_names():
 
 
 def test_stream_of_text():
-    with pytest.raises(SourceError, match="binary mode"):
-        StreamData(io.StringIO("abc"))
+    with pytest.raises(SourceError, match=r"^<text>: the file object gives text; open it in binary mode$"):
+        StreamData(io.StringIO("abc"), "<text>")
 
 
 def test_stream_that_cannot_be_sought():
@@ -603,13 +604,45 @@ def test_close_closes(path):
     assert open_files() == before
 
 
+@needs_proc
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda data: data.pread(0, 4),
+        lambda data: data.preadinto(0, bytearray(4)),
+        lambda data: data.check_unchanged(),
+        lambda data: list(data.holes(0, 100)),
+        lambda data: next(iter(data.holes(0, 100)), None),
+        lambda data: data.mapped(0, 4).release(),
+        lambda data: data.mapped(0, HUGE),
+    ],
+)
+def test_every_use_lets_go_of_the_descriptor(path, use):
+    before = open_files()
+    data = FileData(path)
+    use(data)
+    use(data)
+    data.close()
+    assert open_files() == before
+
+
+def test_offsets_beyond_the_system(path):
+    file = DescriptorPool().register(str(path))
+    for act in (lambda: file.pread(1 << 63, 1), lambda: file.preadinto(1 << 63, memoryview(bytearray(1)))):
+        with pytest.raises(SourceError, match="no file reaches") as caught:
+            act()
+        assert caught.value.offset == 1 << 63
+    file.close()
+
+
 def test_mapped_file(path):
     with FileData(path) as data:
         for offset, length in ((0, 10), (5000, 3000), (4096, 1), (len(CONTENT) - 1, 1)):
             view = data.mapped(offset, length)
             assert bytes(view) == CONTENT[offset : offset + length]
             assert view.readonly
-        assert bytes(data.mapped(5, 0)) == b""
+        for offset in (0, 5, 4096, len(CONTENT)):
+            assert bytes(data.mapped(offset, 0)) == b""
         assert data.mapped(0, len(CONTENT) + 1) is None
         assert data.mapped(len(CONTENT), 1) is None
         assert data.mapped(HUGE, 1) is None
@@ -628,6 +661,7 @@ def test_mapped_file(path):
 def test_folder(tmp_path):
     with pytest.raises(SourceError, match="folder") as caught:
         FileData(tmp_path)
+    assert str(caught.value) == f"{tmp_path}: is a folder, not a file"
     assert caught.value.errno == errno.EISDIR
     assert caught.value.source == str(tmp_path)
 
@@ -787,14 +821,16 @@ def test_file_replaced_by_another_is_read_on_while_open(path):
         assert data.pread(0, 10) == CONTENT[:10]
 
 
+@needs_proc
 @pytest.mark.parametrize("how", ["replaced", "grown", "rewritten", "removed"])
 def test_closed_descriptor_is_not_reopened_on_a_changed_file(path, how):
     pool = DescriptorPool(limit=1)
+    before = open_files()
     data = FileData(path, pool)
     filler = path.with_name("filler")
     filler.write_bytes(b"x")
     other = FileData(filler, pool)  # takes the only descriptor
-    assert pool.open_count == 1
+    assert pool.open_count == open_files() - before == 1
     if how == "replaced":
         changed = path.with_name("changed")
         write_with_time(changed, CONTENT, 1_000_000_000)
@@ -812,6 +848,7 @@ def test_closed_descriptor_is_not_reopened_on_a_changed_file(path, how):
     assert other.pread(0, 1) == b"x"  # the pool still works
     data.close(), other.close()
     assert pool.open_count == 0
+    assert open_files() == before
 
 
 def test_closed_descriptor_is_reopened_on_the_same_file(path):
@@ -837,6 +874,10 @@ def many(tmp_path):
         path.write_bytes(b"shard %03d" % number)
         paths.append(path)
     return paths
+
+
+def test_pool_keeps_64_unless_told():
+    assert DescriptorPool().limit == 64
 
 
 @needs_proc
@@ -1011,6 +1052,9 @@ def test_no_holes_where_the_system_cannot_tell(sparse, monkeypatch):
 
         monkeypatch.setattr(os, "lseek", refuse)
         assert list(data.holes(0, 1 << 20)) == []
+        monkeypatch.setattr(os, "lseek", lambda fd, at, how: at if how == os.SEEK_HOLE else refuse(fd, at, how))
+        assert list(data.holes(0, 1 << 20)) == []
+        monkeypatch.undo()
         monkeypatch.delattr(os, "SEEK_HOLE")
         assert list(data.holes(0, 1 << 20)) == []
 

@@ -1,8 +1,8 @@
 """Transcripts of the command on the samples, in ``tests/golden``.
 
 A transcript begins with the command line; then come what it wrote on standard output, what it wrote on standard error
-(behind ``--- stderr``), and its exit code. To make one, write the command line into a new file; to bring all up to date,
-run ``PPARSE_UPDATE_GOLDEN=1 pytest tests/test_golden.py`` and look at the difference.
+(behind ``--- stderr``), and its exit code. To make one, write the command line into a new file; to bring all up to
+date, run ``PPARSE_UPDATE_GOLDEN=1 pytest tests/test_golden.py`` and look at the difference.
 """
 
 from __future__ import annotations

@@ -106,7 +106,7 @@ def strict_loads(text: bytes):
 # -- equal to json.loads ---------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=70, deadline=None)
 @given(document=DOCUMENTS, indent=st.sampled_from([None, 2]), way=st.sampled_from(WAYS))
 def test_any_document_is_as_json_loads_it(document, indent, way):
     text = dump(document, indent=indent)
@@ -121,7 +121,7 @@ def test_any_document_is_as_json_loads_it(document, indent, way):
     assert repr(slow.root.to_python()) == repr(expected)  # node by node
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(document=DOCUMENTS)
 def test_every_way_of_reading_gives_the_same_tree(document):
     text = dump([document, document])
@@ -461,7 +461,7 @@ def test_prefixes_of_a_lone_scalar(text):
 def test_every_change_of_a_byte():
     text = b'{"a":[{"b":"\\u00e9"},-2e1],"\xc3\xa9":null} '
     for at in range(len(text)):
-        for value in range(256):
+        for value in {*range(at % 3, 256, 3), *b'"\\[]{},: 1-\n\x00\xff'}:
             changed = text[:at] + bytes([value]) + text[at + 1 :]
             try:
                 expected = strict_loads(changed)
@@ -753,8 +753,8 @@ def everything(extraction):
 
 
 def big_document() -> bytes:
-    members = {f"m{number}": number if number % 10 else [number, {"x": "y" * 30}] for number in range(130)}
-    return dump({**members, "long": "é" * 3_000, "deep": [[[[[{"k": []}]]]]], "last": 5})
+    members = {f"m{number}": number if number % 10 else [number, {"x": "y" * 30}] for number in range(70)}
+    return dump({**members, "long": "é" * 2_500, "deep": [[[[[{"k": []}]]]]], "last": 5})
 
 
 @pytest.mark.parametrize("way", [{}, {"options": {"kernel": "stdlib"}, "limits": Limits(leaf_bytes=100)}])

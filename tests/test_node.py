@@ -435,12 +435,12 @@ def test_retention_that_makes_no_sense():
 
 @pytest.mark.parametrize("retain", ["inf", 10**6, 10**5])
 def test_retention_gives_way_to_the_budget(retain):
-    extraction = read(dump([[number] for number in range(20_000)]), retain=retain, budget="1MiB")
-    assert sum(node[0].value for node in extraction.root.children()) == sum(range(20_000))
+    extraction = read(dump([[number] for number in range(8_000)]), retain=retain, budget="1MiB")
+    assert sum(node[0].value for node in extraction.root.children()) == sum(range(8_000))
     budget = extraction.session.budget
     assert budget.peak <= budget.limit
     assert 0 < extraction.parse().retention.held <= budget.limit
-    assert extraction.root[19_999][0].value == 19_999
+    assert extraction.root[7_999][0].value == 7_999
 
 
 # -- budget ----------------------------------------------------------------------------------------------------------
@@ -448,7 +448,7 @@ def test_retention_gives_way_to_the_budget(retain):
 
 @pytest.mark.parametrize("kernel", ["stdlib", "numpy"])
 def test_indexes_that_were_evicted_are_made_again(kernel):
-    rows, wide = 40, 6000
+    rows, wide = 30, 6000
     text = b"[" + b",".join(b"[%s]" % b",".join(b"%d" % (row % 10) for _ in range(wide)) for row in range(rows)) + b"]"
     extraction = read(text, budget="1MiB", options={"kernel": kernel})
     nodes = list(extraction.root.children())

@@ -196,6 +196,7 @@ def test_cursor_begins_at_its_offset():
     assert cursor.read(2) == b"cd"
     assert cursor.seek(0) == 0
     assert cursor.read(1) == b"a"
+    assert Cursor(BytesData(b"abc")).read() == b"abc"
     with pytest.raises(ValueError, match="negative"):
         BytesData(b"abc").open(-1)
 
@@ -224,6 +225,11 @@ def test_sub_range_counts_from_the_readers_start(reader):
     assert part.read() == CONTENT[10:20]
     assert part.range(2, 5).read() == CONTENT[12:15]
     assert reader.tell() == 1000
+
+
+def test_sub_range_may_be_all_of_its_parent(reader):
+    assert reader.range(0, len(CONTENT)).read() == CONTENT
+    assert reader.range(0, 0).read() == b""
 
 
 def test_sub_range_is_clipped_to_its_parent():
@@ -406,6 +412,28 @@ def test_small_reads_share_blocks_that_grow():
         reader.read(10)
     assert [length for _, length in data.asked[:4]] == [4 << 10, 16 << 10, 64 << 10, 64 << 10]
     assert len(data.asked) == 7
+
+
+def test_blocks_grow_when_they_are_read_to_their_end():
+    data = FakeData(CONTENT)
+    reader = data.open()
+    for size in (4 << 10, 16 << 10, 1 << 10, 1 << 10):
+        reader.read(size)
+    assert data.asked == [(0, 4 << 10), (4 << 10, 16 << 10), (20 << 10, 64 << 10)]
+
+
+def test_what_was_peeked_at_is_not_read_again():
+    data = FakeData(CONTENT)
+    reader = data.open(100)
+    reader.peek(10), reader.peek(4096), reader.read(10), reader.seek(100), reader.read(5)
+    assert data.asked == [(100, 4096)]
+
+
+def test_large_reads_are_not_kept():
+    reader = BytesData(CONTENT).open()
+    reader.read(200_000)
+    reader.peek(100_000)
+    assert len(reader._block) <= 64 << 10
 
 
 def test_a_jump_starts_small_again():

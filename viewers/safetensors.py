@@ -139,7 +139,8 @@ class SafetensorsViewer(Viewer):
         found = self._find(name, 1)
         if found is None:
             base, mark, number = name.rpartition("#")
-            if mark and base != METADATA and number.isascii() and number.isdigit() and len(number) < 10 and int(number) > 1:
+            counted = number.isascii() and number.isdigit() and len(number) < 10 and int(number) > 1
+            if mark and base != METADATA and counted:
                 found = self._find(base, int(number))
         return found
 
@@ -191,6 +192,15 @@ class SafetensorsViewer(Viewer):
             self.close_extent(extent)
         assert self._extent is not None  # noqa: S101 -- close_extent sets it
         return self._extent
+
+    def truncation(self, extent: Extent) -> Finding:
+        """Return the finding on a file that lacks bytes."""
+        least = "at least " if extent.at_least else ""
+        hit = f"; first tensor hit: {extent.first_hit}" if extent.first_hit is not None else ""
+        return Finding(
+            "truncated", f"the file lacks {least}{extent.missing_bytes} bytes{hit}", source=self.extraction.name,
+            offset=self.extraction.known_end(), wanted=extent.expected, got=extent.actual,
+        )  # fmt: skip
 
     def new_extent(self) -> Extent:
         """Return an extent to which the tensors can be added while they are listed; then `close_extent`."""

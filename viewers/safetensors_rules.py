@@ -18,7 +18,14 @@ from __future__ import annotations
 import re
 from array import array
 
-from pparse.errors import EndOfDataError, LimitError, MalformedError, PparseError, TruncatedTensorError, UnsupportedError
+from pparse.errors import (
+    EndOfDataError,
+    LimitError,
+    MalformedError,
+    PparseError,
+    TruncatedTensorError,
+    UnsupportedError,
+)
 from pparse.findings import Finding, FindingList, Severity, Status
 from pparse.node import LIST, MAP
 from pparse.parsers.safetensors import FIELDS, METADATA, REFERENCE_HEADER_LIMIT
@@ -63,15 +70,15 @@ class _Notes:
             self.document.add(finding)
             yield finding
 
-    def omitted(self) -> Iterator[Finding]:
-        """Yield a finding on those that were not kept: an error if any of them was one."""
-        findings = self.findings
-        if findings.omitted:
-            errors = findings.errors - sum(finding.severity is Severity.ERROR for finding in findings)
-            yield Finding(
-                "findings-omitted", f"{findings.omitted} more findings were made and not kept, {errors} of them errors",
-                severity=Severity.ERROR if errors else Severity.WARNING, source=self.source,
-            )  # fmt: skip
+
+def _omitted(findings: FindingList, source: str) -> Iterator[Finding]:
+    """Yield a finding on those that were not kept: an error if any of them was one."""
+    if findings.omitted:
+        errors = findings.errors - sum(finding.severity is Severity.ERROR for finding in findings)
+        yield Finding(
+            "findings-omitted", f"{findings.omitted} more findings were made and not kept, {errors} of them errors",
+            severity=Severity.ERROR if errors else Severity.WARNING, source=source,
+        )  # fmt: skip
 
 
 def check_file(viewer: SafetensorsViewer, *, strict: bool) -> Iterator[Finding]:
@@ -121,14 +128,11 @@ def check_file(viewer: SafetensorsViewer, *, strict: bool) -> Iterator[Finding]:
         _check_reference_json(viewer, notes)
     viewer.close_extent(extent)
     if extent.missing_bytes:
-        at_least = "at least " if extent.at_least else ""
-        notes.add("truncated",
-                  f"the file lacks {at_least}{extent.missing_bytes} bytes; first tensor hit: {extent.first_hit}",
-                  offset=viewer.extraction.known_end(), wanted=extent.expected, got=extent.actual)  # fmt: skip
+        notes.findings.add(viewer.truncation(extent))
     _check_layout(viewer, layout, notes, header.status is Status.COMPLETE)
     _note_holes(viewer, notes)
     yield from notes.new()
-    yield from notes.omitted()
+    yield from _omitted(notes.findings, notes.source)
 
 
 def _take_header_finding(finding: Finding, notes: _Notes) -> None:
@@ -346,5 +350,6 @@ def check_set(viewer: SafetensorsSetViewer, *, strict: bool) -> Iterator[Finding
     for _ in viewer.tensors():
         session.check_cancelled()
     yield from fresh(viewer.findings)
+    yield from _omitted(viewer.findings, viewer.extraction.name)
 
 

@@ -170,10 +170,7 @@ class SafetensorsSetViewer(Viewer):
             extent.cut_files += 1
             if extent.cut_files + extent.missing_files == 1:
                 extent.resume_file, extent.resume_at = name, own.resume_at
-            self._note(
-                "truncated", f"the shard lacks {own.missing_bytes} bytes", path=name, offset=own.actual,
-                wanted=own.expected, got=own.actual,
-            )  # fmt: skip
+            self.findings.add(viewer.truncation(own))
         elif own.resume_at is not None and extent.resume_at is None:
             extent.resume_file, extent.resume_at = name, own.resume_at
         if not self._held(viewer):
@@ -307,10 +304,13 @@ class SafetensorsSetViewer(Viewer):
             )
         index = self.parser.index
         status = index.text_status() if index is not None else Status.COMPLETE
-        if status is not Status.COMPLETE:
+        if index is not None and status is not Status.COMPLETE:
             extent.document_status = status
+            for finding in index.json.findings:
+                self.findings.add(finding)
         promised = self.parser.index_metadata().get("total_size")
-        if not extent.missing_files and not extent.at_least and type(promised) is int and promised != extent.tensor_bytes:
+        known = not extent.missing_files and not extent.at_least
+        if known and type(promised) is int and promised != extent.tensor_bytes:
             self._note(
                 "total-size", "the index's total_size is not the sum of its tensors' bytes", Severity.WARNING,
                 wanted=promised, got=extent.tensor_bytes,

@@ -46,7 +46,8 @@ def _files(document: Extraction) -> list[tuple[str, FileData | None]]:
     names = getattr(parser, "shard_names", None)
     if names is None:
         data = document.data
-        return [(document.name, data if isinstance(data, FileData) else None)]
+        whole = isinstance(data, FileData) and (document.start, document.end) == (0, data.size)
+        return [(document.name, data if whole else None)]  # type: ignore[list-item]
     found: list[tuple[str, FileData | None]] = []
     for name in names():
         try:

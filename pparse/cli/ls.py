@@ -200,7 +200,8 @@ def _list_tensors(viewer: Viewer, options: Any, matches: Callable[[str], bool], 
         report_cut(out, extent, listing.hit if listing.hit and listing.hit.name == extent.first_hit else None)
         if listing.unwritten and listing.unwritten_first is not None:
             out.line(
-                f"{count_words(listing.unwritten, 'tensor')} lie in file holes, which read as zeros; the first at byte "
+                f"never written: {count_words(listing.unwritten, 'tensor')}, in file holes, which read as zeros; "
+                "the first at byte "
                 f"{listing.unwritten_first.offset} ({safe(listing.unwritten_first.path)}); "
                 "'pparse check' lists the ranges"
             )

@@ -214,7 +214,7 @@ def report_cut(out: Output, extent: Extent, tensor: Tensor | None = None) -> Non
     """Say of a file that is not whole: actual and expected size, missing bytes, first tensor hit, where to resume."""
     missing = extent.missing_bytes
     if not missing and not extent.missing_files:
-        if extent.resume_at is not None:
+        if extent.resume_at is not None and extent.status is Status.COMPLETE:
             where = f" of {safe(extent.resume_file)}" if extent.resume_file else ""
             out.line(
                 out.paint("not written", "red")

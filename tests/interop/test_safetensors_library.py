@@ -146,7 +146,7 @@ def test_library_written_file_has_equal_metadata_and_names(tmp_path):
         assert sorted(model) == sorted(arrays)
         for name, array in arrays.items():
             same_bits(model[name].numpy(), array)
-        assert [f for f in model.check(strict=True)] == []
+        assert list(model.check(strict=True)) == []
 
 
 @pytest.mark.parametrize(
@@ -163,8 +163,10 @@ def test_torch_written_tensors_are_equal_bit_for_bit(tmp_path, dtype, attribute)
     target = getattr(torch, attribute)
     carrier = torch.int16 if BITS[dtype] == 16 else torch.uint8
     codes = torch.from_numpy(np.arange(1 << BITS[dtype], dtype=np.int64)).to(carrier)  # every value there is
-    tensors = {"all": codes.view(target), "matrix": codes.clone().view(target).reshape(16, -1),
-               "scalar": codes[5:6].clone().view(target).reshape(()), "none": codes[:0].clone().view(target)}  # fmt: skip
+    tensors = {
+        "all": codes.view(target), "matrix": codes.clone().view(target).reshape(16, -1),
+        "scalar": codes[5:6].clone().view(target).reshape(()), "none": codes[:0].clone().view(target),
+    }  # fmt: skip
     safetensors_torch.save_file(tensors, path)
     with pparse.view(path) as model:
         for name, wanted in tensors.items():
@@ -466,7 +468,8 @@ VERDICTS = {
     "extra field twice": fields(more=',"x":1,"x":2'),
     "extra field with a key twice": fields(more=',"x":{"y":1,"y":2}'),
     "extra field, long": fields(more=',"x":"' + "y" * 300_000 + '"'),
-    "extra field, long and not UTF-8": frame(b'{"a":' + A.encode()[:-1] + b',"x":"' + b"y" * 300_000 + b'\xff"}}', FOUR),
+    "extra field, long and not UTF-8":
+        frame(b'{"a":' + A.encode()[:-1] + b',"x":"' + b"y" * 300_000 + b'\xff"}}', FOUR),
     "dtype twice": fields(more=',"dtype":"U8"'),
     "shape twice": fields(more=',"shape":[4]'),
     "data_offsets twice": fields(more=',"data_offsets":[0,4]'),
@@ -499,7 +502,8 @@ VERDICTS = {
     "offsets null": fields(offsets="null"),
     "offsets object": fields(offsets='{"0":0,"1":4}'),
     **{f"length {text}": fields(shape=f"[{text}]")
-       for text in ("4.0", "4e0", "-4", "null", '"4"', "true", "[4]", "04", "+4", "0x4", "4.5", str(BIG**2), "9" * 400)},
+       for text in ("4.0", "4e0", "-4", "null", '"4"', "true", "[4]", "04", "+4", "0x4", "4.5", str(BIG**2),
+                    "9" * 400)},
     **{f"offset {text}": fields(offsets=f"[0,{text}]")
        for text in ("4.0", "4e0", "-4", "null", '"4"', "false", "04", "+4", str(BIG**2), "9" * 400)},
     **{f"zero length {text}": fields(shape=f"[{text}]", offsets="[0,0]", data=b"")
