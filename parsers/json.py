@@ -21,7 +21,15 @@ import json
 import sys
 from array import array
 
-from pparse.errors import EndOfDataError, GapError, LimitError, MalformedError, PparseError, UnsupportedError
+from pparse.errors import (
+    EndOfDataError,
+    GapError,
+    LimitError,
+    MalformedError,
+    OptionError,
+    PparseError,
+    UnsupportedError,
+)
 from pparse.findings import Finding, Severity, Status
 from pparse.kernels import json_fold
 from pparse.kernels.json_fold import Carry
@@ -98,7 +106,7 @@ class JsonParser(Parser):
         self.decoder = StrictDecoder(result.extraction.session.limits)
         self._kernel = str(result.extraction.session.options.get("kernel", "auto"))
         if self._kernel not in ("auto", "numpy", "stdlib"):
-            raise ValueError(f"option kernel must be auto, numpy or stdlib, not {self._kernel!r}")
+            raise OptionError(f"option kernel must be auto, numpy or stdlib, not {self._kernel!r}")
 
     @classmethod
     def match(cls, reader: Reader) -> Confidence:
@@ -576,12 +584,18 @@ class JsonParser(Parser):
                 try:
                     yield ordinal, key, node.child(ordinal).to_python(), None
                 except (EndOfDataError, MalformedError) as error:
-                    entry.status = Status.DAMAGED
-                    entry.finding = Finding("malformed", error.reason, offset=error.offset)
-                    yield ordinal, key, UNLOADED_VALUE, entry
+                    yield ordinal, key, UNLOADED_VALUE, _refused(entry, Status.DAMAGED, "malformed", error)
+                except (LimitError, UnsupportedError) as error:
+                    yield ordinal, key, UNLOADED_VALUE, _refused(entry, Status.UNSUPPORTED, "limit", error)
 
     def walk(self, node: Node, *, detail: bool = True) -> Iterator[Visit]:
         """Read the document once, checking every byte of its grammar."""
         from pparse.parsers.json_walk import walk_document
 
         return walk_document(self, node, detail=detail)
+
+
+def _refused(entry: Entry, status: Status, code: str, error: PparseError) -> Entry:
+    """Return a copy of an entry, which the index may hold, for a child that cannot be decoded."""
+    finding = Finding(code, error.reason, offset=error.offset)
+    return Entry(entry.key, entry.kind, entry.start, entry.end, status=status, finding=finding, at=entry.at)

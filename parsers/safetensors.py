@@ -300,8 +300,10 @@ class SafetensorsParser(Parser):
         if root.kind != "object":
             return
         json: JsonParser = self.header.parser  # type: ignore[assignment]
+        metadata: list[int] = []
         for ordinal, name, fields, entry in json.members(root, first):
             if name == METADATA:
+                metadata.append(ordinal)
                 continue
             if entry is not None and entry.status is Status.UNSUPPORTED:
                 yield ordinal, name, *self.info(ordinal)
@@ -310,6 +312,8 @@ class SafetensorsParser(Parser):
                     self._repeats_field = self._repeats_field or any(f"{field}#2" in fields for field in FIELDS)
                 yield ordinal, name, TensorInfo(fields), entry
         json.decoder.pairs = []  # else the whole header would stay
+        if not first:
+            self._metadata_ordinals = metadata
 
     def info(self, ordinal: int) -> tuple[TensorInfo, Entry | None]:
         """Return what one entry of the header says, and its JSON entry if that is not whole.
@@ -375,7 +379,7 @@ class SafetensorsParser(Parser):
         if node.kind == "safetensors":
             return node.start, self.expect_length, 8
         if node.kind == "tensors":
-            index.count = self.header.root.index_to(None).count - len(self._metadata_at())
+            index.count = self.header.root.index_to(None).count - len(self.metadata_at())
             return node.start, DONE, 0
         mirrored = self._mirrored(node)
         as_row = node.kind == "tensor" and mirrored.shape == LIST and len(mirrored) == len(FIELDS)
@@ -452,7 +456,7 @@ class SafetensorsParser(Parser):
             return super().entries(node, index, first, count)
         found: list[Entry] = []
         json: JsonParser = self.header.parser  # type: ignore[assignment]
-        skipped = set(self._metadata_at())
+        skipped = set(self.metadata_at())
         for ordinal, key, fields, entry in json.members(self.header.root, self._header_ordinal(first)):
             if ordinal in skipped:
                 continue
@@ -480,20 +484,16 @@ class SafetensorsParser(Parser):
             )  # fmt: skip
         return Entry(name, "invalid" if is_scalar else "tensor", start, end, status=status, finding=finding)
 
-    def _metadata_at(self) -> list[int]:
+    def metadata_at(self) -> list[int]:
+        """Return the ordinals in the header of ``__metadata__``: one, or none, in a good file."""
         if self._metadata_ordinals is None:
-            header, found = self.header, []
-            nth = 1
-            while (ordinal := header.find(header.root, METADATA, nth)) is not None:
-                found.append(ordinal)
-                nth += 1
-                if nth > 1_000:
-                    break
-            self._metadata_ordinals = found
+            header = self.header
+            candidates = header.key_table(header.root).candidates(METADATA)
+            self._metadata_ordinals = [at for at in candidates if header.entry(header.root, at).key == METADATA]
         return self._metadata_ordinals
 
     def _header_ordinal(self, ordinal: int) -> int:
-        for skipped in self._metadata_at():
+        for skipped in self.metadata_at():
             if skipped <= ordinal:
                 ordinal += 1
         return ordinal

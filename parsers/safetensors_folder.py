@@ -32,6 +32,7 @@ class SafetensorsFolderParser(ShardSet):
 
     name = "safetensors-folder"
     description = "folder with a safetensors model (index and shards, shards alone, or one file)"
+    reads = "folder"
     references = ("huggingface/transformers and huggingface_hub (sharded checkpoints)",)
     limitations = ("a folder with several models lists them and asks for one",)
 

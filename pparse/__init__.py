@@ -23,6 +23,7 @@ from pparse.errors import (
     LimitError,
     MalformedError,
     MissingTensorError,
+    OptionError,
     PathError,
     PparseError,
     SourceError,
@@ -64,7 +65,7 @@ __all__ = [
     "BytesData", "CancelledError", "ClosedError", "Confidence", "Cursor", "DONE", "DType", "DamagedTensorError",
     "Data", "DataChangedError", "EndOfDataError", "EndOfRangeError", "EngineError", "Entry", "Extraction", "FileData",
     "Finding", "FolderExtraction", "FormatError", "GapError", "LIST", "LimitError", "Limits", "MAP", "MalformedError",
-    "MemoryBudget", "MissingTensorError", "Node", "NodeContext", "Parser", "PathError", "PparseError", "Range",
+    "MemoryBudget", "MissingTensorError", "Node", "NodeContext", "OptionError", "Parser", "PathError", "PparseError", "Range",
     "Reader", "Registry", "SCALAR", "Severity", "SourceError", "SplicedData", "Status", "Tensor", "TensorError",
     "TruncatedTensorError", "UNLOADED_VALUE", "UnsupportedError", "Viewer", "open", "view",
 ]  # fmt: skip

@@ -9,6 +9,7 @@
     ├── GapError                       the bytes asked for lie in a gap of the source
     ├── MalformedError    ValueError   the bytes contradict their format
     ├── FormatError       ValueError   no parser recognises the data, or no such parser
+    ├── OptionError       ValueError   an option of a format has a value that means nothing
     ├── UnsupportedError               understood, but not readable here (names the missing package, if any)
     ├── LimitError                     a limit of ours says no (names the option that lifts it)
     ├── DataChangedError               the source changed while it was open
@@ -110,6 +111,10 @@ class MalformedError(PparseError, ValueError):
 
 class FormatError(PparseError, ValueError):
     """No parser recognises the data, or there is no parser of that name."""
+
+
+class OptionError(PparseError, ValueError):
+    """An option of a format has a value that means nothing."""
 
 
 class UnsupportedError(PparseError):

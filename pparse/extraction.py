@@ -131,6 +131,9 @@ class Extraction:
             parser = parser_class(self.session.registry, name) if name is not None else detect(self)
             if format is None:
                 self._format = parser.name
+        if (parser.reads == "folder") is not self.is_folder:
+            what = "folder" if self.is_folder else "file"
+            raise FormatError(f"the format {parser.name!r} reads a {parser.reads}, and this is a {what}", source=self.name)
         result = self.results.get(parser.name)
         if result is None:
             result = self.results[parser.name] = Result(self, parser)

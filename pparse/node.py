@@ -319,7 +319,7 @@ class Node:
         self.result.check_open()
         index: ChildIndex | None = self.index
         if index is None or not (index.complete or (count is not None and index.count >= count)):
-            if self._status is Status.UNSUPPORTED:
+            if self._status is Status.UNSUPPORTED and self.finding is not None and self.finding.code == "limit":
                 self._refuse_if_not_whole()
             self.extraction.data.check_unchanged()
             if index is None:

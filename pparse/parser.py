@@ -304,6 +304,7 @@ class Parser:
     media_type: ClassVar[str] = "application/octet-stream"
     refines: ClassVar[tuple[str, ...]] = ()
     root_at: ClassVar[str] = "front"
+    reads: ClassVar[str] = "file"  # or "folder"
     references: ClassVar[tuple[str, ...]] = ()
     limitations: ClassVar[tuple[str, ...]] = ()
     options: ClassVar[dict[str, str]] = {}

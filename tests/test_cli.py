@@ -256,7 +256,6 @@ def test_bad_arguments(words, run):
     assert BAD_ARGUMENTS[words] in ran.err
 
 
-@pytest.mark.xfail(strict=True, reason="parsers/json.py raises ValueError, which no caller can tell from a bug")
 def test_a_bad_value_of_an_option(run, model):
     for source in (model({"a": u8(3)}), model({}, name="model.json")):
         source.write_bytes(source.read_bytes() if source.suffix != ".json" else b"{}")
@@ -695,7 +694,6 @@ def test_a_set_with_a_cut_shard(run, shards):
         assert re.search(rf"resume the download at byte {path.stat().st_size} of \S*{path.name}", ran.out)
 
 
-@pytest.mark.xfail(strict=True, reason="SafetensorsSetViewer.shard_viewer takes every shard for safetensors unseen")
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -917,7 +915,6 @@ def test_format_by_name(run, model, tmp_path):
     assert run("ls", index, "-q").lines == ["a"]
 
 
-@pytest.mark.xfail(strict=True, reason="SafetensorsFolderParser expects a folder; Extraction.parse does not look")
 def test_a_folder_format_on_a_file_and_the_reverse(run, model):
     path = model({"a": u8(3)})
     ran = run("ls", path, "-f", "safetensors-folder")

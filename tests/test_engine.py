@@ -680,3 +680,10 @@ def test_keys_that_occur_again_are_numbered():
     assert root.to_python() == {"a": "1", "a#3": "2", "a#2": "3", "a#4": "4", "é": "5"}
     assert root.load() == {"a": "1", "a#2": "3", "é": "5"}
     assert [kid.path for kid in root.children()] == ["a", "a#2", '["a#2"]', "a#3", '["\\u00e9"]']
+
+
+def test_made_up_names_do_not_replace_others():
+    pairs = [(1, "a"), (1, "b"), ("1", "c"), ("1", "d"), ("1#3", "e"), (b"1", "f"), (b"1", "g")]
+    found = pparse.parser.as_dict(pairs)
+    assert found == {1: "a", "1#2": "b", "1": "c", "1#4": "d", "1#3": "e", b"1": "f", "b'1'#2": "g"}
+    assert list(found.values()) == list("abcdefg")

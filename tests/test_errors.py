@@ -20,6 +20,7 @@ from pparse.errors import (
     LimitError,
     MalformedError,
     MissingTensorError,
+    OptionError,
     PathError,
     PparseError,
     SourceError,
@@ -42,6 +43,7 @@ SAMPLES = [
     LimitError("too deep", option="--limit depth=9", wanted=9, got=8, path="p", offset=4),
     DataChangedError("changed", source="f", wanted=10, got=11),
     ClosedError("closed"),
+    OptionError("no such kernel"),
     PathError("no such key", path="a.c", suggestions=("a.b", "a.d")),
     PathError("no such key"),
     CancelledError("cancelled"),
@@ -66,6 +68,7 @@ def _id(error: PparseError) -> str:
         (MalformedError, ValueError),
         (FormatError, ValueError),
         (ClosedError, ValueError),
+        (OptionError, ValueError),
         (PathError, LookupError),
     ],
 )

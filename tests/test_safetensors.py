@@ -256,7 +256,6 @@ def test_an_unknown_dtype_is_unsupported_and_its_bytes_can_be_had():
         assert span.data.pread(span.offset, span.length) == b"1234"
 
 
-@pytest.mark.xfail(strict=True, reason="Node.index_to refuses every UNSUPPORTED node, not those beyond a limit only")
 def test_tree_of_an_unknown_dtype_shows_the_entry():
     with pparse.open(frame({"a": entry("F7", [4], 0, 4)}, b"1234"), format="safetensors") as document:
         assert document.get("tensors.a.dtype") == "F7"
@@ -458,8 +457,8 @@ def test_extent_of_a_whole_file():
         extent = model.extent().to_dict()
     assert extent == {
         "actual": len(SAMPLE), "expected": len(SAMPLE), "expected_at_least": False, "missing_bytes": 0,
-        "first_hit": None, "resume_at": None, "resume_file": None, "tensors": 6, "whole": 6, "truncated": 0, "missing": 0, "damaged": 0,
-        "unsupported": 0, "tensor_bytes": 49,
+        "first_hit": None, "resume_at": None, "resume_file": None, "tensors": 6, "whole": 6, "truncated": 0,
+        "missing": 0, "damaged": 0, "unsupported": 0, "tensor_bytes": 49,
         "parameters": {"float32": 6, "int16": 5, "int64": 1, "bool": 3, "uint8": 4},
     }  # fmt: skip
 
@@ -680,7 +679,7 @@ def test_every_changed_byte_of_the_header_is_survived():
 def test_changed_bytes_are_survived_by_the_tree_however_the_bytes_come():
     base = data_start(LITTLE)
     rng = random.Random(2)
-    for number in range(300):
+    for number in range(150):
         changed = bytearray(LITTLE)
         for _ in range(rng.randrange(1, 4)):
             changed[rng.randrange(8, base)] = rng.choice(ODD)

@@ -28,7 +28,7 @@ from pparse.errors import (
 )
 from pparse.findings import Finding, Status
 from pparse.tensor import Span, Tensor
-from pparse.testing.fakes import FailingData, FakeData, GappyData, ShortData
+from pparse.testing.fakes import FailingData, FakeData, GappyData, ShortData, UnknownSizeData
 
 ALL = sorted(name for name in DTYPES if hasattr(ml_dtypes, name) or name in np.sctypeDict)
 PACKED = [name for name in ALL if DTYPES[name].packed]
@@ -255,6 +255,12 @@ def test_strides_of_big_endian():
     expected = complexes.astype(">c8").reshape(4, 6).T
     tensor = make("complex64", (6, 4), expected.T.tobytes(), strides=expected.strides, byteorder="big")
     assert same(tensor.numpy(), np.ascontiguousarray(expected.astype("=c8")))
+
+
+def test_strides_of_nothing_need_no_bytes():
+    tensor = make("int32", (0, 3), b"", strides=(4, 4000))
+    assert tensor.numpy().shape == tensor[:].shape == tensor.numpy(copy=False).shape == (0, 3)
+    assert list(tensor.blocks()) == []
 
 
 def test_repeated_elements_are_read_once():
@@ -655,6 +661,12 @@ def test_without_a_copy(name):
         assert tensor.spans[0].data.stats.reads == 0
 
 
+def test_nothing_is_had_without_a_copy_and_without_spans():
+    array = Tensor("w", DTYPES["float32"], (0, 3), ()).numpy(copy=False)
+    assert (array.shape, array.dtype) == ((0, 3), np.float32)
+    assert not array.flags.writeable
+
+
 def test_without_a_copy_shows_the_bytes_themselves():
     content = bytearray(8)
     array = Tensor("w", DTYPES["uint16"], (4,), (Span(BytesData(content), 0, 8, "f"),)).numpy(copy=False)
@@ -691,7 +703,9 @@ def test_no_view_where_bytes_must_change():
         "changed or joined": [
             make("int4", (8,), four),
             make("float32", (4,), bytes(16), byteorder="big"),
+            make("uint16", (4,), bytes(8), byteorder="big"),
             make("float32", (4,), bytes(16), how="spans"),
+            make("uint8", (2,), bytes(2), how="spans"),
         ],
         "cannot be mapped": [
             make("float32", (4,), bytes(16), how="spliced"),
@@ -1069,6 +1083,15 @@ def test_short_reads_are_made_up_for():
         assert over(ShortData(content, None, most), "int4", (200,)).numpy(raw=True).tolist() == (
             slow_codes(content, 4, 200).tolist()
         )
+
+
+def test_stream_that_ends_early():
+    data = UnknownSizeData(random_bytes(50))
+    tensor = Tensor("w", DTYPES["uint8"], (100,), (Span(data, 10, 100, "f"),))
+    with pytest.raises(EndOfDataError) as caught:
+        tensor.numpy()
+    assert (caught.value.offset, caught.value.wanted, caught.value.got) == (50, 100, 40)
+    assert (caught.value.path, caught.value.source) == ("w", data.name)
 
 
 def test_gap_in_the_source():

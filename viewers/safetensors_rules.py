@@ -153,22 +153,24 @@ def _take_header_finding(finding: Finding, notes: _Notes) -> None:
 
 def _metadata_is_plain(viewer: SafetensorsViewer) -> bool:
     """Say whether ``__metadata__`` is short and can be decoded."""
-    node = viewer.parser.header.root.find(METADATA)
+    parser = viewer.parser
     try:
-        if node is not None:
-            node.to_python(viewer.extraction.session.limits.leaf_bytes)
+        for ordinal in parser.metadata_at():
+            parser.header.root.child(ordinal).to_python(viewer.extraction.session.limits.leaf_bytes)
     except (EndOfDataError, MalformedError, LimitError, UnsupportedError):
         return False
     return True
 
 
 def _check_metadata(viewer: SafetensorsViewer, notes: _Notes) -> None:
-    header = viewer.parser.header
-    node = header.root.find(METADATA)
-    again = header.root.find(METADATA, 2) if node is not None else None
-    if again is not None:
-        notes.add("metadata", f"{METADATA} occurs more than once", notes.rule, path=METADATA, offset=again.start)
-    if node is None or node.kind == "null" or node.known_status is not Status.COMPLETE:
+    root, ordinals = viewer.parser.header.root, viewer.parser.metadata_at()
+    if not ordinals:
+        return
+    if len(ordinals) > 1:
+        notes.add("metadata", f"{METADATA} occurs more than once", notes.rule, path=METADATA,
+                  offset=root.child(ordinals[1]).start)  # fmt: skip
+    node = root.child(ordinals[0])
+    if node.kind == "null" or node.known_status is not Status.COMPLETE:
         return
     if node.kind != "object":
         notes.add("metadata", f"{METADATA} is a JSON {node.kind}, not an object of strings", notes.rule, path=METADATA,

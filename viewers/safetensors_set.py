@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 
-from pparse.errors import PparseError
+from pparse.errors import FormatError, PparseError
 from pparse.findings import Finding, Severity, Status
 from pparse.tensor import Tensor
 from pparse.viewer import Extent, Viewer
@@ -88,8 +88,9 @@ class SafetensorsSetViewer(Viewer):
         if self._last is not None and self._last[0] == name:
             return self._last[1]
         shard = self.parser.shard(name)
-        shard.parse("safetensors")
-        shard._format = "safetensors"
+        found = shard.parse().parser.name
+        if found != "safetensors":
+            raise FormatError(f"it is of the format {found}, not safetensors")
         viewer = SafetensorsViewer(shard)
         self._last = (name, viewer)
         return viewer

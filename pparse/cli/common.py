@@ -13,6 +13,7 @@ from pparse.errors import (
     EngineError,
     FormatError,
     LimitError,
+    OptionError,
     PathError,
     PparseError,
     SourceError,
@@ -119,7 +120,7 @@ def exit_code_of(error: PparseError) -> int:
     """Return the exit code for an error that ended a command."""
     if isinstance(error, FormatError):
         return UNKNOWN_FORMAT
-    if isinstance(error, SourceError | PathError | LimitError | UnsupportedError | CancelledError):
+    if isinstance(error, SourceError | PathError | OptionError | LimitError | UnsupportedError | CancelledError):
         return USAGE
     return BUG if isinstance(error, EngineError | ClosedError) else DAMAGED
 

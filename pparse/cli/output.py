@@ -19,22 +19,32 @@ if TYPE_CHECKING:
     from pparse.viewer import Extent
 
 _COLORS: Final = {"red": "31", "yellow": "33", "green": "32", "dim": "2", "bold": "1"}
-# Control characters (C0, DEL, C1), line breaks, marks of direction and what has no width could make a name say
-# something else on a terminal.
-_UNSAFE: Final = {
-    **{code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))},
-    **{
-        code: f"\\u{code:04x}"
-        for code in (0x061C, *range(0x200B, 0x2010), *range(0x2028, 0x202F), *range(0x2060, 0x2070), 0xFEFF,
-                     *range(0xD800, 0xE000))
-    },
-}  # fmt: skip
 _ESCAPE: Final = r"\\(?:x([0-9a-f]{2})|u([0-9a-f]{4})|U([0-9a-f]{8}))"
+
+
+class _Visible(dict[int, str | int]):
+    """Code points to what is shown, made as they are asked for.
+
+    Control characters (C0, DEL, C1), line breaks, marks of direction and what has no width could make a name say
+    something else on a terminal; surrogates cannot be written at all.
+    """
+
+    def __missing__(self, code: int) -> str | int:
+        if code < 0x20 or 0x7F <= code < 0xA0:
+            return f"\\x{code:02x}"
+        hidden = (
+            code == 0x061C or 0x200B <= code < 0x2010 or 0x2028 <= code < 0x202F or 0x2060 <= code < 0x2070
+            or code == 0xFEFF or 0xD800 <= code < 0xE000
+        )  # fmt: skip
+        return f"\\u{code:04x}" if hidden else code
+
+
+_VISIBLE: Final = _Visible()
 
 
 def safe(text: str) -> str:
     """Return ``text`` with everything visible that could mislead on a terminal."""
-    return text if text.isascii() and text.isprintable() else text.translate(_UNSAFE)
+    return text if text.isascii() and text.isprintable() else text.translate(_VISIBLE)
 
 
 def unescaped(text: str) -> str:

@@ -292,8 +292,8 @@ def row_h(bench: Bench) -> None:
         (listing, "pparse ls on a small file", f"{others}, {peer['wall'] * 1000:.1f} ms (safe_open)"),
         (importing, "import pparse", others),
     ):
-        fastest = min(run.values["wall"]) * 1000
-        bench.line(f"{what}: whole process", f"{run['wall'] * 1000:.1f} ms (fastest {fastest:.1f})", beside,
+        more = f"fastest {min(run.values['wall']) * 1000:.1f}, CPU {run['cpu'] * 1000:.1f}"
+        bench.line(f"{what}: whole process", f"{run['wall'] * 1000:.1f} ms ({more})", beside,
                    f"{run['wall'] / bare['wall']:.2f}×", "≤ 40 ms", met=run["wall"] <= 0.040)  # fmt: skip
 
 

@@ -671,7 +671,7 @@ def mutated(source, rng):
 def test_strict_verdict_on_thousands_of_mutations(options):
     rng = random.Random(20)
     accepted = 0
-    for number in range(4_000):
+    for number in range(3_000):
         source = mutated(rng.choice(BASES), rng)
         refused = library_refuses(source)
         errors = errors_of(source, **options)
@@ -679,4 +679,4 @@ def test_strict_verdict_on_thousands_of_mutations(options):
             continue  # the documented extra
         accepted += not refused
         assert bool(errors) == refused, (number, source, errors)
-    assert accepted > 100
+    assert accepted > 50
