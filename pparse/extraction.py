@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 
 from pparse.data import FileData
-from pparse.errors import PathError, SourceError, UnsupportedError
+from pparse.errors import FormatError, PathError, SourceError, UnsupportedError
 from pparse.paths import join_extraction
 from pparse.result import Result
 

@@ -730,7 +730,6 @@ def test_null_device():
 
 @needs_fifo
 @needs_proc
-@pytest.mark.timeout(10)
 def test_pipe_does_not_block(tmp_path):
     path = tmp_path / "pipe"
     os.mkfifo(path)
