@@ -133,7 +133,8 @@ class Extraction:
                 self._format = parser.name
         if (parser.reads == "folder") is not self.is_folder:
             what = "folder" if self.is_folder else "file"
-            raise FormatError(f"the format {parser.name!r} reads a {parser.reads}, and this is a {what}", source=self.name)
+            reason = f"the format {parser.name!r} reads a {parser.reads}, and this is a {what}"
+            raise FormatError(reason, source=self.name)
         result = self.results.get(parser.name)
         if result is None:
             result = self.results[parser.name] = Result(self, parser)

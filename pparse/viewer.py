@@ -131,8 +131,9 @@ class Extent:
     """How large a document is, and should be.
 
     ``actual`` and ``expected`` bytes (None: not to be known; ``at_least``: a cut header may name more); ``first_hit``,
-    the first tensor that is not whole; ``resume_at``, the byte from which a download should go on; ``whole``, ``truncated``, ``missing``, ``damaged`` and
-    ``unsupported``: numbers of tensors; ``parameters`` per dtype; ``tensor_bytes`` in all.
+    the first tensor that is not whole; ``resume_at``, the byte from which a download should go on; ``whole``,
+    ``truncated``, ``missing``, ``damaged`` and ``unsupported``: numbers of tensors; ``parameters`` per dtype;
+    ``tensor_bytes`` in all.
     """
 
     __slots__ = (
