@@ -118,13 +118,14 @@ class JsonParser(Parser):
         if text[0] in b"{[":
             follower = text[1:].lstrip(WHITESPACE)[:1]
             plausible = b'"}' if text[0] == 0x7B else b'"{[]-0123456789tfn'
-            return Confidence.LIKELY if not follower or follower in plausible else Confidence.POSSIBLE
-        if text[0] not in KINDS or len(head) == 4096:
-            return Confidence.POSSIBLE if text[0] == 0x22 else Confidence.NO
+            return Confidence.LIKELY if not follower or follower in plausible else Confidence.NO
+        if len(head) == 4096:
+            # A string of JSON has no line breaks; much other text that begins with a quote has.
+            return Confidence.POSSIBLE if text[0] == 0x22 and b"\n" not in text else Confidence.NO
         try:
             json.loads(text)
         except ValueError:
-            return Confidence.POSSIBLE if text[0] == 0x22 else Confidence.NO
+            return Confidence.NO
         return Confidence.POSSIBLE
 
     # -- the root ----------------------------------------------------------------------------------------------------
@@ -477,6 +478,10 @@ class JsonParser(Parser):
                 text = self.result.extraction.data.read_exact(node.start, size)
                 if json_fold.depth_at_most(text, limits.leaf_depth):
                     return self.decoder.decode(text, node.start)
+        if node.kind in CLOSER:
+            from pparse.parsers.json_walk import assemble
+
+            return assemble(self, node)
         return super().to_python(node)
 
     def key_hashes(self, node: Node) -> Iterator[int]:

@@ -24,7 +24,7 @@ import codecs
 import re
 from array import array
 
-from pparse.errors import LimitError, MalformedError, PparseError, UnsupportedError
+from pparse.errors import EndOfDataError, LimitError, MalformedError, PparseError, UnsupportedError
 from pparse.findings import Finding, Severity, Status
 from pparse.kernels.json_fold import Carry, depth_at_most, next_boundary
 from pparse.node import LIST, MAP, SCALAR, UNLOADED_VALUE
@@ -97,6 +97,7 @@ class _Walk:
         self.kept = 0  # bytes, for the keys of open objects
         self.charge = parser.result.extraction.session.budget.charge(2 * _BLOCK, "a walk over JSON text")
         self.refused_depth = False
+        self.fault: Finding | None = None  # the first that is an error
 
     # -- text --------------------------------------------------------------------------------------------------------
 
@@ -240,6 +241,8 @@ class _Walk:
         path = "" if findings.omitted else self.path()  # writing a path that is not kept takes time for each level
         finding = Finding(code, reason, severity=severity, path=path, source=self.source, offset=offset)
         findings.add(finding)
+        if severity is Severity.ERROR and self.fault is None:
+            self.fault = finding
         return finding
 
     # -- faults ------------------------------------------------------------------------------------------------------
@@ -260,7 +263,9 @@ class _Walk:
 
     def truncated(self) -> Finding:
         """Note that the text ends inside a value."""
-        return Finding("truncated", "the document ends early", path=self.path(), source=self.source, offset=self.end)
+        finding = Finding("truncated", "the document ends early", path=self.path(), source=self.source, offset=self.end)
+        self.fault = self.fault or finding
+        return finding
 
 
 def walk_document(parser: JsonParser, node: Node, *, detail: bool) -> Iterator[Visit]:
@@ -286,6 +291,62 @@ def walk_document(parser: JsonParser, node: Node, *, detail: bool) -> Iterator[V
             node.start, severity=Severity.WARNING,
         )  # fmt: skip
     walk.charge.release()
+
+
+def assemble(parser: JsonParser, node: Node) -> Any:
+    """Return a container and all below it as plain Python, in one pass.
+
+    Raises the error of the first thing that is not whole: `MalformedError`, `EndOfDataError`, `UnsupportedError` for a
+    number, `LimitError` below the depth limit.
+    """
+    node.index_to(None)
+    node._refuse_if_not_whole()
+    walk = _Walk(parser, node)
+    root: dict[str, Any] | list[Any] = {} if node.kind == "object" else []
+    open_containers: list[Any] = [root]
+    walk.push(walk.data.pread(node.start, 1)[0])
+    walk.pos += 1
+    for visit in _tokens(walk, detail=True):
+        _refuse_fault(walk)
+        value = visit.value
+        if visit.shape != SCALAR:
+            value = {} if visit.shape == MAP else []
+        elif value is UNLOADED_VALUE and visit.end is not None:
+            length = visit.end - visit.start
+            walk.limits.check("scalar_bytes", length, f"the {visit.kind}", offset=visit.start)
+            value = parser.decoder.decode(walk.data.read_exact(visit.start, length), visit.start)
+        del open_containers[visit.depth :]
+        target = open_containers[-1]
+        if isinstance(target, list):
+            target.append(value)
+        else:
+            target[_free_key(target, str(visit.key))] = value
+        if visit.shape != SCALAR:
+            open_containers.append(value)
+    _refuse_fault(walk)
+    walk.charge.release()
+    return root
+
+
+def _free_key(target: dict[str, Any], key: str) -> str:
+    """Return ``key``, or ``key#2`` and so on where an object has it already."""
+    name, occurrence = key, 1
+    while name in target:
+        occurrence += 1
+        name = f"{key}#{occurrence}"
+    return name
+
+
+def _refuse_fault(walk: _Walk) -> None:
+    if walk.refused_depth:
+        walk.limits.check("depth", walk.limits.depth + 1, "the depth of the tree", offset=walk.pos)
+    fault = walk.fault
+    if fault is None:
+        return
+    if fault.code == "limit":
+        raise UnsupportedError(fault.reason, path=fault.path, offset=fault.offset)
+    kind = EndOfDataError if fault.code == "truncated" else MalformedError
+    raise kind(fault.reason, path=fault.path, offset=fault.offset, source=walk.source)
 
 
 def _tokens(walk: _Walk, detail: bool) -> Iterator[Visit]:

@@ -119,7 +119,7 @@ class PooledFile:
                 raise ClosedError("the file is closed", source=self.path)
             if self._descriptor < 0:
                 self._pool.make_room()
-                descriptor, identity = open_descriptor(self.path)
+                descriptor, identity = self._pool.open(self.path)
                 if self.identity is not _UNKNOWN and identity != self.identity:
                     os.close(descriptor)
                     raise DataChangedError(
@@ -263,10 +263,20 @@ class DescriptorPool:
         """Note that ``file`` has no descriptor any more."""
         self._open.pop(id(file), None)
 
-    def make_room(self) -> None:
-        """Close idle descriptors until one more may be opened."""
+    def open(self, path: str) -> tuple[int, FileIdentity]:
+        """Open ``path``; where the system has no descriptor left, close idle ones of ours and try again."""
+        try:
+            return open_descriptor(path)
+        except SourceError as error:
+            if error.errno not in (errno.EMFILE, errno.ENFILE) or not self._open:
+                raise
+            self.make_room(len(self._open) // 2 + 1)
+            return open_descriptor(path)
+
+    def make_room(self, below: int | None = None) -> None:
+        """Close idle descriptors until fewer than ``below`` (the limit, if None) are open."""
         for key in list(self._open):
-            if len(self._open) < self.limit:
+            if len(self._open) < (self.limit if below is None else below):
                 return
             ref = self._open.get(key)  # a dropped file leaves the table by itself
             file = ref() if ref is not None else None

@@ -102,13 +102,14 @@ class Finding:
 class FindingList:
     """Findings in the order they were made, each once; beyond ``limit`` they are counted, not kept."""
 
-    __slots__ = ("_kept", "_limit", "_order", "errors", "omitted")
+    __slots__ = ("_kept", "_limit", "_order", "errors", "omitted", "omitted_errors")
 
     def __init__(self, limit: int = 1_000) -> None:
         self._kept: set[Finding] = set()
         self._order: list[Finding] = []
         self._limit = limit
         self.omitted = 0
+        self.omitted_errors = 0
         self.errors = 0
 
     def add(self, finding: Finding) -> None:
@@ -119,6 +120,7 @@ class FindingList:
             self.errors += 1
         if len(self._kept) >= self._limit:
             self.omitted += 1
+            self.omitted_errors += finding.severity is Severity.ERROR
         else:
             self._kept.add(finding)
             self._order.append(finding)
@@ -134,6 +136,7 @@ class FindingList:
         for finding in kept:
             self.add(finding)
         self.omitted += findings.omitted
+        self.omitted_errors += findings.omitted_errors
         self.errors += findings.errors - sum(finding.severity is Severity.ERROR for finding in kept)
 
     def __iter__(self) -> Iterator[Finding]:

@@ -72,7 +72,6 @@ class Limits:
         "tensor_rank": 64,  # dimensions of a tensor (numpy's own maximum)
         "findings": 1_000,  # findings kept per result; the rest is counted
         "open_files": 64,  # descriptors open at a time
-        "path_steps": 10_000,  # steps in one written path
     }
 
     __slots__ = tuple(DEFAULTS)
@@ -88,7 +87,6 @@ class Limits:
     tensor_rank: int
     findings: int
     open_files: int
-    path_steps: int
 
     def __init__(self, **changes: int) -> None:
         for name, default in self.DEFAULTS.items():

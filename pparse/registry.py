@@ -13,7 +13,7 @@ from __future__ import annotations
 import importlib
 
 from pparse.errors import ClosedError, DataChangedError, FormatError, PparseError, SourceError, UnsupportedError
-from pparse.parser import Confidence
+from pparse.parser import Confidence, Parser
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
     from pparse.extraction import Extraction
-    from pparse.parser import Parser
     from pparse.reader import Range
 
 PARSER_GROUP: Final = "pparse_parsers_v1"
@@ -108,7 +107,10 @@ class Registry:
         if self._plugin_parsers is None:
             found = {}
             for entry, loaded in self._load(PARSER_GROUP):
-                found[getattr(loaded, "name", "") or entry] = loaded
+                if isinstance(loaded, type) and issubclass(loaded, Parser):
+                    found[loaded.name or entry] = loaded
+                else:
+                    self.failed[entry] = "it is no subclass of pparse.Parser"
             self._plugin_parsers = found
         return {**self._plugin_parsers, **self._extra_parsers}
 
@@ -178,7 +180,13 @@ def detect(extraction: Extraction) -> type[Parser]:
     generic = not best or all((known := builtin(parser.name)) is not None and known.generic for parser, _, _ in best)
     if generic:
         for parser in extraction.session.registry.plugin_parsers().values():
-            confidence = _ask(parser, extraction)
+            try:
+                confidence = _ask(parser, extraction)
+            except PparseError:
+                raise
+            except Exception as error:  # noqa: BLE001 -- whatever a plug-in does, the others must work
+                extraction.session.registry.failed[parser.name] = f"{type(error).__name__}: {error}"
+                continue
             if confidence:
                 best.append((parser, confidence, False))
     if not best:

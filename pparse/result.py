@@ -233,7 +233,7 @@ class Result:
             yield Finding(
                 "findings-omitted",
                 f"{self.findings.omitted} more findings were made and not kept",
-                severity=Severity.WARNING,
+                severity=Severity.ERROR if self.findings.omitted_errors else Severity.WARNING,
                 source=self.extraction.name,
                 wanted=len(self.findings),
                 got=len(self.findings) - self.findings.omitted,

@@ -381,7 +381,8 @@ class Tensor:
         if status is Status.TRUNCATED:
             raise self._truncated(wanted)
         if status is Status.MISSING:
-            raise MissingTensorError(reason, name=self.name, offset=offset, wanted=wanted, got=got, source=source)
+            numbers = {"wanted": wanted, "got": got} if self.spans else {}
+            raise MissingTensorError(reason, name=self.name, offset=offset, source=source, **numbers)
         if status is Status.DAMAGED:
             raise DamagedTensorError(reason, name=self.name, offset=offset, source=source)
         raise UnsupportedError(reason, path=self.name, offset=offset)

@@ -286,7 +286,6 @@ class It(JsonParser):
 """
 
 
-@pytest.mark.xfail(strict=True, reason="registry._ask catches our own errors only, and takes anything for a parser")
 @pytest.mark.parametrize("module", ["def It(): pass", MATCH_FAILS], ids=["no parser", "match fails"])
 def test_plugins_that_misbehave(module, plugins, tmp_path):
     plugins.install("pparse_bad", module, "[pparse_parsers_v1]\nbad = pparse_bad:It\n")

@@ -555,7 +555,6 @@ def test_300_shards_with_40_descriptors(tmp_path):
     assert (done.returncode, done.stdout) == (0, "good\n"), done.stderr
 
 
-@pytest.mark.xfail(strict=True, reason="DescriptorPool takes EMFILE for a missing file instead of closing idle ones")
 @pytest.mark.skipif(sys.platform == "win32", reason="no RLIMIT_NOFILE here")
 def test_300_shards_with_40_descriptors_by_default(tmp_path):
     """The pool's own 64 are more than the system gives here: it must do with fewer."""

@@ -64,8 +64,10 @@ class SafetensorsViewer(Viewer):
                 yield self._tensor(ordinal, name, info, entry)
 
     def size_hint(self) -> int | None:
-        """Return the number of header entries."""
+        """Return the number of header entries; None where the header is small and not indexed for it."""
         try:
+            if self.parser.header_size <= _HOLD_UP_TO:
+                return None
             root = self.parser.header.root
         except MalformedError:
             return 0

@@ -16,11 +16,13 @@ class AtomicFile:
     """Write beside ``path``, and move into place at the end; nothing is left behind when writing fails."""
 
     def __init__(self, path: str) -> None:
-        self.path = path
+        # Through a link, what it names is written; the link stays.
+        self.path = os.path.realpath(path) if os.path.islink(path) else path
         self._temporary = ""
         try:
+            prefix = os.path.basename(self.path)[:40] + "."  # names have a length limit
             descriptor, self._temporary = tempfile.mkstemp(
-                prefix=os.path.basename(path) + ".", suffix=".partial", dir=os.path.dirname(path) or "."
+                prefix=prefix, suffix=".partial", dir=os.path.dirname(self.path) or "."
             )
         except OSError as error:
             raise SourceError(f"cannot write: {error.strerror or error}", errno=error.errno, source=path) from error
