@@ -100,6 +100,7 @@ class JsonParser(Parser):
     )
     options = {"kernel": "how to scan: auto (default), numpy or stdlib"}
     shapes = {"object": MAP, "array": LIST}
+    notes_findings = True
 
     def __init__(self, result: Result) -> None:
         super().__init__(result)
@@ -166,6 +167,7 @@ class JsonParser(Parser):
         return self._root_scalar(kind, pos, size)
 
     def _root_scalar(self, kind: str, pos: int, size: int) -> Entry:
+        size = self._without_blanks(pos, size)
         if size - pos > _DECODE_BATCH:
             if kind == "string":
                 return Entry(None, kind, pos, size, status=None)
@@ -188,6 +190,17 @@ class JsonParser(Parser):
             status = Status.TRUNCATED if cut else Status.DAMAGED
             finding = self._note("truncated" if cut else "malformed", error.reason, error.offset or pos, None)
         return Entry(None, kind, pos, pos + stop, value, status, finding)
+
+    def _without_blanks(self, start: int, end: int) -> int:
+        """Return where the text that ends at ``end`` ends without the whitespace behind it."""
+        data = self.result.extraction.data
+        while end > start:
+            at = max(start, end - _DECODE_BATCH)
+            kept = data.pread(at, end - at).rstrip(WHITESPACE)
+            if kept:
+                return at + len(kept)
+            end = at
+        return end
 
     def _note(
         self, code: str, reason: str, offset: int, length: int | None, severity: Severity = Severity.ERROR,
@@ -244,9 +257,7 @@ class JsonParser(Parser):
             index.end = start - 1  # the last child ends at the comma
             self.note_damage(node, MalformedError("a comma before the closing bracket", offset=start - 1))
         if bracket != CLOSER[node.kind]:
-            self.note_damage(
-                node, MalformedError(f"the {node.kind} is closed by {chr(bracket)!r}", offset=offset)
-            )
+            self.note_damage(node, MalformedError(f"the {node.kind} is closed by {chr(bracket)!r}", offset=offset))
 
     def _look_for_key(self, ctx: NodeContext, block: bytes, base: int, starts: array[int], first: int) -> None:
         for number, start in enumerate(starts):

@@ -295,9 +295,7 @@ def _may_go_on(kind: str, word: bytes) -> bool:
     return kind in ("true", "false", "null") and len(word) < len(kind) and kind.encode().startswith(word)
 
 
-def _invalid(
-    key: str | None, at: int, end: int, error: PparseError, source: str, start: int | None = None
-) -> Entry:
+def _invalid(key: str | None, at: int, end: int, error: PparseError, source: str, start: int | None = None) -> Entry:
     start = at if start is None else start
     return Entry(key, "invalid", start, end, status=Status.DAMAGED, finding=_malformed(error, start, source), at=at)
 

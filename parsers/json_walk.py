@@ -28,13 +28,13 @@ from pparse.errors import EndOfDataError, LimitError, MalformedError, PparseErro
 from pparse.findings import Finding, Severity, Status
 from pparse.kernels.json_fold import Carry, depth_at_most, next_boundary
 from pparse.node import LIST, MAP, SCALAR, UNLOADED_VALUE
-from pparse.parser import Visit
+from pparse.parser import Visit, as_dict
 from pparse.parsers.json_text import BORN_LOADED, CLOSER, KINDS, decode_key, unsupported_code
 from pparse.paths import KeyStep, format_path
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from typing import Any, Final
 
     from pparse.node import Key, Node
@@ -50,9 +50,7 @@ _ARRAY_COST: Final = 8
 _BLANK: Final = re.compile(rb"[ \t\n\r]*+").match
 _STRING: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL).match
 _WORD: Final = re.compile(rb"[^ \t\n\r,:\[\]{}\"]++").match
-_STRING_TEXT: Final = re.compile(
-    rb'[^"\\\x00-\x1f]*+(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})[^"\\\x00-\x1f]*+)*+'
-).match
+_STRING_TEXT: Final = re.compile(rb'[^"\\\x00-\x1f]*+(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})[^"\\\x00-\x1f]*+)*+').match
 _HALF_PAIR: Final = re.compile(rb".*\\u[dD][89abAB][0-9a-fA-F]{2}", re.DOTALL).fullmatch
 _CUT_ESCAPE: Final = re.compile(rb"(?:\\(?:u[0-9a-fA-F]{0,3})?)?").fullmatch
 _TEXT = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
@@ -69,14 +67,29 @@ _SUBTREE: Final = re.compile(_leaf(3), re.DOTALL).match
 class _Level:
     """One open bracket down to the depth limit."""
 
-    __slots__ = ("count", "hashes", "key", "keys", "path")
+    __slots__ = ("count", "hashes", "key", "keys", "occurrence", "path", "repeats")
 
     def __init__(self) -> None:
         self.path: str | None = None  # of the container itself, worked out when first asked for
+        self.occurrence = 1  # of the key, among equal ones
+        self.repeats: dict[str, int] | None = None
         self.count = 0
         self.key: str | None = None
         self.keys: set[int] | None = None
         self.hashes: array[int] | None = None
+
+    def below(self, bracket: int) -> str:
+        """Path of the child being read."""
+        return _below(self.path or "", bracket, self.count, self.key, self.occurrence)
+
+
+def _below(prefix: str, bracket: int, count: int, key: str | None, occurrence: int) -> str:
+    if bracket == 0x5B:
+        return f"{prefix}[{count}]"
+    if key is None:
+        return prefix
+    piece = format_path([KeyStep(key, occurrence)])
+    return piece if not prefix else f"{prefix}{piece}" if piece[0] == "[" else f"{prefix}.{piece}"
 
 
 class _Walk:
@@ -91,6 +104,7 @@ class _Walk:
         self.base_steps = node.steps
         self.block = b""
         self.base = node.start
+        self.start = node.start
         self.pos = node.start  # an offset of the data
         self.brackets = bytearray()
         self.levels: list[_Level] = []
@@ -112,6 +126,9 @@ class _Walk:
             short = True
         else:
             short = False
+        session = self.parser.result.extraction.session
+        if session.progress is not None:
+            session.progress(self.pos - self.start, self.end - self.start, "reading JSON")
         self.block = self.data.pread(self.pos, min(max(_BLOCK, count), self.end - self.pos))
         self.base = self.pos
         return len(self.block) >= count and not short
@@ -176,6 +193,7 @@ class _Walk:
         if level is None:
             return
         level.key = key
+        level.occurrence = 1
         hashed = hash(key)
         if level.hashes is not None:
             level.hashes.append(hashed)
@@ -186,6 +204,9 @@ class _Walk:
         if level.keys is None:
             level.keys = set()
         if hashed in level.keys:
+            if level.repeats is None:
+                level.repeats = {}
+            level.occurrence = level.repeats[key] = level.repeats.get(key, 1) + 1
             self.note("duplicate-key", f"the key {key!r} occurs more than once", self.pos, severity=Severity.WARNING)
             return
         level.keys.add(hashed)
@@ -214,26 +235,30 @@ class _Walk:
                 severity=Severity.WARNING,
             )  # fmt: skip
 
-    def path(self, depth: int | None = None) -> str:
-        """Path of what is being read; with ``depth``, of the open bracket that far below the start."""
-        levels = self.levels[:depth] if depth is not None else self.levels
+    def prefix(self) -> str:
+        """Path of the innermost open bracket that is within the depth limit."""
+        levels = self.levels
         known = len(levels) - 1
         while known > 0 and levels[known].path is None:
             known -= 1
-        if known < 0:
+        if levels[known].path is None:
+            levels[known].path = format_path(self.base_steps)
+        for at in range(known + 1, len(levels)):
+            levels[at].path = levels[at - 1].below(self.brackets[at - 1])
+        return levels[-1].path or ""
+
+    def path(self) -> str:
+        """Path of what is being read."""
+        if not self.levels:
             return format_path(self.base_steps)
-        path = levels[known].path
-        if path is None:
-            path = levels[known].path = format_path(self.base_steps)
-        for at in range(known, len(levels)):
-            level = levels[at]
-            level.path = path
-            if self.brackets[at] == 0x5B:
-                path = f"{path}[{level.count}]"
-            elif level.key is not None:
-                piece = format_path([KeyStep(level.key)])
-                path = piece if not path else f"{path}{piece}" if piece[0] == "[" else f"{path}.{piece}"
-        return path
+        self.prefix()
+        return self.levels[-1].below(self.brackets[len(self.levels) - 1])
+
+    def here(self) -> Callable[[], str]:
+        """Return what writes the path of what is being read, now or later."""
+        prefix, level = self.prefix(), self.levels[-1]
+        bracket, count, key, occurrence = self.brackets[len(self.levels) - 1], level.count, level.key, level.occurrence
+        return lambda: _below(prefix, bracket, count, key, occurrence)
 
     def note(self, code: str, reason: str, offset: int, severity: Severity = Severity.ERROR) -> Finding:
         """Add a finding at the present path."""
@@ -247,9 +272,7 @@ class _Walk:
 
     # -- faults ------------------------------------------------------------------------------------------------------
 
-    def malformed(
-        self, reason: str, offset: int, *, code: str = "malformed", in_string: bool = False
-    ) -> Finding:
+    def malformed(self, reason: str, offset: int, *, code: str = "malformed", in_string: bool = False) -> Finding:
         """Note a fault, and move to the next comma or closing bracket of the same depth."""
         finding = self.note(code, reason, offset)
         carry = Carry()
@@ -297,44 +320,42 @@ def assemble(parser: JsonParser, node: Node) -> Any:
     """Return a container and all below it as plain Python, in one pass.
 
     Raises the error of the first thing that is not whole: `MalformedError`, `EndOfDataError`, `UnsupportedError` for a
-    number, `LimitError` below the depth limit.
+    number beyond float64, `LimitError` for one of too many digits and below the depth limit.
     """
     node.index_to(None)
     node._refuse_if_not_whole()
     walk = _Walk(parser, node)
-    root: dict[str, Any] | list[Any] = {} if node.kind == "object" else []
-    open_containers: list[Any] = [root]
+    # What is open, outermost first: whether it is a map, its key, and its pairs or items so far.
+    stack: list[tuple[bool, Key, list[Any]]] = [(node.kind == "object", None, [])]
     walk.push(walk.data.pread(node.start, 1)[0])
     walk.pos += 1
     for visit in _tokens(walk, detail=True):
         _refuse_fault(walk)
-        value = visit.value
+        _close_to(stack, visit.depth)
         if visit.shape != SCALAR:
-            value = {} if visit.shape == MAP else []
-        elif value is UNLOADED_VALUE and visit.end is not None:
+            stack.append((visit.shape == MAP, visit.key, []))
+            continue
+        value = visit.value
+        if value is UNLOADED_VALUE and visit.end is not None:
             length = visit.end - visit.start
             walk.limits.check("scalar_bytes", length, f"the {visit.kind}", offset=visit.start)
             value = parser.decoder.decode(walk.data.read_exact(visit.start, length), visit.start)
-        del open_containers[visit.depth :]
-        target = open_containers[-1]
-        if isinstance(target, list):
-            target.append(value)
-        else:
-            target[_free_key(target, str(visit.key))] = value
-        if visit.shape != SCALAR:
-            open_containers.append(value)
+        is_map, _, items = stack[-1]
+        items.append((visit.key, value) if is_map else value)
     _refuse_fault(walk)
     walk.charge.release()
-    return root
+    return _close_to(stack, 0)
 
 
-def _free_key(target: dict[str, Any], key: str) -> str:
-    """Return ``key``, or ``key#2`` and so on where an object has it already."""
-    name, occurrence = key, 1
-    while name in target:
-        occurrence += 1
-        name = f"{key}#{occurrence}"
-    return name
+def _close_to(stack: list[tuple[bool, Key, list[Any]]], depth: int) -> Any:
+    """Close what is open from ``depth`` on, each into the one around it; return what was closed last."""
+    value: Any = None
+    while len(stack) > depth:
+        is_map, key, items = stack.pop()
+        value = as_dict(items) if is_map else items
+        if stack:
+            stack[-1][2].append((key, value) if stack[-1][0] else value)
+    return value
 
 
 def _refuse_fault(walk: _Walk) -> None:
@@ -344,6 +365,9 @@ def _refuse_fault(walk: _Walk) -> None:
     if fault is None:
         return
     if fault.code == "limit":
+        reason, _, option = fault.reason.partition("; lift it with ")
+        raise LimitError(reason, option=option, path=fault.path, offset=fault.offset)
+    if fault.code == "unsupported":
         raise UnsupportedError(fault.reason, path=fault.path, offset=fault.offset)
     kind = EndOfDataError if fault.code == "truncated" else MalformedError
     raise kind(fault.reason, path=fault.path, offset=fault.offset, source=walk.source)
@@ -448,7 +472,7 @@ def _value(walk: _Walk, detail: bool) -> tuple[Visit | None, str]:
         visit = None
         if level is not None:
             shape = MAP if byte == 0x7B else LIST
-            visit = Visit(depth, key, ordinal, kind, shape, start, None, lambda: walk.path(depth))
+            visit = Visit(depth, key, ordinal, kind, shape, start, None, walk.here())
         walk.push(byte)
         walk.pos += 1
         return visit, "first-key" if byte == 0x7B else "first-value"
@@ -484,7 +508,7 @@ def _value(walk: _Walk, detail: bool) -> tuple[Visit | None, str]:
         return None, "after"
     if walk.pos - start > BORN_LOADED:
         value = UNLOADED_VALUE
-    return Visit(depth, key, ordinal, kind, SCALAR, start, walk.pos, walk.path, value), "after"
+    return Visit(depth, key, ordinal, kind, SCALAR, start, walk.pos, walk.here(), value), "after"
 
 
 def _visit(

@@ -17,6 +17,8 @@ The tree is ``header_size``, ``metadata`` (if there), ``tensors``; a tensor has 
 
 from __future__ import annotations
 
+from math import prod
+
 from pparse.dtype import DTYPES
 from pparse.errors import EndOfDataError, LimitError, MalformedError, UnsupportedError
 from pparse.findings import Finding, Severity, Status
@@ -167,6 +169,9 @@ class TensorInfo:
         elif bits // 8 != self.end - self.begin:
             self.problem = "dtype and shape need another number of bytes than data_offsets give"
             self.wanted, self.got = bits // 8, self.end - self.begin
+        elif not bits and prod(length for length in self.shape if length) >= 1 << 60:
+            self.unsupported = True
+            self.problem = "the shape is beyond what an array can have, though it has no elements"
         elif len(self.shape) > 64:
             self.unsupported = True
             self.problem = f"{len(self.shape)} dimensions are more than an array can have"

@@ -65,9 +65,9 @@ __all__ = [
     "BytesData", "CancelledError", "ClosedError", "Confidence", "Cursor", "DONE", "DType", "DamagedTensorError",
     "Data", "DataChangedError", "EndOfDataError", "EndOfRangeError", "EngineError", "Entry", "Extraction", "FileData",
     "Finding", "FolderExtraction", "FormatError", "GapError", "LIST", "LimitError", "Limits", "MAP", "MalformedError",
-    "MemoryBudget", "MissingTensorError", "Node", "NodeContext", "OptionError", "Parser", "PathError", "PparseError", "Range",
-    "Reader", "Registry", "SCALAR", "Severity", "SourceError", "SplicedData", "Status", "Tensor", "TensorError",
-    "TruncatedTensorError", "UNLOADED_VALUE", "UnsupportedError", "Viewer", "open", "view",
+    "MemoryBudget", "MissingTensorError", "Node", "NodeContext", "OptionError", "Parser", "PathError", "PparseError",
+    "Range", "Reader", "Registry", "SCALAR", "Severity", "SourceError", "SplicedData", "Status", "Tensor",
+    "TensorError", "TruncatedTensorError", "UNLOADED_VALUE", "UnsupportedError", "Viewer", "open", "view",
 ]  # fmt: skip
 
 

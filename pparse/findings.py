@@ -125,6 +125,11 @@ class FindingList:
             self._kept.add(finding)
             self._order.append(finding)
 
+    def restart(self) -> None:
+        """Forget what was only counted: everything is about to be looked at again."""
+        self.omitted = self.omitted_errors = 0
+        self.errors = sum(finding.severity is Severity.ERROR for finding in self._order)
+
     @property
     def full(self) -> bool:
         """Whether further findings would be counted only: their details need not be worked out."""

@@ -11,7 +11,7 @@ in a map of more than 64 children.
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -164,6 +164,20 @@ class KeyTable:
         while slot < len(self._hashes) and self._hashes[slot] == wanted:
             yield self._ordinals[slot]
             slot += 1
+
+    def _run(self, key: object) -> tuple[int, int]:
+        wanted = hash(key)
+        return bisect_left(self._hashes, wanted), bisect_right(self._hashes, wanted)
+
+    def nth(self, key: object, occurrence: int) -> int | None:
+        """Return the ordinal of the n-th key with the hash of ``key``; None if there are fewer."""
+        low, high = self._run(key)
+        return self._ordinals[low + occurrence - 1] if low + occurrence <= high else None
+
+    def before(self, key: object, ordinal: int) -> int:
+        """Return how many keys with the hash of ``key`` come before ``ordinal``."""
+        low, high = self._run(key)
+        return bisect_left(self._ordinals, ordinal, low, high) - low
 
     def repeated(self) -> Iterator[list[int]]:
         """Yield groups of ordinals that share a hash, so may share a key."""

@@ -424,7 +424,11 @@ class Node:
         size = self.result.parser.python_size(self)
         if max_bytes is not None and size > max_bytes:
             raise LimitError(
-                f"the node covers {size} bytes", option="max_bytes=None", wanted=size, got=max_bytes, path=self.path
+                f"the node covers {size} bytes",
+                option="max_bytes=None (--limit scalar_bytes=N)",
+                wanted=size,
+                got=max_bytes,
+                path=self.path,
             )
         return self.result.parser.to_python(self)
 

@@ -313,6 +313,8 @@ class Parser:
     shapes: ClassVar[dict[str, str]] = {}
     # Name of the state that can begin at any child's `at`; None keeps the entries instead of offsets.
     child_state: ClassVar[str | None] = None
+    # Whether `walk` adds every finding to the result itself.
+    notes_findings: ClassVar[bool] = False
     # What one byte of block costs in memory while a state works on it.
     block_factor: int = 2
 

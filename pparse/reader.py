@@ -142,9 +142,7 @@ class Reader:
 
     def _end_error(self, wanted: int, got: int) -> EndOfDataError | EndOfRangeError:
         self.data.pread(self._pos + got, 1)  # raises if a gap, not the end, cut the read
-        return EndOfDataError(
-            "the data ends here", offset=self._pos, wanted=wanted, got=got, source=self.data.name
-        )
+        return EndOfDataError("the data ends here", offset=self._pos, wanted=wanted, got=got, source=self.data.name)
 
     def readinto(self, buffer: bytearray | memoryview) -> int:
         """Fill ``buffer``; return how many bytes were written. Short only as `read` is."""

@@ -191,7 +191,24 @@ def detect(extraction: Extraction) -> type[Parser]:
                 best.append((parser, confidence, False))
     if not best:
         raise FormatError(_what_it_is(extraction), source=extraction.name)
-    return max(best, key=lambda candidate: _rank(candidate, best))[0]
+    chosen = max(best, key=lambda candidate: _rank(candidate, best))[0]
+    _refuse_stand_in(extraction, chosen)
+    return chosen
+
+
+def _refuse_stand_in(extraction: Extraction, chosen: type[Parser]) -> None:
+    """Refuse a generic text under a model's name: most often the error message of a server."""
+    known = builtin(chosen.name)
+    name = bare_name(extraction.name)
+    if known is None or not known.generic or name.endswith(known.extensions):
+        return
+    for other in BUILTINS:
+        if other.extensions and name.endswith(other.extensions):
+            start = extraction.reader.peek(80).decode("utf-8", "replace")
+            raise FormatError(
+                f"it is named as {other.name}, and is {chosen.name} text (a server's answer?): {start!r}; "
+                f"read it as such with -f {chosen.name}", source=extraction.name,
+            )  # fmt: skip
 
 
 def _rank(
@@ -214,7 +231,7 @@ def _file_candidates(extraction: Extraction) -> Iterator[tuple[type[Parser], Con
         if named or any(head.startswith(magic, offset) for offset, magic in known.magic):
             parser = import_dotted(known.parser)
             confidence = _ask(parser, extraction)
-            if not confidence and named and not _mistaken(head):
+            if not confidence and named and not _mistaken(head) and not _is_text(head):
                 confidence = Confidence.EXTENSION
             if confidence:
                 yield parser, confidence
@@ -254,6 +271,17 @@ def _mistaken(head: bytes) -> str | None:
     return next((what for start, what in _MISTAKEN if head.startswith(start)), None)
 
 
+def _is_text(head: bytes) -> bool:
+    """Say whether a file begins as text that nobody would take for binary data."""
+    try:
+        text = head.decode()
+    except UnicodeDecodeError as error:
+        if error.start < len(head) - 3:
+            return False
+        text = head[: error.start].decode()
+    return len(text) >= 8 and all(char.isprintable() or char in "\t\r\n" for char in text)
+
+
 def _what_it_is(extraction: Extraction) -> str:
     if extraction.is_folder:
         return "no model recognised in this folder"
@@ -263,6 +291,8 @@ def _what_it_is(extraction: Extraction) -> str:
         return what
     if not head:
         return "the file is empty"
+    if _is_text(head):
+        return f"it is text that no parser recognises: {head.decode('utf-8', 'replace')!r}"
     if not head.strip(b"\0"):
         return "it begins with zeros (a download that was never written?)"
     return f"no parser recognises it (it begins with {head[:16].hex(' ')}); see 'pparse formats', or name one with -f"

@@ -157,7 +157,14 @@ class Result:
         index.lookups += 1
         if index.table is None and (index.lookups == 1 or (index.complete and index.count <= GROUP)):
             return self._find_by_reading(node, index, key, occurrence)
-        for ordinal in self.key_table(node).candidates(key):
+        table = self.key_table(node)
+        nth = table.nth(key, occurrence)
+        if nth is None:
+            return None
+        if _same_key(self.entry(node, nth).key, key):
+            return nth
+        # Two keys share a hash, which hardly ever happens: look at each.
+        for ordinal in table.candidates(key):
             if _same_key(self.entry(node, ordinal).key, key):
                 occurrence -= 1
                 if not occurrence:
@@ -181,7 +188,9 @@ class Result:
         """Return the table of the keys of ``node``, made on the first call."""
         index = node.index_to(None)
         if index.table is None:
-            index.set_table(KeyTable(self.parser.key_hashes(node)))
+            with self.extraction.session.budget.charge(28 * index.count, "a table of keys in the making"):
+                table = KeyTable(self.parser.key_hashes(node))
+            index.set_table(table)
         assert index.table is not None  # noqa: S101 -- set just above
         return index.table
 
@@ -191,13 +200,8 @@ class Result:
         if ordinal < GROUP:
             group = self._group(node, index, 0, min(GROUP, index.count))
             return 1 + sum(1 for entry in group[:ordinal] if _same_key(entry.key, key))
-        number = 1
-        for candidate in self.key_table(node).candidates(key):
-            if candidate >= ordinal:
-                break
-            if _same_key(self.entry(node, candidate).key, key):
-                number += 1
-        return number
+        # By hash alone: equal keys have it, others do not but by a chance of one in 2^64.
+        return 1 + self.key_table(node).before(key, ordinal)
 
     def suggest(self, node: Node, key: Key) -> tuple[str, ...]:
         """Return up to three keys of ``node`` that look like ``key``."""
@@ -216,9 +220,11 @@ class Result:
     def check(self, *, strict: bool = False) -> Iterator[Finding]:
         """Parse everything within the budget and yield every finding as it is made."""
         self.check_open()
+        self.findings.restart()
         shown = 0
         for visit in self.parser.check(strict=strict):
-            if visit.status is not None and visit.status is not Status.COMPLETE and visit.finding is not None:
+            noted = self.parser.notes_findings
+            if not noted and visit.status not in (None, Status.COMPLETE) and visit.finding is not None:
                 finding = visit.finding
                 finding.path = finding.path or visit.path
                 finding.source = finding.source or self.extraction.name

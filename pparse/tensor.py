@@ -8,6 +8,7 @@ from pparse.dtype import DTYPES, DType
 from pparse.errors import (
     DamagedTensorError,
     EndOfDataError,
+    LimitError,
     MissingTensorError,
     TruncatedTensorError,
     UnsupportedError,
@@ -163,7 +164,9 @@ class Tensor:
     @property
     def nbytes(self) -> int:
         """Bytes of the array that `numpy` gives (sub-byte types take a byte each there)."""
-        return self.size * self.dtype.itemsize if self.dtype is not None else self.stored_nbytes
+        if self.dtype is None or self.status is Status.DAMAGED:  # then the shape is not to be trusted
+            return self.stored_nbytes
+        return self.size * self.dtype.itemsize
 
     @property
     def stored_nbytes(self) -> int:
@@ -205,7 +208,9 @@ class Tensor:
 
     def __repr__(self) -> str:
         status = "" if self.status is Status.COMPLETE else f", {self.status}"
-        shape = "×".join(map(str, self.shape)) or "scalar"
+        shape = "×".join(map(str, self.shape)) or ("scalar" if self.dtype is not None else "of unknown shape")
+        if self.unwritten_nbytes:
+            status += f", {self.unwritten_nbytes} bytes never written"
         size = format_size(self.stored_nbytes)
         return f"<Tensor {self.name!r} {self.dtype or self.stored_dtype} {shape}, {size}{status}>"
 
@@ -337,11 +342,11 @@ class Tensor:
 
         bfloat16 and the float8 types keep their bits; ``float4_e2m1fn`` becomes torch's packed ``float4_e2m1fn_x2``.
         """
+        dtype = self._known_dtype()
         try:
             import torch
         except ImportError as error:
             raise UnsupportedError("torch() needs the package torch", package="torch") from error
-        dtype = self._known_dtype()
         name = {"float4_e2m1fn": "float4_e2m1fn_x2"}.get(dtype.name, dtype.name)
         target = getattr(torch, name, None)
         if dtype.name == "float4_e2m1fn" and target is not None and self.shape and not self.shape[-1] % 2:
@@ -553,7 +558,11 @@ class Tensor:
             rows = whole // row if row else self.shape[0]
             return self._finish(self._read_codes(0, rows * row), dtype, raw, (rows, *self.shape[1:]))
         found = self._finish(self._read_codes(0, whole), dtype, raw, (whole,))
-        full = np.full(self.size, fill_value, found.dtype)
+        try:
+            full = np.full(self.size, fill_value, found.dtype)
+        except (MemoryError, ValueError) as error:
+            reason = f"the whole tensor would take {format_size(self.nbytes)}, of which little is there"
+            raise LimitError(reason, option="partial='prefix'", wanted=self.nbytes, path=self.name) from error
         full[:whole] = found
         mask = np.ones(self.size, bool)
         mask[:whole] = False

@@ -111,7 +111,11 @@ class Viewer(Mapping[str, "Tensor"]):
         return True
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} of {self.extraction.path!r}: {len(self)} tensors, {self.status}>"
+        what = f"{type(self).__name__} of {self.extraction.path!r}"
+        if self.extraction.session.closed:
+            return f"<{what}, closed>"
+        extent = self.extent()
+        return f"<{what}: {extent.count} tensors, {extent.status}>"
 
     def _ipython_key_completions_(self) -> list[str]:
         return [name for name, _ in zip(self, range(10_000), strict=False)]
@@ -154,6 +158,7 @@ class Extent:
         "tensor_bytes",
         "truncated",
         "unsupported",
+        "unwritten",
         "whole",
     )
 
@@ -169,6 +174,7 @@ class Extent:
         self.cut_files = 0
         self.missing_files = 0
         self.whole = self.truncated = self.missing = self.damaged = self.unsupported = 0
+        self.unwritten = 0  # tensors that lie, wholly or in part, in holes of the file
         self.tensor_bytes = 0
         self.last_byte = 0  # where the last tensor of a file ends, as an offset of its data
         self.parameters: dict[str, int] = {}
@@ -198,6 +204,8 @@ class Extent:
         """Count one tensor."""
         status = tensor.status
         spans = tensor.spans
+        if tensor.unwritten_nbytes:
+            self.unwritten += 1
         if status is Status.COMPLETE:
             self.whole += 1
         elif status is Status.TRUNCATED or status is Status.MISSING:
@@ -219,9 +227,11 @@ class Extent:
             end = span.offset + span.length
             if end > self.last_byte:
                 self.last_byte = end
-        if tensor.dtype is None and not tensor.shape:
-            return  # nothing is known of it
+        if status is Status.DAMAGED or (tensor.dtype is None and not tensor.shape):
+            return  # how many it has, nobody knows
         dtype = tensor.dtype.name if tensor.dtype is not None else tensor.stored_dtype
+        if len(self.parameters) > 200 and dtype not in self.parameters:
+            dtype = "other"
         self.parameters[dtype] = self.parameters.get(dtype, 0) + tensor.size
 
     def add_all(self, part: Extent) -> None:
@@ -231,6 +241,7 @@ class Extent:
         self.missing += part.missing
         self.damaged += part.damaged
         self.unsupported += part.unsupported
+        self.unwritten += part.unwritten
         self.tensor_bytes += part.tensor_bytes
         if self.first_hit is None:
             self.first_hit, self._hit = part.first_hit, part._hit
@@ -253,6 +264,7 @@ class Extent:
             "missing": self.missing,
             "damaged": self.damaged,
             "unsupported": self.unsupported,
+            "unwritten": self.unwritten,
             "tensor_bytes": self.tensor_bytes,
             "parameters": dict(self.parameters),
         }

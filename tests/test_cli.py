@@ -18,7 +18,7 @@ FILE_COMMANDS = ("ls", "info", "tree", "get", "check")
 FINDING_KEYS = {"code", "severity", "path", "source", "offset", "length", "wanted", "got", "reason"}
 EXTENT_KEYS = {
     "actual", "expected", "expected_at_least", "missing_bytes", "first_hit", "resume_at", "resume_file", "tensors",
-    "whole", "truncated", "missing", "damaged", "unsupported", "tensor_bytes", "parameters",
+    "whole", "truncated", "missing", "damaged", "unsupported", "unwritten", "tensor_bytes", "parameters",
 }  # fmt: skip
 TENSOR_KEYS = {"name", "dtype", "stored_dtype", "shape", "nbytes", "status", "verified", "spans"}
 NODE_KEYS = {"path", "depth", "kind", "status", "offset", "length", "loaded"}
@@ -351,7 +351,10 @@ def terminal(run, monkeypatch):
 @pytest.mark.parametrize(
     ("environment", "coloured"),
     [
-        ({}, True), ({"NO_COLOR": "1"}, False), ({"NO_COLOR": "0"}, False), ({"NO_COLOR": ""}, True),
+        ({}, True),
+        ({"NO_COLOR": "1"}, False),
+        ({"NO_COLOR": "0"}, False),
+        ({"NO_COLOR": ""}, True),
         ({"TERM": "dumb"}, False),
     ],
 )
@@ -579,7 +582,7 @@ def test_a_cut_file_says_where_to_resume(run, model):
         assert extent == {
             "actual": whole - 450, "expected": whole, "expected_at_least": False, "missing_bytes": 450,
             "first_hit": "b", "resume_at": whole - 450, "resume_file": str(path), "tensors": 4, "whole": 2,
-            "truncated": 1, "missing": 1, "damaged": 0, "unsupported": 0, "tensor_bytes": 900,
+            "truncated": 1, "missing": 1, "damaged": 0, "unsupported": 0, "unwritten": 0, "tensor_bytes": 900,
             "parameters": {"uint8": 900},
         }  # fmt: skip
     assert "first tensor hit: b (350 of its 500 bytes are there)" in run("ls", path).out
@@ -619,7 +622,9 @@ def test_holes_are_told(run, model):
     ran = run("ls", path)
     assert "complete, unverified, never written" in ran.out
     assert "never written: 1 tensor, in file holes, which read as zeros; the first at byte 4096 (b)" in ran.out
-    assert "the file has its full size, but parts of it were never written; resume at byte 4096" in ran.out
+    assert "the file has its full size, but parts of it, with 1 tensor, were never written" in ran.out
+    # The last byte before the hole that is not a zero, not the hole's own start at a whole block.
+    assert f"resume the download at byte {len(head.rstrip(bytes(1)))}" in ran.out
     check = run("check", path)
     assert check.code == 4
     assert "unwritten @0x1000" in check.out
@@ -897,7 +902,7 @@ def test_budget_and_limits(run, many, layers, tmp_path):
 
 def test_kernels_agree(run, tmp_path):
     path = tmp_path / "it.json"
-    path.write_text(json.dumps({f"k{number}": {"v": [number, "x\\\"y"]} for number in range(500)}))
+    path.write_text(json.dumps({f"k{number}": {"v": [number, 'x\\"y']} for number in range(500)}))
     assert run("ls", path, "-O", "kernel=stdlib").out == run("ls", path, "-O", "kernel=numpy").out
 
 

@@ -93,9 +93,7 @@ def test_other_errors_have_one_root():
 
 
 def test_every_error_is_sampled_and_public():
-    kinds = {
-        value for value in vars(errors).values() if isinstance(value, type) and issubclass(value, PparseError)
-    }
+    kinds = {value for value in vars(errors).values() if isinstance(value, type) and issubclass(value, PparseError)}
     assert kinds == {type(sample) for sample in SAMPLES}
     for kind in kinds:
         assert getattr(pparse, kind.__name__) is kind

@@ -90,7 +90,7 @@ def max_depth(text: bytes) -> int:
 @settings(max_examples=70, deadline=None)
 @given(text=NASTY)
 @example(text=b'"\\",')
-@example(text=b"\\\\\"\\\\\\\",]")
+@example(text=b'\\\\"\\\\\\",]')
 @example(text=b'\\",",],')
 @example(text=b"[[[[[[[[[[],]],]]]]]]],],]")
 @example(text=b"")

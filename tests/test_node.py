@@ -491,7 +491,7 @@ def test_the_index_of_a_container_may_go_while_it_is_iterated():
 
 def test_to_python_of_what_is_too_large():
     root = read(dump({"a": "x" * 1000, "b": 1})).root
-    with pytest.raises(LimitError, match="max_bytes=None") as caught:
+    with pytest.raises(LimitError, match="max_bytes") as caught:
         root.to_python(max_bytes=500)
     assert (caught.value.wanted, caught.value.got) == (len(dump({"a": "x" * 1000, "b": 1})), 500)
     assert root["b"].to_python(max_bytes=500) == 1

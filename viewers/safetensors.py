@@ -58,8 +58,12 @@ class SafetensorsViewer(Viewer):
         seen: dict[str, int] = {}
         for ordinal, name, info, entry in infos:
             if ordinal in repeated and name is not None:
-                occurrence = seen[name] = seen.get(name, 0) + 1
-                yield self._tensor(ordinal, name, info, entry, occurrence)
+                # The number that is free: a tensor may really be called name#2.
+                number = seen.get(name, 0) + 1
+                while number > 1 and self._ordinal(f"{name}#{number}", 1) is not None:
+                    number += 1
+                seen[name] = number
+                yield self._tensor(ordinal, name, info, entry, number)
             else:
                 yield self._tensor(ordinal, name, info, entry)
 
@@ -121,6 +125,17 @@ class SafetensorsViewer(Viewer):
             at += 1
         return first, length
 
+    def _last_written(self, hole: int) -> int:
+        """Return where the bytes before a hole end that are not zeros, looking back at most 1 MiB."""
+        at, first = hole, max(self.extraction.start, hole - (1 << 20))
+        while at > first:
+            start = max(first, at - 4096)
+            kept = self.extraction.data.pread(start, at - start).rstrip(b"\0")
+            if kept:
+                return start + len(kept)
+            at = start
+        return at
+
     def finding_of(self, tensor: Tensor) -> Finding | None:
         """Return the finding on a tensor that lies in a hole of the file."""
         if not tensor.unwritten_nbytes:
@@ -143,10 +158,18 @@ class SafetensorsViewer(Viewer):
             base, mark, number = name.rpartition("#")
             counted = number.isascii() and number.isdigit() and len(number) < 10 and int(number) > 1
             if mark and base != METADATA and counted:
-                found = self._find(base, int(number))
+                # As `tensors` numbers them: past the names that tensors really have.
+                real = sum(
+                    self._ordinal(f"{base}#{taken}", 1) is not None for taken in range(2, min(int(number), 10_000))
+                )
+                found = self._find(base, int(number) - real, int(number))
         return found
 
-    def _find(self, name: str, occurrence: int) -> Tensor | None:
+    def _ordinal(self, name: str, occurrence: int) -> int | None:
+        header = self.parser.header
+        return header.find(header.root, name, occurrence)
+
+    def _find(self, name: str, occurrence: int, number: int | None = None) -> Tensor | None:
         try:
             header = self.parser.header
         except MalformedError:
@@ -156,7 +179,7 @@ class SafetensorsViewer(Viewer):
         ordinal = header.find(header.root, name, occurrence)
         if ordinal is None:
             return None
-        return self._tensor(ordinal, name, *self.parser.info(ordinal), occurrence)
+        return self._tensor(ordinal, name, *self.parser.info(ordinal), number or occurrence)
 
     @property
     def metadata(self) -> Mapping[str, Any]:
@@ -212,7 +235,9 @@ class SafetensorsViewer(Viewer):
         """Complete an extent to which all tensors were added; `extent` returns it from then on."""
         self._extent = extent
         extraction, parser = self.extraction, self.parser
-        if parser.zeroed_header() is not None:
+        zeroed = parser.zeroed_header()
+        if zeroed is not None:
+            self.findings.add(zeroed)
             extent.document_status = Status.DAMAGED
             extent.resume_at, extent.resume_file = 0, extraction.name
             return extent
@@ -229,8 +254,15 @@ class SafetensorsViewer(Viewer):
                         offset=error.offset, wanted=error.wanted, got=error.got)
             )  # fmt: skip
             extent.resume_at = extent.actual if short else None
+            extent.resume_file = extraction.name if short else None
             return extent
         extent.document_status = header
+        if parser.header.root.kind != "object":
+            reason = f"the header is a JSON {parser.header.root.kind}, not an object"
+            self.findings.add(Finding("malformed", reason, source=extraction.name, offset=parser.header.root.start))
+            extent.document_status = Status.DAMAGED
+        elif header is Status.DAMAGED:
+            self.findings.extend(parser.header.findings)
         extent.at_least = header is Status.TRUNCATED
         extent.expected = max(data_start, extent.last_byte - extraction.start)
         if extent.actual is not None and extent.actual < extent.expected:
@@ -238,7 +270,8 @@ class SafetensorsViewer(Viewer):
             extent.resume_at = extent.actual
             extent.resume_file = extraction.name
         if self.holes and self.holes[0][0] - extraction.start < extent.expected:
-            # A download into a preallocated file: what is before the first hole is there.
-            extent.resume_at = self.holes[0][0] - extraction.start
+            # A download into a preallocated file: what is before the first hole is there. Holes begin at whole blocks
+            # of the file system, and what was written may end earlier: the zeros before the hole are not to be trusted.
+            extent.resume_at = self._last_written(self.holes[0][0]) - extraction.start
             extent.resume_file = extraction.name
         return extent

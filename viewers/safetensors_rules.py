@@ -353,5 +353,3 @@ def check_set(viewer: SafetensorsSetViewer, *, strict: bool) -> Iterator[Finding
         session.check_cancelled()
     yield from fresh(viewer.findings)
     yield from _omitted(viewer.findings, viewer.extraction.name)
-
-

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 from array import array
 from bisect import bisect_left
 
-from pparse.errors import FormatError, PparseError
+from pparse.errors import FormatError, PparseError, SourceError
 from pparse.findings import Finding, Severity, Status
 from pparse.tensor import Tensor
 from pparse.viewer import Extent, Viewer
@@ -121,11 +122,17 @@ class SafetensorsSetViewer(Viewer):
             except PparseError as error:
                 extent.missing_files += 1
                 missing[name] = self._note("missing-shard", f"a shard cannot be read: {error.reason}", path=name)
-                extent.resume_file = extent.resume_file or name
-                if extent.resume_at is None and extent.missing_files + extent.cut_files == 1:
-                    extent.resume_at = 0
+                # Only a file that is not there can be fetched; another one in its place, or a bad name, is no download.
+                absent = isinstance(error, SourceError) and error.errno == errno.ENOENT
+                if absent and extent.resume_at is None and extent.missing_files + extent.cut_files == 1:
+                    extent.resume_at, extent.resume_file = 0, name
                 continue
+            cut_before = extent.at_least
+            extent.at_least = False
             yield from self._shard_tensors(number, name, viewer, table, names, extent)
+            if extent.at_least:  # its header is cut: nobody can know which of its tensors it would name
+                missing[name] = self._note("truncated", "its shard is cut inside the header", path=name)
+            extent.at_least |= cut_before
         if table is not None and not table.all_seen:
             for tensor in self._unseen(table, missing):
                 extent.add(tensor)
@@ -317,5 +324,3 @@ class SafetensorsSetViewer(Viewer):
                 wanted=promised, got=extent.tensor_bytes,
             )  # fmt: skip
         return extent
-
-

@@ -210,6 +210,7 @@ OBJECTS = {
             "missing": "how many lie wholly beyond it, or in a file that is not there",
             "damaged": "how many fail a check",
             "unsupported": "how many cannot be read",
+            "unwritten": "how many lie in holes of the file, which read as zeros",
             "tensor_bytes": "bytes of all tensors as stored",
             "parameters": "number of elements per dtype",
         },

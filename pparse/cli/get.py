@@ -11,7 +11,7 @@ import sys
 
 from pparse.cli.common import DAMAGED, OK, USAGE, open_file
 from pparse.cli.output import safe, shape_words, status_words, unescaped
-from pparse.errors import PathError, PparseError
+from pparse.errors import EndOfDataError, PathError, PparseError
 from pparse.findings import Status
 from pparse.limits import MIB, format_size
 from pparse.node import SCALAR
@@ -56,10 +56,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: Any, out: Output) -> int:
     """Run the command."""
     with open_file(options, out) as document:
+        _refuse_own_input(document, options.output)
         found = _find(document, options.path)
         if isinstance(found, tuple):
             return _give_tensor(*found, options, out)
         return _give_node(found, options, out)
+
+
+def _refuse_own_input(document: Extraction, output: str | None) -> None:
+    from pparse.data import FileData
+
+    own = document.data.path if isinstance(document.data, FileData) else None
+    if output and own is not None and os.path.exists(output) and os.path.samefile(output, own):
+        raise PathError("is the file being read; name another one", path=output)
 
 
 def _find(document: Extraction, path: str | None) -> tuple[Tensor, tuple[Any, ...] | None] | Node:
@@ -81,6 +90,9 @@ def _find(document: Extraction, path: str | None) -> tuple[Tensor, tuple[Any, ..
     try:
         return document.node(path)
     except PathError as error:
+        if viewer.extent().at_least:
+            raise EndOfDataError("no tensor of this name in what there is of the header, which is cut", path=path,
+                                 source=document.name) from error  # fmt: skip
         parts = split_slice(path)
         suggestions = viewer.suggest(parts[0] if parts is not None else path)
         raise PathError("no tensor and no node has this name", path=path,
@@ -182,8 +194,11 @@ def _plain(array: Any) -> Any:
     """Return an array as nested lists that JSON can hold: complex numbers as pairs, NaN and infinities as text."""
     import numpy as np
 
-    if np.ma.isMaskedArray(array):
-        array = array.filled(0)
+    if np.ma.isMaskedArray(array):  # what is not there is null, not a number
+        whole = np.array(_plain(array.filled(0)), dtype=object)
+        mask = np.asarray(array.mask).reshape(array.shape + (1,) * (whole.ndim - array.ndim))
+        whole[np.broadcast_to(mask, whole.shape)] = None
+        return whole.tolist()
     if array.dtype.name in ("complex64", "complex128"):
         array = np.stack((array.real, array.imag), -1)
     elif array.dtype.kind not in "biuf" or array.dtype.name.startswith(("bfloat", "float8")):
@@ -223,7 +238,7 @@ def safe_lines(text: str) -> str:
 
 
 def _node_value(node: Node) -> Any:
-    return node.load() if node.shape == SCALAR else node.to_python()
+    return node.load() if node.shape == SCALAR else node.to_python(node.extraction.session.limits.scalar_bytes)
 
 
 def _node_text(node: Node) -> str:

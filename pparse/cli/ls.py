@@ -194,8 +194,7 @@ def _list_tensors(viewer: Viewer, options: Any, matches: Callable[[str], bool], 
             out.line(f"{listing.shown:,} of {count_words(extent.count, 'tensor')} match")
         out.line(
             f"{count_words(extent.count, 'tensor')}, {size(extent.tensor_bytes)}, "
-            f"{parameters_words(extent.parameters)}: "
-            + out.status(extent.status)
+            f"{parameters_words(extent.parameters)}: " + out.status(extent.status)
         )
         report_cut(out, extent, listing.hit if listing.hit and listing.hit.name == extent.first_hit else None)
         if listing.unwritten and listing.unwritten_first is not None:

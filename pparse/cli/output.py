@@ -119,6 +119,8 @@ class Output:
 
     def findings(self, findings: Iterable[Finding], limit: int | None = None) -> int:
         """Write findings, a line each, at most ``limit``; return how many there were."""
+        if limit is not None:  # errors first: a few of them must not drown in warnings
+            findings = sorted(findings, key=lambda finding: finding.severity is not Severity.ERROR)
         count = 0
         for finding in findings:
             count += 1
@@ -228,8 +230,8 @@ def report_cut(out: Output, extent: Extent, tensor: Tensor | None = None) -> Non
             where = f" of {safe(extent.resume_file)}" if extent.resume_file else ""
             out.line(
                 out.paint("not written", "red")
-                + ": the file has its full size, but parts of it were never written; "
-                + f"resume at byte {extent.resume_at}{where}"
+                + f": the file has its full size, but parts of it, with {count_words(extent.unwritten, 'tensor')}, "
+                + f"were never written and read as zeros; resume the download at byte {extent.resume_at}{where}"
             )
         return
     least = "at least " if extent.at_least else ""
@@ -239,15 +241,17 @@ def report_cut(out: Output, extent: Extent, tensor: Tensor | None = None) -> Non
         there = (f"{extent.actual:,} of {least}{extent.expected:,} bytes are there, "
                  f"{least}{missing:,} ({format_size(missing)}) are missing")  # fmt: skip
     out.line(out.paint("truncated", "red") + f": {there}{lacks}")
+    unnamed = "" if extent.missing_files else least  # what a cut header would go on to name
     if extent.first_hit is not None:
         detail = ""
         if tensor is not None:
             detail = f" ({tensor.available_nbytes:,} of its {tensor.stored_nbytes:,} bytes are there)"
         out.line(f"first tensor hit: {safe(extent.first_hit)}{detail}")
     out.line(
-        f"whole: {extent.whole:,} of {count_words(extent.count, 'tensor')}, {extent.truncated:,} truncated, "
+        f"whole: {extent.whole:,} of {unnamed}{count_words(extent.count, 'tensor')}, {extent.truncated:,} truncated, "
         f"{extent.missing:,} missing" + (f", {extent.damaged:,} damaged" if extent.damaged else "")
     )
     if extent.resume_at is not None:
         where = f" of {safe(extent.resume_file)}" if extent.resume_file else ""
-        out.line(f"resume the download at byte {extent.resume_at}{where} (curl -C - does so)")
+        how = " (curl -C - does so)" if extent.resume_at and not extent.unwritten else ""
+        out.line(f"resume the download at byte {extent.resume_at}{where}{how}")
