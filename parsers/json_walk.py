@@ -110,7 +110,7 @@ class _Walk:
         self.levels: list[_Level] = []
         self.kept = 0  # bytes, for the keys of open objects
         self.charge = parser.result.extraction.session.budget.charge(2 * _BLOCK, "a walk over JSON text")
-        self.refused_depth = False
+        self.refused_depth: int | None = None  # offset of the first bracket below the limit
         self.fault: Finding | None = None  # the first that is an error
 
     # -- text --------------------------------------------------------------------------------------------------------
@@ -164,8 +164,8 @@ class _Walk:
         self.brackets.append(bracket)
         if len(self.brackets) <= self.limits.depth:
             self.levels.append(_Level())
-        elif not self.refused_depth:
-            self.refused_depth = True
+        elif self.refused_depth is None:
+            self.refused_depth = self.pos
             self.note(
                 "limit", f"nested deeper than depth={self.limits.depth}: no nodes below; lift it with --limit depth=N",
                 self.pos, severity=Severity.WARNING,
@@ -359,8 +359,8 @@ def _close_to(stack: list[tuple[bool, Key, list[Any]]], depth: int) -> Any:
 
 
 def _refuse_fault(walk: _Walk) -> None:
-    if walk.refused_depth:
-        walk.limits.check("depth", walk.limits.depth + 1, "the depth of the tree", offset=walk.pos)
+    if walk.refused_depth is not None:
+        walk.limits.check("depth", walk.limits.depth + 1, "the depth of the tree", offset=walk.refused_depth)
     fault = walk.fault
     if fault is None:
         return
