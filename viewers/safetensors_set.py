@@ -8,6 +8,8 @@ from bisect import bisect_left
 
 from pparse.errors import FormatError, PparseError, SourceError
 from pparse.findings import Finding, Severity, Status
+from pparse.parser import Confidence
+from pparse.parsers.safetensors import SafetensorsParser
 from pparse.tensor import Tensor
 from pparse.viewer import Extent, Viewer
 from pparse.viewers.safetensors import SafetensorsViewer
@@ -89,6 +91,8 @@ class SafetensorsSetViewer(Viewer):
         if self._last is not None and self._last[0] == name:
             return self._last[1]
         shard = self.parser.shard(name)
+        if shard._format is None and SafetensorsParser.match(shard.reader) is Confidence.CERTAIN:
+            shard._format = "safetensors"  # as detection would find, at a fifth of its cost
         found = shard.parse().parser.name
         if found != "safetensors":
             raise FormatError(f"it is of the format {found}, not safetensors")
