@@ -70,6 +70,7 @@ _NUMPY_FROM: Final = 4 << 20
 _WHOLE_CHILD: Final = 4 << 10
 _HEAD: Final = 512
 _GROUP_READ: Final = 256 << 10
+_GROUP_TEXT: Final = 4 << 20
 _DECODE_BATCH: Final = 64 << 10
 
 
@@ -361,6 +362,11 @@ class JsonParser(Parser):
     def entries(self, node: Node, index: ChildIndex, first: int, count: int) -> list[Entry]:
         """Describe children from their text."""
         bounds = self._bounds(node, index, first, count)
+        if index.stride == 1:
+            # Fewer at a time where they are large: keys of a megabyte each would add up.
+            while count > 1 and bounds[count] - bounds[0] > _GROUP_TEXT:
+                count -= 1
+            del bounds[count + 1 :]
         is_map = node.kind == "object"
         source = self.result.extraction.name
         block, base = b"", bounds[0]
@@ -479,6 +485,16 @@ class JsonParser(Parser):
                 raise EndOfDataError(error.reason, offset=node.start, source=finding.source) from error
             self.note_damage(node, error)
             raise
+
+    def judge(self, node: Node) -> None:
+        """Check a long string piece by piece: to know its status, it need not be held."""
+        end = node.end if node.end is not None else self.result.extraction.known_end()
+        if node.kind == "string" and end - node.start > _DECODE_BATCH and not node.loaded:
+            from pparse.parsers.json_walk import judge_string
+
+            judge_string(self, node)
+        else:
+            node.load()
 
     def to_python(self, node: Node) -> Any:
         """Decode at once what is small and shallow; go node by node else."""

@@ -295,7 +295,12 @@ def walk_document(parser: JsonParser, node: Node, *, detail: bool) -> Iterator[V
     """Yield the visits of a walk over ``node`` (the root, or any container)."""
     if node.shape == SCALAR:
         try:
-            node.load()
+            if node.known_status is None:
+                parser.judge(node)
+            elif not node.loaded and node.known_status is Status.COMPLETE:
+                judge_string(parser, node)
+            else:
+                node.load()
         except PparseError as error:
             finding = Finding("malformed", error.reason, source=parser.result.extraction.name, offset=error.offset)
             parser.result.findings.add(node.finding or finding)
@@ -314,6 +319,24 @@ def walk_document(parser: JsonParser, node: Node, *, detail: bool) -> Iterator[V
             node.start, severity=Severity.WARNING,
         )  # fmt: skip
     walk.charge.release()
+
+
+def judge_string(parser: JsonParser, node: Node) -> None:
+    """Give a long string its status, by checking it piece by piece."""
+    walk = _Walk(parser, node)
+    try:
+        whole = walk.have() and _long_string(walk)
+        if not whole:
+            finding = walk.truncated()
+            parser.result.close_node(node, Status.TRUNCATED, finding)
+        elif walk.skip_blank():
+            parser.note_damage(node, MalformedError("more data after the value", offset=walk.pos))
+        else:
+            parser.result.close_node(node, Status.COMPLETE, None)
+    except MalformedError as error:
+        parser.note_damage(node, error)
+    finally:
+        walk.charge.release()
 
 
 def assemble(parser: JsonParser, node: Node) -> Any:

@@ -143,19 +143,7 @@ class KeyTable:
     __slots__ = ("_hashes", "_ordinals")
 
     def __init__(self, hashes: Iterable[int]) -> None:
-        unsorted = array("q", hashes)
-        if len(unsorted) > 50_000:
-            import numpy as np
-
-            order = np.argsort(np.frombuffer(unsorted, np.int64), kind="stable")
-            self._hashes = array("q")
-            self._hashes.frombytes(np.frombuffer(unsorted, np.int64)[order].tobytes())
-            self._ordinals = array("I")
-            self._ordinals.frombytes(order.astype(np.uint32).tobytes())
-        else:
-            ranking = sorted(range(len(unsorted)), key=unsorted.__getitem__)
-            self._hashes = array("q", [unsorted[number] for number in ranking])
-            self._ordinals = array("I", ranking)
+        self._hashes, self._ordinals = ranked(array("q", hashes))
 
     def candidates(self, key: object) -> Iterator[int]:
         """Yield, in file order, the ordinals whose key has the hash of ``key``; nearly always its own."""
@@ -207,3 +195,18 @@ def has_repeats(hashes: Iterable[int]) -> bool:
     ranked = np.frombuffer(numbers, np.int64)
     ranked.sort()
     return bool((ranked[1:] == ranked[:-1]).any())
+
+
+def ranked(numbers: array[int]) -> tuple[array[int], array[int]]:
+    """Return ``numbers`` (64 bits) in ascending order, and where each of them was; equal ones stay in order."""
+    ordinals = array("I")
+    if len(numbers) > 50_000:
+        import numpy as np
+
+        order = np.argsort(np.frombuffer(numbers, np.int64), kind="stable")
+        ascending = array("q")
+        ascending.frombytes(np.frombuffer(numbers, np.int64)[order].tobytes())
+        ordinals.frombytes(order.astype(np.uint32).tobytes())
+        return ascending, ordinals
+    ordinals.extend(sorted(range(len(numbers)), key=numbers.__getitem__))
+    return array("q", (numbers[ordinal] for ordinal in ordinals)), ordinals

@@ -225,7 +225,7 @@ class Node:
         """What became of it; a container whose extent is not known yet is loaded to find out."""
         if self._status is None:
             try:
-                self.load()
+                self.result.parser.judge(self)
             except PparseError:
                 if self._status is None:  # it says nothing of the node: a source that fails, a closed document
                     raise

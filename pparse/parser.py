@@ -353,6 +353,10 @@ class Parser:
         self.result.extraction.session.limits.check("scalar_bytes", length, "the value", offset=node.start)
         return b"".join(part.data.read_exact(part.start, len(part)) for part in node.parts)
 
+    def judge(self, node: Node) -> None:
+        """Find out the status of a node of which it is not known; by default, by loading it."""
+        node.load()
+
     def open_scalar(self, node: Node) -> Range:
         """Return a reader of the node's bytes."""
         parts = node.parts

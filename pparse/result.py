@@ -136,6 +136,8 @@ class Result:
         index = node.index_to(ordinal + 1)
         first = ordinal - ordinal % GROUP
         group = self._group(node, index, first, min(GROUP, index.count - first))
+        if ordinal - first >= len(group):  # a parser may give fewer at a time
+            return self._group(node, index, ordinal, 1)[0]
         return group[ordinal - first]
 
     def _group(self, node: Node, index: ChildIndex, first: int, count: int) -> list[Entry]:
@@ -199,7 +201,8 @@ class Result:
         index = node.index_to(ordinal + 1)
         if ordinal < GROUP:
             group = self._group(node, index, 0, min(GROUP, index.count))
-            return 1 + sum(1 for entry in group[:ordinal] if _same_key(entry.key, key))
+            if len(group) >= ordinal:
+                return 1 + sum(1 for entry in group[:ordinal] if _same_key(entry.key, key))
         # By hash alone: equal keys have it, others do not but by a chance of one in 2^64.
         return 1 + self.key_table(node).before(key, ordinal)
 

@@ -292,7 +292,12 @@ class _Layout:
         begins, ends = self._begins, self._ends
         order: Any = range(len(begins))
         if any(begins[at] < ends[at - 1] for at in range(1, len(begins))):
-            order = sorted(order, key=lambda at: (begins[at], ends[at]))
+            if len(begins) > 50_000:
+                import numpy as np
+
+                order = np.lexsort((np.frombuffer(ends, np.uint64), np.frombuffer(begins, np.uint64)))
+            else:
+                order = sorted(order, key=lambda at: (begins[at], ends[at]))
         for at in order:
             if begins[at] != self.end and len(self.breaks) < 1000:
                 self.breaks.append((self.end, begins[at]))

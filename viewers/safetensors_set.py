@@ -8,6 +8,7 @@ from bisect import bisect_left
 
 from pparse.errors import FormatError, PparseError, SourceError
 from pparse.findings import Finding, Severity, Status
+from pparse.index import ranked
 from pparse.parser import Confidence
 from pparse.parsers.safetensors import SafetensorsParser
 from pparse.tensor import Tensor
@@ -41,9 +42,8 @@ class NameTable:
         for name, shard in names:
             hashes.append(hash(name))
             where.append(numbers.get(shard, -1) if shard is not None else -1)
-        ranking = sorted(range(len(hashes)), key=hashes.__getitem__)
-        self._hashes = array("q", [hashes[number] for number in ranking])
-        self._shards = array("i", [where[number] for number in ranking])
+        self._hashes, ranking = ranked(hashes)
+        self._shards = array("i", (where[number] for number in ranking))
         self._seen = bytearray(len(hashes))
 
     def __len__(self) -> int:
