@@ -115,6 +115,8 @@ class SafetensorsViewer(Viewer):
         """Return ``(offset of the first, number)`` of the bytes of ``span`` that lie in holes of the file."""
         holes = self.holes
         last = span.offset + span.length
+        if len(holes) == 1 and holes[0][0] <= span.offset and last <= holes[0][1]:
+            return span.offset, span.length  # a file of which only the header was written
         at = max(0, bisect_right(holes, (span.offset, 1 << 63)) - 1)
         first = length = 0
         while at < len(holes) and holes[at][0] < last:
