@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import importlib
 
-from pparse.errors import ClosedError, DataChangedError, FormatError, PparseError, SourceError, UnsupportedError
+from pparse.errors import ClosedError, DataChangedError, FormatError, PparseError, SourceError
 from pparse.parser import Confidence, Parser
 
 TYPE_CHECKING = False
@@ -305,8 +305,3 @@ def viewer_for(extraction: Extraction) -> Any:
     known = builtin(result.parser.name)
     made = import_dotted(known.viewer) if known is not None and known.viewer else viewers.get(result.parser.name)
     return made(extraction) if made is not None else None
-
-
-def missing_package(package: str, what: str) -> UnsupportedError:
-    """Return the error for a feature whose package is not installed."""
-    return UnsupportedError(f"{what} needs the package {package}", package=package)

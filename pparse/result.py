@@ -264,8 +264,3 @@ def near_misses(name: str, names: list[str]) -> tuple[str, ...]:
     if not close:
         close = [candidate for candidate in names if name and name.lower() in candidate.lower()][:3]
     return tuple(close)
-
-
-def describe_error(error: PparseError) -> str:
-    """Return the error as one line."""
-    return str(error).replace("\n", " ")
