@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = {"pparse": "pparse", "pparse.parsers": "parsers", "pparse.viewers": "viewers", "pparse.protos": "protos"}
 
 LAYERS = {
-    0: "errors limits budget findings data files reader streams derived codecs kernels schema dtype selection",
+    0: "errors limits budget findings data files reader streams derived scratch codecs kernels schema dtype selection",
     1: "riegeli",
     2: "node index result session document retention parser extraction registry paths tensor viewer writers testing",
     3: "parsers",
@@ -24,7 +24,20 @@ LAYERS = {
 LAYER_OF = {name: layer for layer, names in LAYERS.items() for name in names.split()}
 # pparse/__init__ is the face of all; protos may be imported from layer 1 up.
 FREE = {"__init__"}
-HEAVY = {"numpy", "ml_dtypes", "google", "rich", "torch", "asyncio", "logging", "dataclasses", "typing"}
+HEAVY = {
+    "numpy",
+    "ml_dtypes",
+    "google",
+    "rich",
+    "torch",
+    "asyncio",
+    "logging",
+    "dataclasses",
+    "typing",
+    "brotli",
+    "zstandard",
+    "cramjam",
+}
 
 
 def modules() -> list[tuple[str, Path]]:

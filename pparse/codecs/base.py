@@ -1,0 +1,241 @@
+"""What all streaming decoders have in common, and how a codec's library is imported."""
+
+from __future__ import annotations
+
+from copy import copy
+
+from pparse.errors import ClosedError, EndOfDataError, LimitError, MalformedError, PparseError, UnsupportedError
+from pparse.limits import KIB
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, Final
+
+    from pparse.budget import Charge, MemoryBudget
+    from pparse.data import Buffer
+
+    # Compressed bytes of the stream once more: called with (offset in the stream, length).
+    Reread = Callable[[int, int], bytes]
+
+# What a checkpoint holds: the state of zlib with its window, as measured, and the objects around it.
+CHECKPOINT: Final = 41 * KIB
+
+
+def package(name: str) -> Any:
+    """Import the library ``name`` that a codec needs. Raises `UnsupportedError` naming it if it is not there."""
+    import importlib
+
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        standard = name in ("bz2", "lzma")
+        where = "this Python was built without it" if standard else str(error)
+        raise UnsupportedError(f"this needs {name} ({where})", package=None if standard else name) from error
+
+
+def checked(codec: str, out: bytes, eof: bool, left: int, max_size: int) -> bytes:
+    """Return ``out`` if it is one whole stream of at most ``max_size`` bytes. Raises `MalformedError`."""
+    if len(out) > max_size:
+        raise too_much(codec, max_size)
+    if not eof:
+        raise MalformedError(f"the {codec} stream ends early", got=len(out))
+    if left:
+        raise MalformedError(f"{left} bytes follow the {codec} stream")
+    return out
+
+
+def too_much(codec: str, max_size: int) -> MalformedError:
+    """Return the error that says so."""
+    return MalformedError(f"the {codec} stream holds more bytes than it may", wanted=max_size)
+
+
+class Decompressor:
+    """Decodes one stream (member, frame) piece by piece, in the manner of `bz2.BZ2Decompressor`. Not thread-safe.
+
+    Attributes: ``codec``; ``unused_data``, what was fed beyond the end of the stream; ``window``, the bytes charged
+    to the budget (0 until the header of the stream was seen, and after its end); ``total_out``, the bytes delivered.
+
+    Damage raises `MalformedError` (with the offset in the stream where it was noticed), but only after all that
+    precedes it was delivered; from then on every call raises it. So it is with `UnsupportedError` for what cannot be
+    read here. A `LimitError` of the budget leaves everything as it was: the call may be repeated.
+    """
+
+    def __init__(self, codec: str, budget: MemoryBudget | None = None, size: int | None = None) -> None:
+        if size is not None and size < 0:
+            raise ValueError(f"negative size: {size}")
+        self.codec = codec
+        self.unused_data = b""
+        self.window = 0
+        self.total_out = 0
+        self._size = size
+        self._budget = budget
+        self._charge: Charge | None = None
+        self._error: PparseError | None = None
+        self._input = bytearray()
+        self._fed = 0
+        self._ready = b""
+        self._ready_at = 0
+        self._over = False
+        self._hungry = True
+        self._ended = False
+        self._closed = False
+
+    # -- what a caller uses --------------------------------------------------------------------------------------
+
+    def decompress(self, data: Buffer, max_length: int) -> bytes:
+        """Take ``data`` (may be empty) and return up to ``max_length`` bytes, as many as can be had without more.
+
+        Raises `MalformedError`, `UnsupportedError` and `LimitError` as the class says; `EndOfDataError` after
+        `finish`, when everything was delivered and the stream is not at its end; `ClosedError`.
+        """
+        if self._closed:
+            raise ClosedError("the decompressor is closed")
+        if max_length < 0:
+            raise ValueError(f"negative length: {max_length}")
+        if len(data):
+            self._take(data)
+        pieces: list[bytes] = []
+        room = max_length if self._size is None else min(max_length, self._size - self.total_out + 1)
+        while room > 0 and not self.eof:
+            try:
+                piece = self._more(room)
+            except PparseError:
+                if not pieces:
+                    raise
+                break  # raised again by the next call
+            if not piece:
+                break
+            pieces.append(piece)
+            room -= len(piece)
+        out = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        self.total_out += len(out)
+        return out if self._size is None or self.total_out <= self._size else self._cut(out)
+
+    def _take(self, data: Buffer) -> None:
+        if self._over:
+            self.unused_data += bytes(data)
+            return
+        if self._ended:
+            raise ValueError("more input after finish()")
+        self._input += data
+        self._fed += memoryview(data).nbytes
+        self._hungry = False
+
+    def _more(self, room: int) -> bytes:
+        at = self._ready_at
+        if at >= len(self._ready):
+            if not self._refill():
+                return b""
+            at = 0
+        piece = self._ready[at : at + room]
+        self._ready_at = at + len(piece)
+        return piece
+
+    def _refill(self) -> bool:
+        self._ready, self._ready_at = b"", 0
+        if self._error is not None:
+            raise copy(self._error)  # a new one: the old one would collect tracebacks, and hold what they hold
+        try:
+            self._ready = self._produce()
+        except (MalformedError, UnsupportedError) as error:
+            self._error = copy(error)
+            self._drop()
+            raise
+        if self._ready:
+            return True
+        if not self._over:
+            if self._ended:
+                raise EndOfDataError(f"the {self.codec} stream is cut short", offset=self.consumed)
+            self._hungry = True
+        return False
+
+    def _cut(self, out: bytes) -> bytes:
+        size = self._size or 0
+        self._error = MalformedError(f"the {self.codec} stream holds more than {size} bytes", offset=self.consumed)
+        self._ready, self._over = b"", False
+        out = out[: len(out) - (self.total_out - size)]
+        self.total_out = size
+        self._drop()
+        if not out:
+            raise copy(self._error)
+        return out
+
+    @property
+    def eof(self) -> bool:
+        """Whether the stream is at its end, and all of it was returned."""
+        return self._over and self._ready_at >= len(self._ready)
+
+    @property
+    def needs_input(self) -> bool:
+        """Whether `decompress` can return nothing more before it gets more data."""
+        return self._hungry and not self._over and not self._ended and self._error is None
+
+    @property
+    def consumed(self) -> int:
+        """How many bytes of the input were taken; at the end of the stream: its length."""
+        return self._fed - len(self._input)
+
+    def finish(self) -> None:
+        """Say that the input ends here. What is still held back comes out of `decompress`; harmless when repeated."""
+        self._ended = True
+
+    def copy(self) -> Decompressor | None:
+        """Return a checkpoint: a second decompressor that stands at a recent point of the stream.
+
+        Its ``total_out`` and ``consumed`` say where: feed it what follows. None at the beginning, and where the
+        codec's library cannot copy its states. The copy is not charged to the budget before it is used: whoever
+        keeps it answers for its `CHECKPOINT` bytes.
+        """
+        return None
+
+    def rest(self, evict: Callable[[], None]) -> None:
+        """Let the budget call ``evict`` if it needs the window's memory; ``evict`` must drop the decompressor."""
+        try:
+            self._recharge(evict)
+        except LimitError:  # somebody was quicker
+            evict()
+
+    def resume(self) -> None:
+        """End what `rest` began. Raises `LimitError` if the memory was given away and is not to be had again."""
+        self._recharge(None)
+
+    def close(self) -> None:
+        """Give back the window's memory; harmless when repeated."""
+        self._closed = True
+        self._ready = b""
+        self._drop()
+
+    # -- what a codec implements ---------------------------------------------------------------------------------
+
+    def _produce(self) -> bytes:
+        """Return the next bytes; none if more input is needed or the stream is at its end (`_end` was called)."""
+        raise NotImplementedError
+
+    def _end(self, unused: bytes = b"") -> None:
+        """Note the end of the stream: ``unused``, and what was not taken of the input, lie beyond it."""
+        self._over = True
+        self.unused_data = unused + bytes(self._input)
+        self._input = bytearray(self.unused_data)  # so that `consumed` is right
+        self._drop()
+
+    def _drop(self) -> None:
+        """Let go of the library's decoder and of the memory charged for it."""
+        self._reserve(0)
+
+    def _reserve(self, window: int) -> None:
+        """Charge ``window`` bytes in all. Raises `LimitError`, nothing being changed."""
+        if self._charge is not None:
+            self._charge.resize(window)
+        elif self._budget is not None and window:
+            self._charge = self._budget.charge(window, self._what())
+        self.window = window
+
+    def _recharge(self, evict: Callable[[], None] | None) -> None:
+        if self._budget is not None and self.window:
+            if self._charge is not None:
+                self._charge.release()
+            self._charge = self._budget.charge(self.window, self._what(), evict)
+
+    def _what(self) -> str:
+        return f"decoding {self.codec}"

@@ -1,0 +1,256 @@
+"""Brotli (RFC 7932), and its large-window variant.
+
+The large-window variant (first byte 0x11, windows of up to 1 GiB) is refused by the ``brotli`` library. ``cramjam``
+reads it, but only whole and without saying how much it took or wrote, so such a stream is collected, decoded at once
+into memory (or into a scratch file) of limited size, and served from there. It is rare: nothing but Riegeli files with
+a ``window_log`` above 24 is known to use it.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from pparse.codecs.base import Decompressor, checked, package, too_much
+from pparse.codecs.library import LibraryDecompressor, Plan
+from pparse.errors import LimitError, MalformedError
+from pparse.limits import KIB, MIB
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import mmap
+    from typing import Any, Final
+
+    from pparse.budget import MemoryBudget
+    from pparse.codecs.base import Reread
+    from pparse.codecs.library import Core
+    from pparse.data import Buffer
+    from pparse.scratch import Scratch, Spool
+
+LARGE: Final = 0x11
+# Tables and buffers beside the window.
+_STATE: Final = 128 * KIB
+_ROOM: Final = 64 * KIB
+# The first attempt at an output of unknown size; then eight times as much, and so on.
+_FIRST_TRY: Final = 4 * MIB
+# The library writes some KiB at a time, or nothing if there is no room for them.
+_SLACK: Final = 64 * KIB
+
+
+def window_log(head: bytes) -> int | None:
+    """Return the binary logarithm of the window that the first two bytes declare; None if they are too few."""
+    if not head:
+        return None
+    first = head[0]
+    if first == LARGE:
+        return head[1] & 63 if len(head) > 1 else None
+    if not first & 1:
+        return 16
+    if first >> 1 & 7:
+        return 17 + (first >> 1 & 7)
+    return 8 + (first >> 4 & 7) if first >> 4 & 7 else 17
+
+
+def whole_brotli(codec: str, data: Buffer, max_size: int) -> bytes:
+    """Return what a Brotli stream holds; see `pparse.codecs.decompress`."""
+    if memoryview(data).nbytes and memoryview(data)[0] == LARGE:
+        return _whole_large(codec, data, max_size)
+    brotli = package("brotli")
+    stream = brotli.Decompressor()
+    try:
+        out: bytes = stream.process(data, output_buffer_limit=max_size + 1)
+        return checked(codec, out, stream.is_finished(), 0, max_size)
+    except brotli.error as error:
+        raise MalformedError(f"the {codec} stream is damaged, or bytes follow it ({error})") from error
+
+
+class _BrotliCore:
+    """The decoder of the ``brotli`` library, which returns up to 32 KiB more than it is asked for."""
+
+    __slots__ = ("_rest", "_stream")
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+        self._rest = b""
+
+    def feed(self, data: bytes, limit: int) -> bytes:
+        if data or not self._rest:
+            self._rest += self._stream.process(data, output_buffer_limit=min(limit, _ROOM))
+        out, self._rest = self._rest[:limit], self._rest[limit:]
+        return out
+
+    @property
+    def hungry(self) -> bool:
+        return not self._rest and bool(self._stream.can_accept_more_data())
+
+    @property
+    def eof(self) -> bool:
+        return not self._rest and bool(self._stream.is_finished())
+
+    @property
+    def unused(self) -> bytes:
+        return b""  # bytes behind the end are an error to it: they are found byte by byte
+
+    def copy(self) -> Core | None:
+        return None
+
+
+class _Brotli(LibraryDecompressor):
+    """Either kind of Brotli; which one, the first byte tells."""
+
+    def __init__(
+        self, codec: str, budget: MemoryBudget | None, size: int | None, reread: Reread | None, scratch: Scratch | None
+    ) -> None:
+        super().__init__(codec, _plan, (package("brotli").error,), budget, size, reread)
+        self._scratch = scratch
+        self._large: _Large | None = None
+        self._spool: Spool | None = None
+
+    def _produce(self) -> bytes:
+        if self._large is None and (self._core is not None or self._input[:1] != bytes([LARGE])):
+            return super()._produce()
+        if self._large is None:  # collected in the input, and charged as it grows
+            if len(self._input) > self.window:
+                self._reserve(2 * len(self._input))
+            if not self._ended:
+                return b""
+            self._large = self._decode_large()
+        out = self._large.take(_ROOM)
+        if not out:
+            if self._large.error is not None:
+                raise self._large.error
+            self._end()
+        return out
+
+    def _decode_large(self) -> _Large:
+        data = bytes(self._input)
+        room = max(_FIRST_TRY, 2 * len(data)) if self._size is None else self._size + 1
+        while True:
+            large = _Large(self.codec, data, self._memory(room + _SLACK))
+            if large.size <= room or self._size is not None:
+                del self._input[: large.taken]
+                return large
+            large.close()
+            room *= 8
+
+    def _memory(self, size: int) -> mmap.mmap:
+        """Return memory for ``size`` bytes of output: of the budget's, or of a scratch file. Raises `LimitError`."""
+        held = min(1 << (window_log(bytes(self._input[:2])) or 10), size) + _STATE + 2 * len(self._input)
+        try:
+            self._reserve(held + size)
+            return _anonymous(size)
+        except LimitError:
+            if self._scratch is None:
+                raise
+        self._reserve(held)
+        self._spool = self._scratch.spool()
+        return self._spool.memory(size)
+
+    def _drop(self) -> None:
+        if self._large is not None:
+            self._large.close()
+        if self._spool is not None:
+            self._spool.close()
+        super()._drop()
+
+
+class _Large:
+    """A large-window stream, decoded into ``output``: ``size`` bytes of it; ``taken`` of ``data``; ``error``, if any.
+
+    Where ``output`` is too small, ``size`` is more than its length less `_SLACK`.
+    """
+
+    def __init__(self, codec: str, data: bytes, output: mmap.mmap) -> None:
+        self._cramjam = package("cramjam")
+        self._output = output
+        self._at = 0
+        self.taken = len(data)
+        self.error: MalformedError | None = None
+        self.size, words = self._decode(data)
+        if words:
+            self.error = MalformedError(f"the {codec} stream is damaged or cut short ({words})", offset=len(data))
+        elif not self._decode(memoryview(data)[:-1])[1]:
+            # The library does not say how much it took: of a whole stream the last byte is needed.
+            self.taken = self._find_end(data)
+
+    def _decode(self, data: Buffer) -> tuple[int, str]:
+        """Return how many bytes came, and what the library had to complain about."""
+        # A view of the memory, not a copy: its position says how far the decoder came before an error.
+        target = self._cramjam.Buffer(self._output, copy=False)
+        try:
+            self._cramjam.brotli.decompress_into(data, target)
+        except self._cramjam.DecompressionError as error:
+            return int(target.tell()), str(error)
+        return int(target.tell()), ""
+
+    def _find_end(self, data: bytes) -> int:
+        least, most = 2, len(data) - 1
+        while least < most:
+            middle = (least + most) // 2
+            if self._decode(memoryview(data)[:middle])[1]:
+                least = middle + 1
+            else:
+                most = middle
+        return least
+
+    def take(self, count: int) -> bytes:
+        """Return the next ``count`` bytes, fewer at the end."""
+        out = self._output[self._at : min(self.size, self._at + count)]
+        self._at += len(out)
+        return out
+
+    def close(self) -> None:
+        """Let go of the memory."""
+        self._output.close()
+        self.size = 0
+
+
+def _anonymous(size: int) -> mmap.mmap:
+    """Return memory that costs nothing until it is written to. Raises `LimitError` if the system refuses."""
+    import mmap
+
+    try:
+        if sys.platform == "win32":
+            return mmap.mmap(-1, size)
+        return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    except (OSError, ValueError, OverflowError) as error:
+        raise LimitError(f"the system has no {size} bytes of memory ({error})", option="--scratch DIR") from error
+
+
+def _whole_large(codec: str, data: Buffer, max_size: int) -> bytes:
+    data = bytes(data)
+    room = min(max_size, max(_FIRST_TRY, 2 * len(data)))
+    while True:
+        large = _Large(codec, data, _anonymous(room + _SLACK))
+        try:
+            if large.size > room:
+                if room == max_size:
+                    raise too_much(codec, max_size)
+                room = min(max_size, 8 * room)
+                continue
+            if large.error is not None:
+                raise large.error
+            return checked(codec, large.take(large.size), True, len(data) - large.taken, max_size)
+        finally:
+            large.close()
+
+
+def _plan(head: bytes, ended: bool, size: int | None) -> Plan | None:
+    log = window_log(head)
+    if log is None and not ended:
+        return None
+    window = 1 << (log or 10)
+    brotli = package("brotli")
+    # Its ring grows with what the stream has to say: never beyond twice the output.
+    window = window if size is None else min(window, 2 * size)
+    return Plan(window + _STATE, lambda _: _BrotliCore(brotli.Decompressor()))
+
+
+def brotli_stream(
+    codec: str,
+    budget: MemoryBudget | None = None,
+    size: int | None = None,
+    reread: Reread | None = None,
+    scratch: Scratch | None = None,
+) -> Decompressor:
+    """Return the decompressor of ``brotli``."""
+    return _Brotli(codec, budget, size, reread, scratch)

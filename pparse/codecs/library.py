@@ -1,0 +1,250 @@
+"""Decoders of libraries that take input and return output, made lossless in front of damage.
+
+A library that meets damage raises, and what it had produced in that call is gone. So it gets its input in small
+slices, and when it raises, a second decoder goes the same way again (from a saved state where the library can copy
+one, else from the start) and takes the last slice byte by byte: everything that precedes the damage comes out.
+"""
+
+from __future__ import annotations
+
+from copy import copy
+
+from pparse.codecs.base import Decompressor
+from pparse.errors import EndOfDataError, LimitError, MalformedError
+from pparse.limits import KIB
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Final, Protocol
+
+    from pparse.budget import MemoryBudget
+    from pparse.codecs.base import Reread
+
+    class Core(Protocol):
+        """A decoder of a library, in one shape."""
+
+        def feed(self, data: bytes, limit: int) -> bytes:
+            """Take ``data`` (empty: go on with what was taken); return at most ``limit`` bytes."""
+
+        @property
+        def hungry(self) -> bool:
+            """Whether nothing comes without more input."""
+
+        @property
+        def eof(self) -> bool:
+            """Whether the stream is at its end, and all of it was returned."""
+
+        @property
+        def unused(self) -> bytes:
+            """What was fed beyond the end."""
+
+        def copy(self) -> Core | None:
+            """Return a second decoder in the same state, or None where the library cannot."""
+
+
+# Input handed to a library at once: what is taken again, byte by byte, after an error.
+_SLICE: Final = 16 * KIB
+# Output of one call. Fixed, not the caller's, so that what comes out before an error does not depend on who asks.
+_ROOM: Final = 64 * KIB
+_CAREFUL_ROOM: Final = 32
+# Input and output that may pass before the way back is shortened by a copy; input, before it is forgotten.
+_WAY_BACK: Final = 256 * KIB
+
+
+class Plan:
+    """What the head of a stream says: the memory its decoder needs, and how to make that decoder.
+
+    ``head`` replaces the first bytes of the stream (a window that is larger than the output is narrowed there).
+    """
+
+    __slots__ = ("head", "make", "window")
+
+    def __init__(self, window: int, make: Callable[[int], Core], head: bytes = b"") -> None:
+        self.window = window
+        self.make = make  # called with the window, as memory limit
+        self.head = head
+
+
+class LibraryDecompressor(Decompressor):
+    """A decompressor around a library's decoder; see the head of the file for what it does about errors.
+
+    ``reread`` gives compressed bytes once more; without it, the way back is remembered for the first 256 KiB only
+    (any length with zlib, whose states can be copied).
+    """
+
+    def __init__(
+        self,
+        codec: str,
+        plan: Callable[[bytes, bool, int | None], Plan | None],
+        errors: tuple[type[Exception], ...],
+        budget: MemoryBudget | None = None,
+        size: int | None = None,
+        reread: Reread | None = None,
+    ) -> None:
+        super().__init__(codec, budget, size)
+        self._find_plan = plan
+        self._errors = errors
+        self._reread = reread
+        self._plan: Plan | None = None
+        self._core: Core | None = None
+        self._core_in = 0  # bytes of the stream given to the core
+        self._core_out = 0  # bytes that it returned, those of a second time not counted
+        self._last = 0  # bytes given to it last
+        self._careful_end = -1  # as far as here it gets single bytes, and little room
+        self._skip = 0  # bytes that come a second time
+        self._base: Core | None = None  # where the way back ends: a copy, or (None) the start of the stream
+        self._base_in = 0
+        self._base_out = 0
+        self._log: list[bytes] | None = [] if reread is None else None  # what the core got since, if remembered
+
+    def _produce(self) -> bytes:
+        core = self._core or self._begin()
+        while core is not None:
+            data = b""
+            if core.hungry:
+                data = self._next_slice(core)
+                if not data:
+                    return b""
+            limit = _CAREFUL_ROOM if self._core_in <= self._careful_end else _ROOM
+            try:
+                out = core.feed(data, min(limit, self._skip) if self._skip else limit)
+            except self._errors as error:
+                core = self._rescue(error)
+                continue
+            if self._skip:
+                self._skip -= len(out)
+                out = b""
+            self._core_out += len(out)
+            if core.eof:
+                self._end(core.unused)
+                return out
+            if out:
+                return out
+        return b""
+
+    def _begin(self) -> Core | None:
+        plan = self._plan or self._find_plan(bytes(self._input[: 2 * KIB]), self._ended, self._size)
+        if plan is None:
+            return None
+        self._reserve(plan.window + (_WAY_BACK if self._reread is None else 0))
+        if self._base is not None:
+            self._core = self._base.copy()
+        else:
+            self._input[: len(plan.head)] = plan.head
+            self._plan = plan
+            self._core = plan.make(self.window)
+        return self._core
+
+    def _next_slice(self, core: Core) -> bytes:
+        self._remember_way(core)
+        count = 1 if self._core_in < self._careful_end else _SLICE
+        data = bytes(self._input[:count])
+        del self._input[:count]
+        if data:
+            self._last = len(data)
+            self._core_in += len(data)
+            if self._log is not None:
+                self._log.append(data)
+        return data
+
+    def _remember_way(self, core: Core) -> None:
+        passed = self._core_in - self._base_in
+        if passed + self._core_out - self._base_out < _WAY_BACK or self._skip:
+            return
+        base = core.copy()
+        if base is not None:
+            self._base, self._base_in, self._base_out = base, self._core_in, self._core_out
+            self._log = [] if self._reread is None else None
+        elif passed >= _WAY_BACK:
+            self._log = None
+
+    def _rescue(self, error: Exception) -> Core:
+        """After ``error``, return a core that stands before the last slice. Raises what is final."""
+        more_memory = "emory usage limit" in str(error)
+        damage = MalformedError(f"the {self.codec} stream is damaged ({error})", offset=self._core_in)
+        if more_memory:  # a later block asks for more than the first did
+            self._grow(error)
+        elif self._core_in <= self._careful_end:
+            raise damage from error
+        core = self._way_again(self._core_in - self._last)
+        if core is None:
+            raise damage from error
+        self._core = core
+        if not more_memory:
+            self._careful_end = self._core_in
+        self._core_in -= self._last
+        return core
+
+    def _grow(self, error: Exception) -> None:
+        try:
+            self._reserve(2 * self.window)
+        except LimitError as limit:
+            self._error = copy(limit)  # the core is spoilt: there is no repeating the call
+            self._drop()
+            raise limit from error
+
+    def _way_again(self, end: int) -> Core | None:
+        """Return a core that has taken the stream as far as ``end``, and put back into the input what follows.
+
+        Sets how much of its output is to be skipped. None if there is no way back.
+        """
+        if self._plan is None or (self._log is None and self._reread is None):
+            return None
+        core = self._base.copy() if self._base is not None else self._plan.make(self.window)
+        came = 0
+        last = b""
+        errors = (*self._errors, EndOfDataError)
+        try:
+            for data in self._inputs(end):
+                if last and core is not None:
+                    came += len(core.feed(last, _ROOM))
+                    while not core.hungry and not core.eof:
+                        came += len(core.feed(b"", _ROOM))
+                last = data
+        except errors:
+            return None  # it went through this before: the source has changed
+        if self._log:
+            self._log.pop()
+        self._input[:0] = last
+        self._skip = self._core_out - self._base_out - came
+        return core
+
+    def _inputs(self, end: int) -> Iterator[bytes]:
+        """Yield what the core got since the base as far as ``end``, and then, in one piece, the last slice."""
+        if self._log is not None:
+            yield from self._log
+            return
+        at = self._base_in
+        head = self._plan.head if self._plan is not None else b""
+        while self._reread is not None and at < end + self._last:
+            count = min(_SLICE, end - at) if at < end else self._last
+            data = self._reread(at, count)
+            if len(data) < count:
+                raise EndOfDataError("the compressed bytes are not there any more", offset=at)
+            yield head[at : at + count] + data[max(0, len(head) - at) :] if at < len(head) else data
+            at += count
+
+    def copy(self) -> Decompressor | None:
+        """Return a checkpoint; see `Decompressor.copy`."""
+        if self._base is None:
+            return None
+        other = copy(self)
+        other._core = None
+        other._core_in = other._fed = self._base_in
+        other._core_out = other.total_out = self._base_out
+        other._log = [] if self._reread is None else None
+        other._last, other._careful_end, other._skip = 0, -1, 0
+        other._input = bytearray()
+        other._ready, other._ready_at = b"", 0
+        other._over = other._ended = other._closed = False
+        other._hungry = True
+        other._error = None
+        other._charge = None
+        other.window = 0
+        return other
+
+    def _drop(self) -> None:
+        self._core = self._base = None
+        self._log = None
+        super()._drop()

@@ -1,0 +1,230 @@
+"""The codecs of the standard library: zlib, gzip, raw deflate, bz2, xz and lzma ("alone")."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+
+from pparse.codecs.base import CHECKPOINT, checked, package
+from pparse.codecs.library import LibraryDecompressor, Plan
+from pparse.errors import MalformedError
+from pparse.limits import KIB
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, Final
+
+    from pparse.budget import MemoryBudget
+    from pparse.codecs.base import Decompressor, Reread
+    from pparse.codecs.library import Core
+    from pparse.data import Buffer
+
+WBITS: Final = {"zlib": 15, "gzip": 31, "deflate": -15}
+
+
+def whole_zlib(codec: str, data: Buffer, max_size: int) -> bytes:
+    """Return what a zlib, gzip or deflate stream holds; see `pparse.codecs.decompress`."""
+    stream = zlib.decompressobj(WBITS[codec])
+    try:
+        out = stream.decompress(data, max_size + 1)
+    except zlib.error as error:
+        raise MalformedError(f"the {codec} stream is damaged ({error})") from error
+    return checked(codec, out, stream.eof, len(stream.unused_data), max_size)
+
+
+def whole_bz2(codec: str, data: Buffer, max_size: int) -> bytes:
+    """Return what a bz2 stream holds; see `pparse.codecs.decompress`."""
+    return _whole(codec, package("bz2").BZ2Decompressor(), data, max_size, (OSError, ValueError))
+
+
+def whole_lzma(codec: str, data: Buffer, max_size: int) -> bytes:
+    """Return what an xz or lzma stream holds; see `pparse.codecs.decompress`."""
+    lzma = package("lzma")
+    form, read_head = _lzma_form(lzma, codec)
+    view = memoryview(data)
+    found = read_head(bytes(view[: 2 * KIB]), max_size)
+    if found is not None:  # a dictionary larger than the output would be allocated for nothing
+        data = b"".join((found[1], view[len(found[1]) :]))
+    return _whole(codec, lzma.LZMADecompressor(form), data, max_size, (lzma.LZMAError, MemoryError))
+
+
+def _whole(codec: str, stream: Any, data: Buffer, max_size: int, errors: tuple[type[Exception], ...]) -> bytes:
+    try:
+        out: bytes = stream.decompress(data, max_size + 1)
+    except errors as error:
+        raise MalformedError(f"the {codec} stream is damaged ({error})") from error
+    return checked(codec, out, stream.eof, len(stream.unused_data), max_size)
+
+
+class _ZlibCore:
+    """zlib, gzip (one member, header and trailer checked by the library) and raw deflate."""
+
+    __slots__ = ("_stream", "hungry")
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+        self.hungry = True
+
+    def feed(self, data: bytes, limit: int) -> bytes:
+        tail = self._stream.unconsumed_tail
+        out: bytes = self._stream.decompress(tail + data if tail else data, limit)
+        # With room left it had nothing more to give.
+        self.hungry = len(out) < limit
+        return out
+
+    @property
+    def eof(self) -> bool:
+        return bool(self._stream.eof)
+
+    @property
+    def unused(self) -> bytes:
+        return bytes(self._stream.unused_data)
+
+    def copy(self) -> Core | None:
+        twin = _ZlibCore(self._stream.copy())
+        twin.hungry = self.hungry
+        return twin
+
+
+class _StandardCore:
+    """`bz2.BZ2Decompressor` or `lzma.LZMADecompressor`."""
+
+    __slots__ = ("_stream",)
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def feed(self, data: bytes, limit: int) -> bytes:
+        out: bytes = self._stream.decompress(data, limit)
+        return out
+
+    @property
+    def hungry(self) -> bool:
+        return bool(self._stream.needs_input)
+
+    @property
+    def eof(self) -> bool:
+        return bool(self._stream.eof)
+
+    @property
+    def unused(self) -> bytes:
+        return bytes(self._stream.unused_data)
+
+    def copy(self) -> Core | None:
+        return None
+
+
+def zlib_stream(
+    codec: str, budget: MemoryBudget | None = None, size: int | None = None, reread: Reread | None = None
+) -> Decompressor:
+    """Return the decompressor of ``zlib``, ``gzip`` or ``deflate``."""
+
+    def plan(head: bytes, ended: bool, size: int | None) -> Plan | None:
+        return Plan(2 * CHECKPOINT, lambda _: _ZlibCore(zlib.decompressobj(WBITS[codec])))
+
+    return LibraryDecompressor(codec, plan, (zlib.error,), budget, size, reread)
+
+
+def bz2_stream(
+    codec: str, budget: MemoryBudget | None = None, size: int | None = None, reread: Reread | None = None
+) -> Decompressor:
+    """Return the decompressor of ``bz2``; its memory follows from the block size in the header (100 to 900 kB)."""
+    bz2 = package("bz2")
+
+    def plan(head: bytes, ended: bool, size: int | None) -> Plan | None:
+        if len(head) < 4 and not ended:
+            return None
+        level = head[3] - 0x30 if head[:3] == b"BZh" and len(head) > 3 else 9
+        return Plan(400_000 * min(max(level, 1), 9) + 100_000, lambda _: _StandardCore(bz2.BZ2Decompressor()))
+
+    return LibraryDecompressor(codec, plan, (OSError, ValueError, EOFError), budget, size, reread)
+
+
+# What liblzma needs beside the dictionary, with room to spare.
+_LZMA_STATE: Final = 256 * KIB
+
+
+def lzma_stream(
+    codec: str, budget: MemoryBudget | None = None, size: int | None = None, reread: Reread | None = None
+) -> Decompressor:
+    """Return the decompressor of ``xz`` or ``lzma`` (the "alone" format); the header names the dictionary size."""
+    lzma = package("lzma")
+    form, read_head = _lzma_form(lzma, codec)
+    limited = budget is not None
+
+    def plan(head: bytes, ended: bool, size: int | None) -> Plan | None:
+        found = read_head(head, size)
+        if found is None and not ended:
+            return None
+        dictionary, head = found or (0, b"")
+
+        def make(window: int) -> Core:
+            return _StandardCore(lzma.LZMADecompressor(form, window if limited else None))
+
+        return Plan(dictionary + _LZMA_STATE, make, head)
+
+    return LibraryDecompressor(codec, plan, (lzma.LZMAError, ValueError, EOFError), budget, size, reread)
+
+
+def _lzma_form(lzma: Any, codec: str) -> tuple[int, Callable[[bytes, int | None], tuple[int, bytes] | None]]:
+    return (lzma.FORMAT_XZ, _xz_dictionary) if codec == "xz" else (lzma.FORMAT_ALONE, _lzma_dictionary)
+
+
+def _lzma_dictionary(head: bytes, size: int | None) -> tuple[int, bytes] | None:
+    """Return the dictionary size of an lzma-alone header, and the header with one no larger than the output."""
+    if len(head) < 13:
+        return None
+    dictionary, declared = struct.unpack_from("<IQ", head, 1)
+    known = declared if declared < 1 << 62 else None
+    if size is not None:
+        known = size if known is None else min(size, known)
+    if known is not None and known < dictionary:
+        dictionary = max(known, 4 * KIB)
+    return dictionary, head[:1] + struct.pack("<I", dictionary)
+
+
+def _xz_dictionary(head: bytes, size: int | None) -> tuple[int, bytes] | None:
+    """Return the dictionary size of the first block of an xz stream, and a head with one no larger than the output.
+
+    What is no sound head is left to the library to refuse.
+    """
+    if len(head) < 13 and b"\xfd7zXZ\0".startswith(head[:6]):
+        return None
+    if len(head) < 13 or head[:6] != b"\xfd7zXZ\0" or not head[12]:  # 0: the index follows, there is no block
+        return 0, b""
+    end = 12 + (head[12] + 1) * 4
+    if len(head) < end:
+        return None
+    place = _xz_property(head[:end])
+    if place is None or head[place] > 40:
+        return 0, b""
+    bits = head[place]
+    if size is not None:  # the least size that holds it all
+        bits = next(at for at in range(41) if at == bits or _lzma2_size(at) >= size)
+    block = head[12:place] + bytes([bits]) + head[place + 1 : end - 4]
+    return _lzma2_size(bits), head[:12] + block + struct.pack("<I", zlib.crc32(block))
+
+
+def _lzma2_size(bits: int) -> int:
+    return (1 << 32) - 1 if bits == 40 else (2 | bits & 1) << (bits // 2 + 11)
+
+
+def _xz_property(head: bytes) -> int | None:
+    """Return where the property byte of the LZMA2 filter stands in a stream head with one block header."""
+    end = len(head) - 4
+    if zlib.crc32(head[12:end]) != struct.unpack_from("<I", head, end)[0]:
+        return None
+    flags = head[13]
+    at = 14
+    for _ in range((flags >> 6 & 1) + (flags >> 7)):  # compressed, uncompressed size
+        while at < end and head[at] & 0x80:
+            at += 1
+        at += 1
+    for _ in range((flags & 3) + 1):  # filters: id, size of the properties (one byte each in practice), properties
+        if at + 2 > end:
+            return None
+        if head[at] == 0x21:
+            return at + 2 if head[at + 1] == 1 and at + 2 < end else None
+        at += 2 + head[at + 1]
+    return None

@@ -1,0 +1,291 @@
+"""Zstandard frames (RFC 8878).
+
+The blocks of a frame are cut here and handed to the library one at a time: a block yields at most 128 KiB, so output
+is bounded, an error costs its own block only, and the end of the frame is known to the byte. A window wider than the
+output needs is narrowed in the frame header, which no checksum covers.
+"""
+
+from __future__ import annotations
+
+import threading
+
+from pparse.codecs.base import Decompressor, package, too_much
+from pparse.errors import MalformedError, UnsupportedError
+from pparse.limits import KIB, MIB
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Final
+
+    from pparse.budget import MemoryBudget
+    from pparse.codecs.base import Reread
+    from pparse.data import Buffer
+
+MAGIC: Final = b"\x28\xb5\x2f\xfd"
+_BLOCK: Final = 128 * KIB
+_MAX_WINDOW: Final = 1 << 31
+# Contexts whose window is larger are not kept: they would hold that memory as long as the thread lives.
+_KEPT_WINDOW: Final = 2 * MIB
+# Frames that may yield more than this are decoded block by block: memory grows with what comes, not with promises.
+_AT_ONCE: Final = 256 * MIB
+# Tables and buffers beside the window.
+_STATE: Final = 3 * _BLOCK
+_local = threading.local()
+
+
+class Frame:
+    """The header of a frame: its ``length``, ``window``, ``content`` size (None if not declared), ``checksum``."""
+
+    __slots__ = ("checksum", "content", "dictionary", "length", "single", "window")
+
+    def __init__(self, head: bytes) -> None:
+        flags = head[4]
+        self.single = bool(flags & 0x20)
+        self.checksum = bool(flags & 4)
+        at = 5 if self.single else 6
+        size = (0, 1, 2, 4)[flags & 3]
+        self.dictionary = int.from_bytes(head[at : at + size], "little")
+        at += size
+        size = _content_bytes(flags)
+        self.content = int.from_bytes(head[at : at + size], "little") + (256 if size == 2 else 0) if size else None
+        self.length = at + size
+        if self.single:
+            self.window = self.content or 0
+        else:
+            base = 1 << (10 + (head[5] >> 3))
+            self.window = base + base // 8 * (head[5] & 7)
+
+
+def _content_bytes(flags: int) -> int:
+    return (1 if flags & 0x20 else 0, 2, 4, 8)[flags >> 6]
+
+
+def parse_frame(head: bytes) -> Frame | None:
+    """Return the frame that ``head`` begins; None if it is too short to say.
+
+    Raises `MalformedError` for what is no frame, `UnsupportedError` for one that needs a dictionary.
+    """
+    if head[:4] != MAGIC[: len(head)]:
+        raise MalformedError("not a zstd frame", offset=0)
+    if len(head) < 5:
+        return None
+    flags = head[4]
+    if flags & 8:
+        raise MalformedError("the zstd frame header has a reserved bit set", offset=4)
+    if len(head) < 5 + (not flags & 0x20) + (0, 1, 2, 4)[flags & 3] + _content_bytes(flags):
+        return None
+    frame = Frame(head)
+    if frame.dictionary:
+        raise UnsupportedError(f"the zstd frame needs the dictionary {frame.dictionary}", offset=0)
+    return frame
+
+
+def _narrow(window: int, known: int) -> int:
+    """Return the binary logarithm of the least window that holds ``known`` bytes and any block."""
+    return max(17, (max(known, 1) - 1).bit_length()) if window > known else 64
+
+
+def whole_zstd(codec: str, data: Buffer, max_size: int) -> bytes:
+    """Return what exactly one zstd frame holds; see `pparse.codecs.decompress`. A skippable frame is not data."""
+    zstandard = package("zstandard")
+    view = memoryview(data)
+    frame = parse_frame(bytes(view[:18]))
+    if frame is None:
+        raise MalformedError("the zstd stream ends early", got=len(view))
+    bound, end = _extent(view, frame)
+    if end != len(view):
+        raise MalformedError(f"{len(view) - end} bytes follow the zstd stream")
+    size = min(bound, max_size)
+    if frame.content is not None:
+        if frame.content > max_size:
+            raise too_much(codec, max_size)
+        if frame.content > bound:
+            raise MalformedError("the zstd frame declares more than it can hold", wanted=frame.content)
+        size = frame.content
+    elif frame.window > _KEPT_WINDOW and frame.window > 1 << (log := _narrow(frame.window, bound)):
+        narrowed = bytearray(view)
+        narrowed[5] = (log - 10) << 3
+        view = memoryview(narrowed)
+        frame.window = 1 << log
+    if size > _AT_ONCE:
+        return _piece_by_piece(view, max_size)
+    kept = frame.content is not None or frame.window <= _KEPT_WINDOW
+    stream = _kept(zstandard) if kept else zstandard.ZstdDecompressor(max_window_size=_MAX_WINDOW)
+    try:
+        # 0 would mean that the frame has to say its size.
+        out: bytes = stream.decompress(view, max_output_size=max(1, size), allow_extra_data=False)
+    except zstandard.ZstdError as error:
+        if bound > max_size and "did not decompress full frame" in str(error):
+            raise too_much(codec, max_size) from error
+        raise MalformedError(f"the zstd stream is damaged ({error})") from error
+    if len(out) > max_size:
+        raise too_much(codec, max_size)
+    return out
+
+
+def _piece_by_piece(view: memoryview, max_size: int) -> bytes:
+    stream = _Zstd(None, max_size)
+    pieces = [stream.decompress(view[:_BLOCK], _BLOCK)]
+    at = _BLOCK
+    while not stream.eof:
+        data = b""
+        if stream.needs_input:
+            data = view[at : at + _BLOCK]
+            at += _BLOCK
+        pieces.append(stream.decompress(data, _BLOCK))
+    return b"".join(pieces)
+
+
+def _kept(zstandard: Any) -> Any:
+    # Not safe across threads: one each.
+    try:
+        return _local.stream
+    except AttributeError:
+        _local.stream = stream = zstandard.ZstdDecompressor(max_window_size=_MAX_WINDOW)
+        return stream
+
+
+def _extent(view: memoryview, frame: Frame) -> tuple[int, int]:
+    """Walk the blocks; return the most bytes that they can yield, and where the frame ends."""
+    at = frame.length
+    bound = 0
+    length = len(view)
+    while at + 3 <= length:
+        header = view[at] | view[at + 1] << 8 | view[at + 2] << 16
+        kind = header >> 1 & 3
+        bound += header >> 3 if kind < 2 else _BLOCK
+        at += 4 if kind == 1 else 3 + (header >> 3)
+        if header & 1:
+            at += 4 if frame.checksum else 0
+            if at <= length:
+                return bound, at
+            break
+    raise MalformedError("the zstd stream ends early", got=length)
+
+
+class _Zstd(Decompressor):
+    """One frame; a skippable frame is an empty one."""
+
+    def __init__(self, budget: MemoryBudget | None, size: int | None) -> None:
+        super().__init__("zstd", budget, size)
+        self._zstandard = package("zstandard")
+        self._stream: Any = None
+        self._checksum = False
+        self._last = False  # the block in progress is the last one
+        self._left = 0  # bytes of it that are still to come (raw, checksum, skipped)
+        self._step = self._header
+
+    def _produce(self) -> bytes:
+        while not self._over:
+            before = len(self._input), self._step
+            try:
+                out: bytes = self._step()
+            except self._zstandard.ZstdError as error:
+                raise MalformedError(f"the zstd stream is damaged ({error})", offset=self.consumed) from error
+            if out:
+                return out
+            if (len(self._input), self._step) == before:
+                break
+        return b""
+
+    def _give(self, count: int) -> bytes:
+        """Hand the next ``count`` bytes of the input to the library; return what comes."""
+        data = bytes(self._input[:count])
+        out: bytes = self._stream.decompress(data)
+        del self._input[:count]
+        return out
+
+    # Each step takes what it needs from the input, all or nothing, and names the next one.
+
+    def _header(self) -> bytes:
+        head = bytes(self._input[:18])
+        if len(head) >= 4 and head[0] & 0xF0 == 0x50 and head[1:4] == b"\x2a\x4d\x18":
+            if len(head) >= 8:
+                self._left = int.from_bytes(head[4:8], "little")
+                del self._input[:8]
+                self._step = self._skippable
+            return b""
+        if len(head) < 4 and len(head) and head[0] & 0xF0 == 0x50 and b"\x2a\x4d\x18".startswith(head[1:]):
+            return b""
+        frame = parse_frame(head)
+        if frame is None:
+            return b""
+        window = frame.window
+        known = [size for size in (frame.content, self._size) if size is not None]
+        if known and not frame.single and window > 1 << (log := _narrow(window, min(known))):
+            self._input[5] = (log - 10) << 3
+            window = 1 << log
+        if window > _MAX_WINDOW:
+            raise UnsupportedError(f"the zstd frame needs a window of {window} bytes, above 2 GiB", offset=0)
+        self._reserve(min([window, *known]) + _STATE)
+        self._checksum = frame.checksum
+        self._stream = self._zstandard.ZstdDecompressor(max_window_size=_MAX_WINDOW).decompressobj()
+        self._step = self._block
+        return self._give(frame.length)
+
+    def _skippable(self) -> bytes:
+        count = min(self._left, len(self._input))
+        del self._input[:count]
+        self._left -= count
+        if not self._left:
+            self._end()
+        return b""
+
+    def _block(self) -> bytes:
+        if len(self._input) < 3:
+            return b""
+        header = int.from_bytes(self._input[:3], "little")
+        kind, size = header >> 1 & 3, header >> 3
+        if kind == 3 or (kind != 1 and size > _BLOCK):
+            raise MalformedError("not a zstd block", offset=self.consumed)
+        if kind == 0:  # what there is of a raw block is delivered
+            self._left = size
+            self._step = self._raw
+            count = 3
+        else:
+            count = 3 + (1 if kind == 1 else size)
+            if len(self._input) < count:
+                return b""
+        self._last = bool(header & 1)
+        out = self._give(count)
+        if kind or not size:
+            self._next_block()
+        return out
+
+    def _raw(self) -> bytes:
+        count = min(self._left, len(self._input))
+        self._left -= count
+        out = self._give(count) if count else b""
+        if not self._left:
+            self._next_block()
+        return out
+
+    def _next_block(self) -> None:
+        if not self._last:
+            self._step = self._block
+        elif self._checksum:
+            self._step = self._trailer
+        else:
+            self._finish_frame()
+
+    def _trailer(self) -> bytes:
+        if len(self._input) >= 4:
+            self._give(4)
+            self._finish_frame()
+        return b""
+
+    def _finish_frame(self) -> None:
+        if not self._stream.eof:
+            raise MalformedError("the zstd frame does not end where it should", offset=self.consumed)
+        self._end()
+
+    def _drop(self) -> None:
+        self._stream = None
+        super()._drop()
+
+
+def zstd_stream(
+    codec: str, budget: MemoryBudget | None = None, size: int | None = None, reread: Reread | None = None
+) -> Decompressor:
+    """Return the decompressor of ``zstd``."""
+    return _Zstd(budget, size)

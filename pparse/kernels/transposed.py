@@ -1,0 +1,180 @@
+"""Loops over the inside of transposed Riegeli chunks: values out of buffers, moves, loops of states, records.
+
+Each buffer holds the values of one field, or more, one after another. A *reader* is an iterator that gives the next
+value as bytes. Readers never end: those that parse lengths raise `MalformedError` where the buffer does; those that
+take a fixed number of bytes go on into padding behind the buffer (`PADDING`), and whoever made them compares the
+stream's position with the buffer's length in the end. So ``map(next, readers)`` gathers values at the speed of C.
+"""
+
+from __future__ import annotations
+
+from itertools import chain, repeat
+from operator import or_
+
+from pparse.errors import MalformedError
+from pparse.kernels.varint import MAX_BYTES_32, MAX_BYTES_64, read_varint
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from array import array
+    from collections.abc import Callable, Iterator
+    from typing import Final, Literal
+
+    Read = Callable[[int], bytes]
+
+# At least one byte, so that reading beyond a buffer moves the position beyond it.
+PADDING: Final = bytes(16)
+# Strings this long are handed out as views: they are copied once, into the record.
+_LONG: Final = 1 << 16
+_LITTLE: Final[repeat[Literal["little"]]] = repeat("little")
+# What a byte of the transitions stands for: an offset, and up to three more of 0.
+_MOVES: Final = tuple(bytes((byte >> 2,)) + bytes(byte & 3) for byte in range(256))
+
+
+def expand_moves(transitions: bytes) -> Iterator[int]:
+    """Yield the offset (0..63) of each move that ``transitions`` stands for."""
+    return chain.from_iterable(map(_MOVES.__getitem__, transitions))
+
+
+def fixed_values(read: Read, width: int) -> Iterator[bytes]:
+    """Read values of ``width`` bytes."""
+    return map(read, repeat(width))
+
+
+def varint_values(read: Read, width: int) -> Iterator[bytes]:
+    """Read varints of ``width`` bytes, which are stored with bit 7 clear; the last byte stays as it is."""
+    if width == 1:
+        return map(read, repeat(1))
+    mask = int.from_bytes(b"\x80" * (width - 1), "little")
+    numbers = map(int.from_bytes, map(read, repeat(width)), _LITTLE)
+    return map(int.to_bytes, map(or_, numbers, repeat(mask)), repeat(width), _LITTLE)
+
+
+def string_values(buffer: bytes, pos: int, size: int) -> Iterator[bytes | memoryview]:
+    """Yield the strings in ``buffer[pos:size]``, each with its length in front, as it stands."""
+    while pos < size:
+        length = buffer[pos]
+        if length < 0x80:
+            end = pos + 1 + length
+            if end > size:
+                break
+            yield buffer[pos:end]
+        else:
+            length, end = read_varint(buffer, pos, size, MAX_BYTES_32, "the length of a string")
+            if length > size - end:
+                break
+            end += length
+            yield buffer[pos:end] if length < _LONG else memoryview(buffer)[pos:end]
+        pos = end
+    raise MalformedError("a string ends beyond its buffer", offset=pos, got=size)
+
+
+def strings_of_stream(read: Read) -> Iterator[bytes]:
+    """Yield strings as `string_values` does, from a buffer that values of other kinds are read from as well."""
+    while True:
+        prefix, length = _read_length(read)
+        value = read(length)
+        if len(value) != length:
+            raise MalformedError("a string ends beyond its buffer", wanted=length, got=len(value))
+        yield prefix + value
+
+
+def sized_values(read: Read, lengths: Read) -> Iterator[bytes]:
+    """Yield values whose lengths stand in another buffer (records that are not protos)."""
+    while True:
+        _, length = _read_length(lengths)
+        value = read(length)
+        if len(value) != length:
+            raise MalformedError("a non-proto record ends beyond its buffer", wanted=length, got=len(value))
+        yield value
+
+
+def _read_length(read: Read) -> tuple[bytes, int]:
+    """Read a 32-bit varint; return its bytes and value."""
+    prefix = read(1)
+    while prefix and prefix[-1] >= 0x80 and len(prefix) < MAX_BYTES_32:
+        byte = read(1)
+        if not byte:
+            break
+        prefix += byte
+    return prefix, read_varint(prefix, 0, len(prefix), MAX_BYTES_32, "a length")[0]
+
+
+def find_loop(following: array[int], count: int) -> int:
+    """Return a state on a loop of implicit moves, or -1. ``following[s] - count``, if not negative, is the next state.
+
+    Each state is looked at twice at most.
+    """
+    seen = bytearray(count)  # 0 not yet, 1 on the path being followed, 2 known to end
+    for start in range(count):
+        state = start
+        path = []
+        while not seen[state]:
+            seen[state] = 1
+            path.append(state)
+            target = following[state] - count
+            if target < 0:
+                break
+            state = target
+        else:
+            if seen[state] == 1:
+                return state
+        for state in path:
+            seen[state] = 2
+    return -1
+
+
+def is_canonical_message(data: bytes, pos: int, end: int) -> bool:
+    """Say whether ``data[pos:end]`` is canonical protobuf wire data; values with a length are not looked into.
+
+    Canonical: shortest varints of at most 32 bits (tags, lengths) or 64 bits (values), field numbers above 0, no wire
+    type 6 or 7, lengths that fit, groups that end in the order they began, all of it up to the last byte.
+    """
+    groups = []
+    while pos < end:
+        tag = data[pos]
+        pos += 1
+        if tag > 0x7F:
+            stop = _end_of_canonical(data, pos - 1, end, MAX_BYTES_32)
+            if not stop:
+                return False
+            tag = read_varint(data, pos - 1, stop, MAX_BYTES_32)[0]
+            pos = stop
+        elif tag < 8:
+            return False
+        wire = tag & 7
+        if wire == 1:
+            pos += 8
+        elif wire == 5:
+            pos += 4
+        elif wire < 3:
+            if pos == end:
+                return False
+            value = data[pos]
+            pos += 1
+            if value > 0x7F:
+                start = pos - 1
+                pos = _end_of_canonical(data, start, end, MAX_BYTES_32 if wire else MAX_BYTES_64)
+                if not pos:
+                    return False
+                if wire:
+                    value = read_varint(data, start, pos, MAX_BYTES_32)[0]
+            if wire:
+                pos += value
+        elif wire == 3:
+            groups.append(tag)
+        elif wire > 4 or not groups or groups.pop() != tag - 1:
+            return False
+    return pos == end and not groups
+
+
+def _end_of_canonical(data: bytes, pos: int, end: int, max_bytes: int) -> int:
+    """Return where the varint of two bytes or more at ``data[pos:end]`` ends; 0 if it is not a canonical one."""
+    limit = min(end, pos + max_bytes)
+    at = pos + 1
+    while at < limit and data[at] > 0x7F:
+        at += 1
+    if at == limit or not data[at]:
+        return 0
+    largest = 0x0F if max_bytes == MAX_BYTES_32 else 0x01
+    return 0 if at - pos == max_bytes - 1 and data[at] > largest else at + 1

@@ -1,0 +1,111 @@
+"""The Riegeli/records file format: reader and writer, with the names of the reference's Python bindings.
+
+::
+
+    with riegeli.RecordReader("records.riegeli") as reader:
+        for record in reader:
+            ...
+
+    with riegeli.RecordWriter("records.riegeli", options="zstd") as writer:
+        writer.write_record(b"...")
+
+Names are imported when first asked for.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from pparse.riegeli.errors import (
+        Aborted,
+        AlreadyExists,
+        CancelledError,
+        DataLoss,
+        DeadlineExceeded,
+        FailedPrecondition,
+        Internal,
+        InvalidArgumentError,
+        NotFound,
+        OutOfRange,
+        PermissionDenied,
+        ResourceExhausted,
+        RiegeliError,
+        Unauthenticated,
+        Unavailable,
+        Unimplemented,
+        UnknownError,
+    )
+    from pparse.riegeli.metadata import RecordsMetadata, get_record_type, set_record_type
+    from pparse.riegeli.options import RecordWriterOptions, parse_options
+    from pparse.riegeli.positions import RecordPosition, SkippedRegion
+    from pparse.riegeli.projection import EXISTENCE_ONLY
+    from pparse.riegeli.reader import RecordReader
+    from pparse.riegeli.writer import FlushType, RecordWriter
+
+_ERRORS = (
+    "Aborted", "AlreadyExists", "CancelledError", "DataLoss", "DeadlineExceeded", "FailedPrecondition", "Internal",
+    "InvalidArgumentError", "NotFound", "OutOfRange", "PermissionDenied", "ResourceExhausted", "RiegeliError",
+    "Unauthenticated", "Unavailable", "Unimplemented", "UnknownError",
+)  # fmt: skip
+_WHERE = {
+    **dict.fromkeys(_ERRORS, "errors"),
+    "EXISTENCE_ONLY": "projection",
+    "FlushType": "writer",
+    "RecordPosition": "positions",
+    "RecordReader": "reader",
+    "RecordWriter": "writer",
+    "RecordWriterOptions": "options",
+    "RecordsMetadata": "metadata",
+    "SkippedRegion": "positions",
+    "get_record_type": "metadata",
+    "parse_options": "options",
+    "set_record_type": "metadata",
+}
+
+__all__ = [
+    "EXISTENCE_ONLY",
+    "Aborted",
+    "AlreadyExists",
+    "CancelledError",
+    "DataLoss",
+    "DeadlineExceeded",
+    "FailedPrecondition",
+    "FlushType",
+    "Internal",
+    "InvalidArgumentError",
+    "NotFound",
+    "OutOfRange",
+    "PermissionDenied",
+    "RecordPosition",
+    "RecordReader",
+    "RecordWriter",
+    "RecordWriterOptions",
+    "RecordsMetadata",
+    "ResourceExhausted",
+    "RiegeliError",
+    "SkippedRegion",
+    "Unauthenticated",
+    "Unavailable",
+    "Unimplemented",
+    "UnknownError",
+    "get_record_type",
+    "parse_options",
+    "set_record_type",
+]
+
+
+def __getattr__(name: str) -> Any:
+    module = _WHERE.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import importlib
+
+    value = getattr(importlib.import_module(f"pparse.riegeli.{module}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_WHERE])

@@ -1,0 +1,345 @@
+"""Chunks: found, checked, and read.
+
+`ChunkReader` goes from chunk header to chunk header. What is wrong with a file comes as a `ChunkError` that also says
+where reading may go on, by the reference's rules:
+
+=============================  ===================================================================
+what is wrong                  where to go on
+=============================  ===================================================================
+hash of a block header         find a chunk after that block header
+its ``previous_chunk``         at its ``next_chunk`` if that is near, else find one after the header
+its ``next_chunk``             find a chunk after the block header (or the chunk header, if met in it)
+hash of a chunk header         find a chunk after the chunk header
+no file signature              the same
+hash of the data               at the chunk's end
+no chunk can begin here        find a chunk from here
+=============================  ===================================================================
+
+Whatever is *short* is no error but the end of the file, for now: the same call made later goes on.
+"""
+
+from __future__ import annotations
+
+from pparse.data import Data
+from pparse.kernels.highway import Highway64, hash64
+from pparse.riegeli.errors import InvalidArgumentError
+from pparse.riegeli.layout import (
+    BLOCK_HEADER_SIZE,
+    BLOCK_SIZE,
+    CHUNK_HEADER_SIZE,
+    MAX_POSITION,
+    ChunkHeader,
+    Layout,
+    block_header_hash,
+    chunk_header_hash,
+    stored_hash,
+    unpack_block,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Final
+
+    from pparse.riegeli.errors import RiegeliError
+    from pparse.riegeli.source import Source
+
+# Small reads are served from a block: small after a jump, then growing while reading goes on.
+FIRST_BLOCK: Final = 1 << 10
+LAST_BLOCK: Final = 64 << 10
+# The most bytes that are read and hashed at a time when a chunk is verified without being held.
+STREAM_BLOCK: Final = 1 << 20
+
+
+class ChunkError(Exception):
+    """What is wrong with the chunk at ``begin``; with ``have`` a chunk is believed to begin at ``resume``.
+
+    Without ``have`` one is to be looked for from there on. ``chunk`` is there when its header could be believed.
+    """
+
+    def __init__(
+        self, error: RiegeliError, begin: int, resume: int, *, have: bool = False, chunk: Chunk | None = None
+    ) -> None:
+        super().__init__(str(error))
+        self.error = error
+        self.begin = begin
+        self.resume = resume
+        self.have = have
+        self.chunk = chunk
+
+
+class Chunk:
+    """A chunk whose header was read: it takes ``[begin, end)`` of the file, block headers and padding included."""
+
+    __slots__ = ("begin", "end", "header", "layout")
+
+    def __init__(self, begin: int, header: ChunkHeader, layout: Layout) -> None:
+        self.begin = begin
+        self.header = header
+        self.layout = layout
+        self.end = layout.chunk_end(begin, header)
+
+    @property
+    def data_begin(self) -> int:
+        """Where the chunk header ends; a block header may stand between it and the data."""
+        return self.layout.add(self.begin, CHUNK_HEADER_SIZE)
+
+    @property
+    def data_end(self) -> int:
+        """Where the data end; padding may follow."""
+        return self.layout.add(self.begin, CHUNK_HEADER_SIZE + self.header.data_size)
+
+    def available(self, size: int | None) -> int:
+        """Return how many bytes of its data there are in a file of ``size`` bytes (None: all)."""
+        if size is None or size >= self.data_end:
+            return self.header.data_size
+        if size <= self.data_begin:
+            return 0
+        return min(self.header.data_size, self.layout.distance(self.begin, size) - CHUNK_HEADER_SIZE)
+
+    def __repr__(self) -> str:
+        return f"<Chunk [{self.begin}, {self.end}) {self.header!r}>"
+
+
+class ChunkData(Data):
+    """The data of a chunk, block headers taken out: a view by arithmetic, so a slice costs only its own bytes.
+
+    ``size`` is what there is of it; ``whole`` says whether that is all.
+    """
+
+    def __init__(self, source: Source, chunk: Chunk) -> None:
+        data, _ = source.locate(0)
+        available = chunk.available(source.known_size())
+        super().__init__(f"{data.name} chunk at {chunk.begin}", available, data.stats)
+        self.access = data.access
+        self.whole = available == chunk.header.data_size
+        self._source = source
+        self._chunk = chunk
+
+    def _offset(self, index: int) -> int:
+        return self._chunk.layout.offset(self._chunk.begin, CHUNK_HEADER_SIZE + index)
+
+    def _pread(self, offset: int, length: int) -> bytes:
+        first = self._offset(offset)
+        last = self._offset(offset + length - 1) + 1
+        return self._chunk.layout.strip(self._source.pread(first, last - first), first)
+
+    def pread(self, offset: int, length: int) -> bytes:
+        """Return ``length`` bytes at ``offset``, as `Data.pread`; counted by the data below."""
+        length = self._clip(offset, length)
+        return self._pread(offset, length) if length else b""
+
+    def locate(self, offset: int, length: int) -> list[tuple[Data, int, int]]:
+        """Return the stretches of the file: one for each block that the bytes lie in."""
+        layout, found = self._chunk.layout, []
+        while length > 0:
+            at = self._offset(offset)
+            take = min(length, layout.block_of(at) + BLOCK_SIZE - at)
+            data, start = self._source.locate(at)
+            found += data.locate(start, take)
+            offset += take
+            length -= take
+        return found
+
+    def check_unchanged(self) -> None:
+        """Ask the file."""
+        self._source.locate(0)[0].check_unchanged()
+
+    def holes(self, start: int, end: int) -> Iterator[tuple[int, int]]:
+        """Yield the file's holes in the bytes ``[start, end)``, in offsets of this data."""
+        offset = start
+        for data, at, take in self.locate(start, max(0, end - start)):
+            for first, last in data.holes(at, at + take):
+                yield offset + first - at, offset + last - at
+            offset += take
+
+
+class ChunkReader:
+    """Reads chunk after chunk. Positions are file offsets; ``layout`` is the grid of block headers in force."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.layout = Layout()
+        self._block = b""
+        self._block_at = 0
+        self._ahead = FIRST_BLOCK
+
+    def forget_block(self) -> None:
+        """Drop what was read ahead: the file has grown."""
+        self._block = b""
+
+    def get(self, pos: int, length: int) -> bytes:
+        """Return up to ``length`` bytes at ``pos``, from the block read ahead where it has them."""
+        at = pos - self._block_at
+        block = self._block
+        if 0 <= at and at + length <= len(block):
+            return block[at : at + length]
+        sequential = 0 <= at <= len(block) and block
+        if length > LAST_BLOCK:
+            head = block[at:] if sequential else b""
+            return head + self.source.pread(pos + len(head), length - len(head))
+        self._ahead = min(self._ahead * 4, LAST_BLOCK) if sequential else FIRST_BLOCK
+        head = block[at:] if sequential else b""
+        self._block = head + self.source.pread(pos + len(head), max(self._ahead, length - len(head)))
+        self._block_at = pos
+        return self._block[:length]
+
+    # -- headers -----------------------------------------------------------------------------------------------------
+
+    def header(self, begin: int) -> Chunk | None:
+        """Read the header of the chunk at ``begin``; None if the file ends before its end. Raises `ChunkError`."""
+        layout = self.layout
+        if not layout.can_begin(begin):
+            raise ChunkError(invalid(f"no chunk can begin at {begin}", begin), begin, begin)
+        end = layout.add(begin, CHUNK_HEADER_SIZE)
+        raw = self.get(begin, end - begin)
+        boundary = layout.next_block(begin)
+        next_chunk = None
+        if boundary < end:
+            at = boundary - begin
+            if len(raw) < at + BLOCK_HEADER_SIZE:
+                return self._short(begin, begin + len(raw))
+            next_chunk = self._check_block(raw, at, boundary, begin)
+            packed = raw[:at] + raw[at + BLOCK_HEADER_SIZE :]
+        else:
+            packed = raw
+        if len(raw) < end - begin:
+            return self._short(begin, begin + len(raw))
+        computed, stored = chunk_header_hash(packed), stored_hash(packed)
+        if computed != stored:
+            reason = f"chunk header hash mismatch (computed 0x{computed:016x}, stored 0x{stored:016x})"
+            raise ChunkError(invalid(f"{reason}, chunk at {begin}", begin), begin, end)
+        chunk = Chunk(begin, ChunkHeader.unpack(packed), layout)
+        if begin == 0 and not chunk.header.is_signature():
+            raise ChunkError(invalid("missing file signature", 0), begin, end, chunk=chunk)
+        if chunk.end > MAX_POSITION:
+            raise ChunkError(invalid(f"chunk at {begin} ends beyond 2^64", begin), begin, end, chunk=chunk)
+        if next_chunk is not None and next_chunk != chunk.end - boundary:
+            reason = f"the block header at {boundary} says that the chunk at {begin} ends at {boundary + next_chunk}"
+            raise ChunkError(invalid(f"{reason}, its own header {chunk.end}", boundary), begin, end, chunk=chunk)
+        return chunk
+
+    def _short(self, begin: int, at: int) -> None:
+        """The source serves nothing at ``at``: the end of the file, or a gap. Raises `ChunkError` for a gap."""
+        resume = self.source.gap_end(at)
+        if resume is not None:
+            raise ChunkError(invalid("the file has a gap here", at), begin, resume)
+
+    def _check_block(self, raw: bytes, at: int, boundary: int, begin: int, chunk: Chunk | None = None) -> int:
+        """Check the block header at ``boundary`` within the chunk at ``begin``; return its ``next_chunk``."""
+        computed, stored = block_header_hash(raw, at), stored_hash(raw, at)
+        after = boundary + BLOCK_HEADER_SIZE
+        if computed != stored:
+            reason = f"block header hash mismatch (computed 0x{computed:016x}, stored 0x{stored:016x})"
+            raise ChunkError(invalid(f"{reason}, block at {boundary}", boundary), begin, after, chunk=chunk)
+        previous_chunk, next_chunk = unpack_block(raw, at)
+        if previous_chunk != boundary - begin:
+            reason = f"the block header at {boundary} says that its chunk begins at {boundary - previous_chunk}"
+            error = invalid(f"{reason}, not at {begin}", boundary)
+            if next_chunk <= BLOCK_SIZE:
+                raise ChunkError(error, begin, boundary + next_chunk, have=True, chunk=chunk)
+            raise ChunkError(error, begin, after, chunk=chunk)
+        return next_chunk
+
+    # -- data --------------------------------------------------------------------------------------------------------
+
+    def data(self, chunk: Chunk, *, verify: bool = True) -> bytes | None:
+        """Return the chunk's data; None if the file ends before the chunk does. Raises `ChunkError`.
+
+        ``verify`` compares the data's hash; block headers on the way are checked in any case.
+        """
+        start, stop = chunk.data_begin, chunk.data_end
+        raw = self.get(start, stop - start)
+        first = chunk.layout.next_block(start)
+        for boundary in range(first, stop, BLOCK_SIZE):
+            if start + len(raw) < boundary + BLOCK_HEADER_SIZE:
+                self._short(chunk.begin, start + len(raw))
+                return None
+            self._check_inner_block(raw, boundary - start, boundary, chunk)
+        if len(raw) < stop - start:
+            self._short(chunk.begin, start + len(raw))
+            return None
+        if not self.has_padding(chunk):
+            return None
+        data = chunk.layout.strip(raw, start)
+        if verify:
+            self._compare(chunk, hash64(data))
+        return data
+
+    def _check_inner_block(self, raw: bytes, at: int, boundary: int, chunk: Chunk) -> None:
+        next_chunk = self._check_block(raw, at, boundary, chunk.begin, chunk)
+        if next_chunk != chunk.end - boundary:
+            reason = f"the block header at {boundary} says that the chunk at {chunk.begin} ends at"
+            error = invalid(f"{reason} {boundary + next_chunk}, its own header {chunk.end}", boundary)
+            raise ChunkError(error, chunk.begin, boundary + BLOCK_HEADER_SIZE, chunk=chunk)
+
+    def has_padding(self, chunk: Chunk) -> bool:
+        """Say whether the file goes on to the chunk's end."""
+        size = self.source.known_size()
+        if size is not None:
+            return size >= chunk.end
+        return chunk.end == chunk.data_end or len(self.get(chunk.end - 1, 1)) == 1
+
+    def verify(self, chunk: Chunk) -> bool:
+        """Read through the chunk's data, a block at a time, and compare its hash; False if the file ends before.
+
+        Raises `ChunkError` as `data` does.
+        """
+        digest = Highway64()
+        at, stop = chunk.data_begin, chunk.data_end
+        while at < stop:
+            # Never cut a block header in two: stop at block boundaries.
+            until = min(stop, chunk.layout.block_of(at) + STREAM_BLOCK)
+            raw = self.source.pread(at, until - at)
+            for boundary in range(chunk.layout.next_block(at), until, BLOCK_SIZE):
+                if at + len(raw) < boundary + BLOCK_HEADER_SIZE:
+                    self._short(chunk.begin, at + len(raw))
+                    return False
+                self._check_inner_block(raw, boundary - at, boundary, chunk)
+            if len(raw) < until - at:
+                self._short(chunk.begin, at + len(raw))
+                return False
+            digest.update(chunk.layout.strip(raw, at))
+            at = until
+        self._compare(chunk, digest.digest())
+        return self.has_padding(chunk)
+
+    def _compare(self, chunk: Chunk, computed: int) -> None:
+        stored = chunk.header.data_hash
+        if computed != stored:
+            reason = f"chunk data hash mismatch (computed 0x{computed:016x}, stored 0x{stored:016x})"
+            error = invalid(f"{reason}, chunk at {chunk.begin}", chunk.begin)
+            raise ChunkError(error, chunk.begin, chunk.end, have=True, chunk=chunk)
+
+    # -- by position -------------------------------------------------------------------------------------------------
+
+    def start_for(self, pos: int) -> int:
+        """Return the beginning of a chunk at or before ``pos``, or of the first one after its block's header.
+
+        One read of the header of the block that ``pos`` is in. Raises `ChunkError` if that header is damaged; returns
+        the block's own offset where the file ends before the header does.
+        """
+        block = max(0, self.layout.block_of(pos))
+        raw = self.get(block, BLOCK_HEADER_SIZE)
+        if len(raw) < BLOCK_HEADER_SIZE:
+            return block
+        computed, stored = block_header_hash(raw), stored_hash(raw)
+        if computed != stored:
+            reason = f"block header hash mismatch (computed 0x{computed:016x}, stored 0x{stored:016x})"
+            error = invalid(f"{reason}, block at {block}", block)
+            raise ChunkError(error, block, block + BLOCK_HEADER_SIZE)
+        previous_chunk, next_chunk = unpack_block(raw)
+        if previous_chunk == 0:
+            return block
+        if previous_chunk > block:
+            error = invalid(f"the block header at {block} names a chunk before the file", block)
+            raise ChunkError(error, block, block + BLOCK_HEADER_SIZE)
+        start = block - previous_chunk if block + next_chunk > pos else block + next_chunk
+        if not self.layout.can_begin(start):
+            raise ChunkError(invalid(f"no chunk can begin at {start}", block), block, start)
+        return start
+
+
+def invalid(reason: str, offset: int | None = None) -> InvalidArgumentError:
+    """Return the error for an invalid file."""
+    return InvalidArgumentError(f"corrupted Riegeli/records file: {reason}", offset=offset)

@@ -1,0 +1,184 @@
+"""Where things stand in a Riegeli/records file: block headers, chunk headers, and the arithmetic between them.
+
+A file is a sequence of chunks. At every multiple of 64 KiB stand 24 bytes of block header, and whatever chunk is in
+progress goes on after them (google/riegeli, doc/riegeli_records_file_format.md, "Block header" and "Chunk").
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+
+from pparse.kernels.highway import hash64
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
+BLOCK_SIZE: Final = 1 << 16
+BLOCK_HEADER_SIZE: Final = 24
+USABLE_SIZE: Final = BLOCK_SIZE - BLOCK_HEADER_SIZE
+CHUNK_HEADER_SIZE: Final = 40
+
+SIGNATURE: Final = 0x73  # 's'
+METADATA: Final = 0x6D  # 'm'
+PADDING: Final = 0x70  # 'p'
+SIMPLE: Final = 0x72  # 'r'
+TRANSPOSED: Final = 0x74  # 't'
+TYPE_NAMES: Final = {
+    SIGNATURE: "signature",
+    METADATA: "metadata",
+    PADDING: "padding",
+    SIMPLE: "simple",
+    TRANSPOSED: "transposed",
+}
+
+MAX_POSITION: Final = (1 << 64) - 1
+
+_BLOCK = Struct("<QQQ")
+_CHUNK = Struct("<QQQQQ")
+_BODY = Struct("<QQQQ")
+_PAIR = Struct("<QQ")
+
+
+class Layout:
+    """The arithmetic of positions. ``shift`` moves the grid of block headers: it is 0 in a valid file.
+
+    Bytes lost from, or inserted into, a damaged file move all that follows off the grid; a shift of ``s`` puts block
+    headers at offsets ``s + n * 65536``.
+    """
+
+    __slots__ = ("shift",)
+
+    def __init__(self, shift: int = 0) -> None:
+        self.shift = shift % BLOCK_SIZE
+
+    def block_of(self, pos: int) -> int:
+        """Return where the block that holds offset ``pos`` begins."""
+        return pos - (pos - self.shift) % BLOCK_SIZE
+
+    def next_block(self, pos: int) -> int:
+        """Return the first block boundary at or after ``pos``."""
+        return pos + (self.shift - pos) % BLOCK_SIZE
+
+    def can_begin(self, pos: int) -> bool:
+        """Say whether a chunk may begin at ``pos``: neither inside nor right after a block header."""
+        return (self.shift - pos) % BLOCK_SIZE < USABLE_SIZE
+
+    def round_up(self, pos: int) -> int:
+        """Return the first place at or after ``pos`` where a chunk may begin."""
+        return pos + max(0, (self.shift - pos) % BLOCK_SIZE - (USABLE_SIZE - 1))
+
+    def add(self, begin: int, length: int) -> int:
+        """Return where a chunk that begins at ``begin`` stands after ``length`` bytes of it."""
+        within = (begin - self.shift + USABLE_SIZE - 1) % BLOCK_SIZE
+        return begin + length + BLOCK_HEADER_SIZE * ((length + within) // USABLE_SIZE)
+
+    def offset(self, begin: int, index: int) -> int:
+        """Return the file offset of byte ``index`` of a chunk (header included) that begins at ``begin``."""
+        return self.add(begin, index + 1) - 1
+
+    def distance(self, begin: int, pos: int) -> int:
+        """Return how many bytes of a chunk that begins at ``begin`` stand before ``pos``: the inverse of `add`."""
+        return (
+            (pos - min((pos - self.shift) % BLOCK_SIZE, BLOCK_HEADER_SIZE))
+            - (begin - min((begin - self.shift) % BLOCK_SIZE, BLOCK_HEADER_SIZE))
+            - BLOCK_HEADER_SIZE * ((self.block_of(pos) - self.block_of(begin)) // BLOCK_SIZE)
+        )
+
+    def chunk_end(self, begin: int, header: ChunkHeader) -> int:
+        """Return where the chunk ends, its padding included: a chunk takes one byte of file per record at least."""
+        return max(
+            self.add(begin, CHUNK_HEADER_SIZE + header.data_size), self.round_up(begin + header.num_records)
+        )  # fmt: skip
+
+    def strip(self, raw: bytes, at: int) -> bytes:
+        """Return ``raw``, read at offset ``at``, without the block headers in it."""
+        first = self.next_block(at) - at
+        if first >= len(raw):
+            return raw
+        pieces = [raw[:first]] if first else []
+        pieces += [raw[b + BLOCK_HEADER_SIZE : b + BLOCK_SIZE] for b in range(first, len(raw), BLOCK_SIZE)]
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+class ChunkHeader:
+    """The 40 bytes at the head of a chunk; sizes in bytes, ``data_size`` without the block headers between."""
+
+    __slots__ = ("chunk_type", "data_hash", "data_size", "decoded_data_size", "num_records")
+
+    def __init__(
+        self, chunk_type: int, data_size: int, data_hash: int, num_records: int, decoded_data_size: int
+    ) -> None:
+        self.chunk_type = chunk_type
+        self.data_size = data_size
+        self.data_hash = data_hash
+        self.num_records = num_records
+        self.decoded_data_size = decoded_data_size
+
+    @classmethod
+    def unpack(cls, raw: bytes) -> ChunkHeader:
+        """Read a header from 40 bytes; `stored_hash` and `header_hash` say whether to believe it."""
+        _, data_size, data_hash, mixed, decoded = _CHUNK.unpack(raw)
+        return cls(mixed & 0xFF, data_size, data_hash, mixed >> 8, decoded)
+
+    def pack(self) -> bytes:
+        """Return the 40 bytes."""
+        body = _BODY.pack(
+            self.data_size, self.data_hash, self.chunk_type | self.num_records << 8, self.decoded_data_size
+        )
+        return hash64(body).to_bytes(8, "little") + body
+
+    @property
+    def type_name(self) -> str:
+        """The format's word for the type."""
+        return TYPE_NAMES.get(self.chunk_type, f"type 0x{self.chunk_type:02x}")
+
+    def is_signature(self) -> bool:
+        """Say whether this is the file signature, to the last field."""
+        return (
+            self.chunk_type == SIGNATURE
+            and self.data_size == self.num_records == self.decoded_data_size == 0
+            and self.data_hash == hash64(b"")
+        )
+
+    def __repr__(self) -> str:
+        return (
+            f"ChunkHeader({self.type_name}, data_size={self.data_size}, num_records={self.num_records}, "
+            f"decoded_data_size={self.decoded_data_size})"
+        )
+
+
+def stored_hash(raw: bytes, at: int = 0) -> int:
+    """Return the hash that stands at the head of a block or chunk header."""
+    return int.from_bytes(raw[at : at + 8], "little")
+
+
+def chunk_header_hash(raw: bytes) -> int:
+    """Return the hash of a chunk header of 40 bytes, computed."""
+    return hash64(raw[8:CHUNK_HEADER_SIZE])
+
+
+def block_header_hash(raw: bytes, at: int = 0) -> int:
+    """Return the hash of the block header at ``at``, computed."""
+    return hash64(raw[at + 8 : at + BLOCK_HEADER_SIZE])
+
+
+def unpack_block(raw: bytes, at: int = 0) -> tuple[int, int]:
+    """Return ``previous_chunk`` and ``next_chunk`` of the block header at ``at``."""
+    _, previous, following = _BLOCK.unpack_from(raw, at)
+    return previous, following
+
+
+def pack_block(previous_chunk: int, next_chunk: int) -> bytes:
+    """Return the 24 bytes of a block header."""
+    body = _PAIR.pack(previous_chunk, next_chunk)
+    return hash64(body).to_bytes(8, "little") + body
+
+
+def block_is_sound(raw: bytes, at: int = 0) -> bool:
+    """Say whether a whole block header with a right hash stands at ``at``."""
+    return len(raw) - at >= BLOCK_HEADER_SIZE and block_header_hash(raw, at) == stored_hash(raw, at)
+
+
+SIGNATURE_HEADER: Final = ChunkHeader(SIGNATURE, 0, hash64(b""), 0, 0)
+FILE_SIGNATURE: Final = pack_block(0, 64) + SIGNATURE_HEADER.pack()

@@ -1,0 +1,158 @@
+"""Positions of records, and regions that had to be skipped."""
+
+from __future__ import annotations
+
+from functools import total_ordering
+
+from pparse.riegeli.errors import InvalidArgumentError
+from pparse.riegeli.layout import MAX_POSITION
+
+
+@total_ordering
+class RecordPosition:
+    """Where a record is: the chunk that begins at ``chunk_begin``, and the record's index in it.
+
+    `numeric` is the sum of both, unique and monotonic in a valid file. Immutable, ordered, hashable.
+    Raises `InvalidArgumentError` for what no file can have.
+    """
+
+    __slots__ = ("_chunk_begin", "_record_index")
+
+    def __init__(self, chunk_begin: int, record_index: int = 0) -> None:
+        if chunk_begin < 0 or record_index < 0 or chunk_begin + record_index > MAX_POSITION:
+            raise InvalidArgumentError(f"not a record position: {chunk_begin}/{record_index}")
+        self._chunk_begin = chunk_begin
+        self._record_index = record_index
+
+    @property
+    def chunk_begin(self) -> int:
+        """File offset of the chunk."""
+        return self._chunk_begin
+
+    @property
+    def record_index(self) -> int:
+        """Index of the record within its chunk."""
+        return self._record_index
+
+    @property
+    def numeric(self) -> int:
+        """The position as one number."""
+        return self._chunk_begin + self._record_index
+
+    @classmethod
+    def from_str(cls, serialized: str) -> RecordPosition:
+        """Read ``"begin/index"``; blanks around and a plus sign are allowed, as in the reference."""
+        begin, slash, index = serialized.partition("/")
+        if not slash:
+            raise InvalidArgumentError(f"not a record position: {serialized!r}")
+        return cls(_decimal(begin, serialized), _decimal(index, serialized))
+
+    def to_bytes(self) -> bytes:
+        """Return the binary form: two ordered varints (the order of bytes is the order of positions)."""
+        return _ordered_varint(self._chunk_begin) + _ordered_varint(self._record_index)
+
+    @classmethod
+    def from_bytes(cls, serialized: bytes) -> RecordPosition:
+        """Read the binary form; the older one of two big-endian 64-bit numbers too."""
+        begin, at = _read_ordered(serialized, 0)
+        if at is not None:
+            index, end = _read_ordered(serialized, at)
+            if end == len(serialized):
+                return cls(begin, index)
+        if len(serialized) == 16:
+            return cls(int.from_bytes(serialized[:8], "big"), int.from_bytes(serialized[8:], "big"))
+        raise InvalidArgumentError(f"not a record position: {serialized.hex()}")
+
+    def __str__(self) -> str:
+        return f"{self._chunk_begin}/{self._record_index}"
+
+    def __repr__(self) -> str:
+        return f"RecordPosition({self._chunk_begin}, {self._record_index})"
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, RecordPosition):
+            return NotImplemented
+        return self._chunk_begin == other._chunk_begin and self._record_index == other._record_index
+
+    def __lt__(self, other: RecordPosition) -> bool:
+        return (self._chunk_begin, self._record_index) < (other._chunk_begin, other._record_index)
+
+    def __hash__(self) -> int:
+        return hash((self._chunk_begin, self._record_index))
+
+
+class SkippedRegion:
+    """A stretch ``[begin, end)`` of the file that reading passed over, and why.
+
+    ``begin`` and ``end`` are file offsets, or numeric positions of records where single records were skipped.
+    """
+
+    __slots__ = ("_begin", "_end", "_message")
+
+    def __init__(self, begin: int, end: int, message: str) -> None:
+        self._begin = begin
+        self._end = end
+        self._message = message
+
+    @property
+    def begin(self) -> int:
+        """Where the region begins."""
+        return self._begin
+
+    @property
+    def end(self) -> int:
+        """Where reading went on."""
+        return self._end
+
+    @property
+    def message(self) -> str:
+        """Why it was skipped."""
+        return self._message
+
+    @property
+    def length(self) -> int:
+        """Bytes in the region."""
+        return self._end - self._begin
+
+    def __str__(self) -> str:
+        return f"[{self._begin}..{self._end}): {self._message}"
+
+    def __repr__(self) -> str:
+        return f"SkippedRegion({self._begin}, {self._end}, {self._message!r})"
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, SkippedRegion):
+            return NotImplemented
+        return (self._begin, self._end, self._message) == (other._begin, other._end, other._message)
+
+    def __hash__(self) -> int:
+        return hash((self._begin, self._end, self._message))
+
+
+def _decimal(text: str, whole: str) -> int:
+    # The reference strips ASCII blanks and takes a leading plus sign (absl::SimpleAtoi).
+    digits = text.strip(" \t\n\v\f\r").removeprefix("+")
+    if not (digits.isascii() and digits.isdigit()) or len(digits.lstrip("0")) > 20:
+        raise InvalidArgumentError(f"not a record position: {whole!r}")
+    return int(digits)
+
+
+def _ordered_varint(value: int) -> bytes:
+    length = next((n for n in range(1, 9) if value < 1 << 7 * n), 9)
+    if length == 9:
+        return b"\xff" + value.to_bytes(8, "big")
+    return (value | (0xFF00 >> (length - 1) & 0xFF) << 8 * (length - 1)).to_bytes(length, "big")
+
+
+def _read_ordered(raw: bytes, at: int) -> tuple[int, int | None]:
+    """Return a value and where it ends; None for the end where there is no shortest form of one."""
+    if at >= len(raw):
+        return 0, None
+    first = raw[at]
+    length = 9 - (first ^ 0xFF).bit_length()  # one more than the leading one bits
+    end = at + length
+    if end > len(raw):
+        return 0, None
+    value = int.from_bytes(raw[at:end], "big") & ((1 << 7 * length) - 1 if length < 9 else MAX_POSITION)
+    shortest = length == 1 or value >= 1 << 7 * (length - 1)
+    return value, end if shortest else None

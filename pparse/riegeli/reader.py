@@ -1,0 +1,657 @@
+"""`RecordReader`: records out of a Riegeli/records file, with the names and behaviour of the reference's bindings.
+
+What is ours beside them: sources of any kind, `RecordReader.open_record` (a record as a `Range` that is read when it is
+read), ``verify``, ``budget``, and a recovery that saves more (see `pparse.riegeli.salvage`).
+"""
+
+from __future__ import annotations
+
+from pparse.budget import MemoryBudget
+from pparse.data import BytesData
+from pparse.errors import ClosedError, LimitError, PparseError
+from pparse.limits import Limits
+from pparse.riegeli.chunks import Chunk, ChunkData, ChunkError, ChunkReader
+from pparse.riegeli.errors import (
+    FailedPrecondition,
+    InvalidArgumentError,
+    RiegeliError,
+    Unimplemented,
+)
+from pparse.riegeli.layout import METADATA, PADDING, SIGNATURE, SIMPLE, TRANSPOSED
+from pparse.riegeli.positions import RecordPosition, SkippedRegion
+from pparse.riegeli.simple import SimpleRecords, decode_simple
+from pparse.riegeli.source import Source
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from typing import Any, Final, Self
+
+    from pparse.reader import Range
+    from pparse.riegeli.projection import FieldProjection
+    from pparse.riegeli.source import Sourcelike
+    from pparse.scratch import Scratch
+
+    Recovery = Callable[[SkippedRegion], object]
+
+VERIFY: Final = ("headers", "touched", "all")
+
+
+class RecordReader:
+    """Reads the records of a Riegeli file, in order or by position.
+
+    ``src`` is a path, bytes, a `Data` or `Reader`, or a binary file object: read from where it stands, closed with
+    the reader if ``owns_src``; with ``assumed_pos`` it need not be seekable, and is read forwards only.
+    ``field_projection`` are paths of field numbers to keep (`set_field_projection`). ``recovery(region)`` is called
+    for what had to be skipped; without it the first damage ends reading with an error. With ``salvage`` (the default)
+    more is saved than the reference does: whole chunks next to the damage, and a last chunk without its padding.
+
+    ``verify``: "headers" checks hashes of headers only; "touched" also those of chunks that are read whole (a record
+    streamed from a chunk above a quarter of the budget is not checked); "all" every chunk before anything is handed
+    out of it. `verified` tells for the record read last. ``budget`` bounds what is held.
+    """
+
+    def __init__(
+        self,
+        src: Sourcelike,
+        *,
+        owns_src: bool = True,
+        assumed_pos: int | None = None,
+        min_buffer_size: int = 4096,
+        max_buffer_size: int = 65536,
+        buffer_size: int | None = None,
+        field_projection: Iterable[Iterable[int]] | None = None,
+        recovery: Recovery | None = None,
+        salvage: bool = True,
+        verify: str = "touched",
+        budget: int | str | MemoryBudget = "64MiB",
+        limits: Limits | None = None,
+        scratch: Scratch | None = None,
+    ) -> None:
+        if verify not in VERIFY:
+            raise ValueError(f"verify must be one of {', '.join(VERIFY)}, not {verify!r}")
+        self._source = Source(src, owns=owns_src, assumed_pos=assumed_pos)
+        self._chunks = ChunkReader(self._source)
+        self._recovery = recovery
+        self._salvage = salvage
+        self._verify = verify
+        self._budget = budget if isinstance(budget, MemoryBudget) else MemoryBudget(budget)
+        self._limits = limits or Limits()
+        self._scratch = scratch
+        self._projection: FieldProjection | None = None
+        self._pos = self._source.begin  # of the next chunk
+        self._chunk: Chunk | None = None
+        self._records: list[bytes] | SimpleRecords | None = None
+        self._verified: bool | None = None
+        self._index = 0
+        self._count = 0
+        self._last: RecordPosition | None = None
+        self._error: PparseError | None = None
+        self._truncated: int | None = None  # where an incomplete chunk begins
+        self._stopped = False
+        self.closed = False
+        self.healed: list[SkippedRegion] = []
+        self.set_field_projection(field_projection)
+
+    # -- what it is --------------------------------------------------------------------------------------------------
+
+    @property
+    def src(self) -> Sourcelike:
+        """The source as it was given."""
+        return self._source.src
+
+    @property
+    def supports_random_access(self) -> bool:
+        """Whether positions can be sought and the size is known."""
+        return self._source.random_access
+
+    @property
+    def pos(self) -> RecordPosition:
+        """Position of the next record, or of the end."""
+        if self._chunk is not None and self._index < self._count:
+            return RecordPosition(self._chunk.begin, self._index)
+        return RecordPosition(self._pos, 0)
+
+    @property
+    def last_pos(self) -> RecordPosition:
+        """Position of the record read last. Raises `FailedPrecondition` before the first."""
+        if self._last is not None:
+            return self._last
+        if self._chunk is None or not self._index:
+            raise FailedPrecondition("no record was read")
+        return RecordPosition(self._chunk.begin, self._index - 1)
+
+    @property
+    def verified(self) -> bool | None:
+        """Whether the hash of the chunk that the last record came from was checked; None if it was not."""
+        return self._verified
+
+    def size(self) -> int:
+        """Return the size of the file in bytes."""
+        self._check_open()
+        return self._source.size()
+
+    def set_field_projection(self, field_projection: Iterable[Iterable[int]] | None) -> None:
+        """Keep only these fields of records in transposed chunks (None: all); takes effect at the present record."""
+        from pparse.riegeli.projection import FieldProjection
+
+        self._projection = None if field_projection is None else FieldProjection(field_projection)
+        chunk, index = self._chunk, self._index
+        if chunk is not None and chunk.header.chunk_type == TRANSPOSED and index < self._count:
+            self._leave(chunk.begin)
+            self.seek(RecordPosition(chunk.begin, index))
+
+    def check_file_format(self) -> bool:
+        """Say whether this is a Riegeli file: False if it is too short to tell.
+
+        Raises `InvalidArgumentError` if it is something else; never recovers.
+        """
+        self._check_open()
+        try:
+            return self._chunks.header(self._pos) is not None
+        except ChunkError as error:
+            raise error.error from None
+
+    # -- records -----------------------------------------------------------------------------------------------------
+
+    def read_record(self) -> bytes | None:
+        """Return the next record, or None at the end of the file (a file that grows may have more later)."""
+        while True:
+            index = self._index
+            if index < self._count:
+                self._last = None
+                records = self._records
+                if type(records) is list:
+                    self._index = index + 1
+                    return records[index]
+                found = self._read_lazily(index)
+                if found is not None:
+                    return found
+            elif not self._next_chunk():
+                return None
+
+    def _read_lazily(self, index: int) -> bytes | None:
+        """Return a record of a large chunk; None if the chunk turns out to be damaged and was skipped."""
+        records, chunk = self._records, self._chunk
+        self._index = index + 1
+        try:
+            return records.read(index)  # type: ignore[union-attr]
+        except (EOFError, InvalidArgumentError) as error:
+            bad = error if isinstance(error, InvalidArgumentError) else InvalidArgumentError(str(error))
+            assert chunk is not None  # noqa: S101 -- it is where the records came from
+            self._index = index
+            self._fail(ChunkError(bad, chunk.begin, chunk.end, have=True, chunk=chunk), begin=chunk.begin + index)
+            return None
+
+    def open_record(self) -> Range | None:
+        """Return the next record as a `Range` whose bytes are read when it is read; None at the end of the file.
+
+        A record of an uncompressed chunk is found by arithmetic, and a slice of it costs that slice; of a compressed
+        one it is a stretch of a decompressed stream. Nothing is checked that is not read: `verified` is None, unless
+        the whole chunk was read anyway, or ``verify="all"``. The range is good while the reader is open.
+        """
+        while self._index >= self._count:
+            if not self._next_chunk(lazily=True):
+                return None
+        self._last = None
+        index = self._index
+        self._index = index + 1
+        if isinstance(self._records, SimpleRecords):
+            return self._records.range(index)
+        record = self._records[index]  # type: ignore[index]
+        return BytesData(record, f"record {self.last_pos}").range(0, len(record))
+
+    def read_records(self) -> Iterator[bytes]:
+        """Yield the records from here to the end."""
+        while True:
+            records = self._records
+            if type(records) is list:
+                # The hot loop: one attribute store a record, so that positions are right at every step.
+                chunk = self._chunk
+                self._last = None
+                while self._index < self._count and self._chunk is chunk:
+                    record = records[self._index]
+                    self._index += 1
+                    yield record
+            found = self.read_record()
+            if found is None:
+                return
+            yield found
+
+    __iter__ = read_records
+
+    def read_message(self, message_type: Any) -> Any:
+        """Return the next record, parsed as ``message_type``; None at the end.
+
+        A record that does not parse raises `InvalidArgumentError`, or is skipped alone if there is a recovery.
+        """
+        while (record := self.read_record()) is not None:
+            message, error = _parse_message(message_type, record)
+            if error is None:
+                return message
+            last = self.last_pos.numeric
+            if not self._report(SkippedRegion(last, self.pos.numeric, error.reason)):
+                raise self._keep(error)
+            if self._stopped:
+                return None
+        return None
+
+    def read_messages(self, message_type: Any) -> Iterator[Any]:
+        """Yield the records from here to the end, parsed as ``message_type``."""
+        while (message := self.read_message(message_type)) is not None:
+            yield message
+
+    # -- metadata ----------------------------------------------------------------------------------------------------
+
+    def read_serialized_metadata(self) -> bytes | None:
+        """Return the file's metadata as they stand, ``b""`` if it has none, None at the end of the file.
+
+        Only at the beginning of a file. Raises `FailedPrecondition` elsewhere.
+        """
+        self._check_usable()
+        if self._pos != self._source.begin or self._chunk is not None:
+            raise FailedPrecondition("metadata can only be read at the beginning of the file")
+        try:
+            signature = self._pull()
+            if signature is None:
+                return None
+            self._pos = signature.end
+            chunk = self._chunks.header(self._pos)
+            if chunk is None or chunk.header.chunk_type != METADATA:
+                return b"" if chunk is not None else None
+            data = self._data_of(chunk)
+            if data is None:
+                return None
+            return self._decode_metadata(chunk, data)
+        except ChunkError as error:
+            self._fail(error)
+            return b""
+
+    def _decode_metadata(self, chunk: Chunk, data: bytes) -> bytes:
+        from pparse.riegeli.transposed import decode_transposed
+
+        try:
+            if chunk.header.num_records:
+                raise InvalidArgumentError("the metadata chunk says that it has records", offset=chunk.begin)
+            found = decode_transposed(data, 1, chunk.header.decoded_data_size)[0]
+        except RiegeliError as error:
+            raise ChunkError(error, chunk.begin, chunk.end, have=True, chunk=chunk) from error
+        self._pos = chunk.end
+        return found
+
+    def read_metadata(self) -> Any:
+        """Return the file's metadata as a ``RecordsMetadata`` message; None at the end of the file.
+
+        Only at the beginning of a file.
+        """
+        from pparse.riegeli.metadata import RecordsMetadata
+
+        serialized = self.read_serialized_metadata()
+        if serialized is None:
+            return None
+        message, error = _parse_message(RecordsMetadata, serialized)
+        if error is None:
+            return message
+        if not self._report(SkippedRegion(self._source.begin, self._pos, error.reason)):
+            raise self._keep(error)
+        return RecordsMetadata()
+
+    # -- from chunk to chunk -----------------------------------------------------------------------------------------
+
+    def _next_chunk(self, lazily: bool = False) -> bool:
+        """Go to the next chunk with records; False at the end. Raises what is wrong, without a recovery."""
+        self._check_usable()
+        while not self._stopped:
+            if self._chunk is not None:
+                self._leave(self._chunk.end)
+            if not self._source.random_access:
+                self._source.forget(self._pos)
+            try:
+                chunk = self._pull()
+                entered = None if chunk is None else self._enter(chunk, lazily=lazily)
+                if entered:
+                    return True
+                if entered is None:
+                    if not self._source.grow():
+                        return self._salvage_tail()
+                    self._chunks.forget_block()
+            except ChunkError as error:
+                self._fail(error, lazily=lazily)
+                if self._count:
+                    return True
+        return False
+
+    def _next_or_here(self) -> bool:
+        """Stand at a record, the present one if there is one; False at the end."""
+        return self._index < self._count or self._next_chunk()
+
+    def _pull(self) -> Chunk | None:
+        """Read the header at the position; None at the end of the file, noting where an incomplete chunk begins."""
+        chunk = self._chunks.header(self._pos)
+        self._truncated = None
+        if chunk is None:
+            size = self._source.known_size()
+            if (size is None and self._chunks.get(self._pos, 1)) or (size is not None and size > self._pos):
+                self._truncated = self._pos
+        return chunk
+
+    def _enter(self, chunk: Chunk, *, lazily: bool = False) -> bool | None:
+        """Read a chunk; say whether there are records in it, None if the file ends in it. Raises `ChunkError`."""
+        header = chunk.header
+        self._verified = None
+        large = self._is_large(chunk) or (lazily and header.chunk_type == SIMPLE)
+        if large and header.chunk_type in (SIMPLE, PADDING, METADATA):
+            return self._enter_large(chunk)
+        data = self._data_of(chunk)
+        if data is None:
+            return None
+        self._take(chunk, data)
+        return self._count > 0
+
+    def _is_large(self, chunk: Chunk) -> bool:
+        header = chunk.header
+        weight = header.data_size + header.num_records * 64
+        if header.chunk_type in (SIMPLE, TRANSPOSED):
+            weight += header.decoded_data_size
+        return weight > self._budget.limit // 4
+
+    def _data_of(self, chunk: Chunk) -> bytes | None:
+        """Return a chunk's data, checked; None where the file ends in it, which is noted."""
+        if self._is_large(chunk):  # a transposed chunk cannot be taken apart in pieces
+            size = self._source.known_size()
+            if size is not None and size < chunk.end:
+                self._truncated = chunk.begin
+                return None
+            self._check_room(chunk)
+        verify = self._verify != "headers" or chunk.header.chunk_type == SIGNATURE
+        data = self._chunks.data(chunk, verify=verify)
+        if data is None:
+            self._truncated = chunk.begin
+            return None
+        self._verified = True if verify else None
+        return data
+
+    def _check_room(self, chunk: Chunk) -> None:
+        header = chunk.header
+        wanted = header.data_size + 2 * header.decoded_data_size
+        if wanted > self._budget.limit:
+            raise self._keep(
+                LimitError(
+                    f"the {header.type_name} chunk at {chunk.begin} has to be decoded as a whole",
+                    option=f"--budget {-(-wanted >> 20)}MiB", wanted=wanted, got=self._budget.limit, offset=chunk.begin,
+                )
+            )  # fmt: skip
+
+    def _enter_large(self, chunk: Chunk) -> bool | None:
+        """Open a chunk without holding it, as `_enter`; its hash is checked only if all is to be verified."""
+        if self._verify == "all":
+            whole = self._chunks.verify(chunk)
+            self._verified = True
+        else:
+            whole = self._chunks.has_padding(chunk)
+        if not whole:
+            self._truncated = chunk.begin
+            return None
+        if chunk.header.chunk_type != SIMPLE:
+            self._check_empty(chunk)
+            self._pos = chunk.end
+            return False
+        records = self._open_simple(chunk)
+        if records.error is not None:
+            error = records.error
+            bad = error if isinstance(error, RiegeliError) else InvalidArgumentError(error.reason)
+            raise ChunkError(bad, chunk.begin, chunk.end, have=True, chunk=chunk)
+        self._set(chunk, records, records.count)
+        return records.count > 0
+
+    def _open_simple(self, chunk: Chunk) -> SimpleRecords:
+        try:
+            return SimpleRecords(
+                ChunkData(self._source, chunk), chunk.header, budget=self._budget, limits=self._limits,
+                scratch=self._scratch,
+            )  # fmt: skip
+        except (InvalidArgumentError, Unimplemented) as error:
+            raise ChunkError(error, chunk.begin, chunk.end, have=True, chunk=chunk) from error
+
+    def _take(self, chunk: Chunk, data: bytes) -> None:
+        """Decode a chunk and stand at its first record. Raises `ChunkError` if it contradicts itself."""
+        self._check_empty(chunk)
+        try:
+            records = self._decode(chunk, data)
+        except (InvalidArgumentError, Unimplemented) as error:
+            raise ChunkError(error, chunk.begin, chunk.end, have=True, chunk=chunk) from error
+        if records is None:
+            self._pos = chunk.end
+        else:
+            self._set(chunk, records, len(records))
+
+    def _decode(self, chunk: Chunk, data: bytes) -> list[bytes] | None:
+        """Return the records of a chunk, None if it is of a kind that has none."""
+        header = chunk.header
+        if header.chunk_type == SIMPLE:
+            return decode_simple(data, header)
+        if header.chunk_type == TRANSPOSED:
+            from pparse.riegeli.transposed import decode_transposed
+
+            return decode_transposed(data, header.num_records, header.decoded_data_size, self._projection)
+        return None
+
+    def _check_empty(self, chunk: Chunk) -> None:
+        """Check what chunks without records must say of themselves. Raises `ChunkError`."""
+        header, reason = chunk.header, ""
+        if header.chunk_type in (SIMPLE, TRANSPOSED):
+            return
+        if header.num_records:
+            if header.chunk_type not in (SIGNATURE, PADDING, METADATA):
+                unknown = Unimplemented(f"unknown chunk type {header.chunk_type}", offset=chunk.begin)
+                raise ChunkError(unknown, chunk.begin, chunk.end, have=True, chunk=chunk)
+            reason = f"the {header.type_name} chunk says that it has records"
+        elif header.chunk_type == SIGNATURE and header.data_size:
+            reason = "the signature chunk has data"
+        elif header.chunk_type in (SIGNATURE, PADDING) and header.decoded_data_size:
+            reason = f"the {header.type_name} chunk says that it has decoded data"
+        if reason:
+            error = InvalidArgumentError(f"invalid Riegeli/records file: {reason}", offset=chunk.begin)
+            raise ChunkError(error, chunk.begin, chunk.end, have=True, chunk=chunk)
+
+    def _set(self, chunk: Chunk, records: list[bytes] | SimpleRecords, count: int) -> None:
+        self._chunk, self._records, self._count, self._index = chunk, records, count, 0
+        self._pos = chunk.end
+
+    def _leave(self, pos: int) -> None:
+        """Let go of the chunk and stand at ``pos``, remembering which record was the last."""
+        if self._chunk is not None and self._index and self._last is None:
+            self._last = RecordPosition(self._chunk.begin, self._index - 1)
+        # An open_record() handed out before keeps its data; only the reader lets go.
+        self._chunk, self._records, self._count, self._index = None, None, 0, 0
+        self._pos = pos
+
+    # -- errors and recovery -----------------------------------------------------------------------------------------
+
+    def _fail(self, error: ChunkError, *, begin: int | None = None, lazily: bool = False) -> None:
+        """Skip what is damaged and tell the recovery; raise the error for good if there is none."""
+        if self._recovery is None:
+            self._leave(error.begin)
+            raise self._keep(error.error) from None
+        from pparse.riegeli.salvage import resume
+
+        outcome = resume(self._chunks, error, salvage=self._salvage)
+        if outcome.healed is not None and outcome.data is not None and begin is None:
+            self.healed.append(SkippedRegion(error.begin, outcome.healed.end, error.error.reason))
+            try:
+                self._verified = True
+                self._leave(outcome.healed.begin)
+                self._take(outcome.healed, outcome.data)
+                return
+            except ChunkError:
+                self.healed.pop()
+                outcome = resume(self._chunks, error, salvage=self._salvage, heal=False)
+        self._leave(outcome.pos)
+        if outcome.layout is not None:
+            self._chunks.layout = outcome.layout
+        first = error.begin if begin is None else begin
+        if outcome.end > first:
+            self._report(SkippedRegion(first, outcome.end, outcome.message))
+
+    def _report(self, region: SkippedRegion) -> bool:
+        """Tell the recovery of a region; False if there is none. StopIteration ends reading."""
+        if self._recovery is None:
+            return False
+        try:
+            self._recovery(region)
+        except StopIteration:
+            self._leave(self._pos)
+            self._stopped = True
+        return True
+
+    def _keep(self, error: PparseError) -> PparseError:
+        """Remember ``error``: every later call raises the same."""
+        self._error = error
+        return error
+
+    def _salvage_tail(self) -> bool:
+        """Deliver a last chunk that lacks nothing but its padding."""
+        if self._recovery is None or not self._salvage or self._truncated is None:
+            return False
+        from pparse.riegeli.salvage import unpadded
+
+        found = unpadded(self._chunks, self._truncated)
+        if found is None:
+            return False
+        chunk, data = found
+        try:
+            self._take(chunk, data)
+        except ChunkError:
+            return False
+        self._verified = True
+        self._truncated = None
+        self.healed.append(SkippedRegion(chunk.data_end, chunk.end, "the padding of the last chunk is cut off"))
+        return self._count > 0
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise ClosedError("the reader is closed")
+
+    def _check_usable(self) -> None:
+        self._check_open()
+        if self._error is not None:
+            raise self._error
+
+    # -- positions ---------------------------------------------------------------------------------------------------
+
+    def seek(self, pos: RecordPosition) -> None:
+        """Go to a position; an index beyond the chunk's records means the next chunk."""
+        self._check_seekable()
+        if self._chunk is not None and pos.chunk_begin == self._chunk.begin:
+            self._index = min(pos.record_index, self._count)
+            self._last = None
+            return
+        self._leave(pos.chunk_begin)
+        self._last = None
+        if pos.chunk_begin > self._source.size():
+            self._fail_beyond(pos.chunk_begin)
+        elif pos.record_index:
+            self._enter_at(pos.chunk_begin, pos.record_index)
+
+    def _fail_beyond(self, pos: int) -> None:
+        size = self._source.size()
+        error = InvalidArgumentError(f"position {pos} exceeds the file's size of {size}", offset=size)
+        self._fail(ChunkError(error, size, pos))
+
+    def _enter_at(self, begin: int, index: int) -> None:
+        """Read the chunk at ``begin`` and stand at record ``index`` of it, or at its end."""
+        self._pos = begin
+        try:
+            chunk = self._pull()
+            if chunk is not None and self._enter(chunk):
+                self._index = min(index, self._count)
+        except ChunkError as error:
+            self._fail(error)
+
+    def seek_numeric(self, pos: int) -> None:
+        """Go to the record at numeric position ``pos``, or else to the first chunk that begins there or after.
+
+        Raises `InvalidArgumentError` beyond the end of the file (with a recovery: goes to the end).
+        """
+        from pparse.riegeli.search import seek_numeric
+
+        self._check_seekable()
+        seek_numeric(self, pos)
+
+    def seek_back(self) -> bool:
+        """Go to the record before the present one; False (at the beginning) if there is none."""
+        from pparse.riegeli.search import seek_back
+
+        self._check_seekable()
+        return seek_back(self)
+
+    def search(self, test: Callable[[RecordReader], int | None]) -> int | None:
+        """Search a sorted file: ``test(reader)`` looks at the record at hand and returns <0, 0, >0, or None.
+
+        Less than zero means that the record comes before what is wanted. Stands at the first record with 0, or else
+        at the first that is greater, and returns 0, 1, or -1 (all are less), or None if no record can be judged.
+        ``StopIteration`` from ``test`` cancels and gives None.
+        """
+        from pparse.riegeli.search import search
+
+        self._check_seekable()
+        return search(self, test)
+
+    def search_for_record(self, test: Callable[[bytes], int | None]) -> int | None:
+        """Search as `search` does, by the bytes of records."""
+        return self.search(lambda reader: None if (record := reader.read_record()) is None else test(record))
+
+    def search_for_message(self, message_type: Any, test: Callable[[Any], int | None]) -> int | None:
+        """Search as `search` does, by records parsed as ``message_type``."""
+        return self.search(
+            lambda reader: None if (message := reader.read_message(message_type)) is None else test(message)
+        )
+
+    def _check_seekable(self) -> None:
+        self._check_usable()
+        if not self._source.random_access:
+            raise FailedPrecondition("the source is read forwards only")
+        self._stopped = False
+
+    # -- the end -----------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Release the source. Raises what stopped reading, or that the file ends inside a chunk."""
+        if self.closed:
+            return
+        self.closed = True
+        truncated = self._truncated
+        if truncated is not None and self._error is None:
+            size = self._source.known_size()
+            if size is None:
+                size = getattr(self._source.data, "position", truncated)
+            reason = f"truncated Riegeli/records file, incomplete chunk at {truncated} with length {size - truncated}"
+            if not self._report(SkippedRegion(truncated, size, reason)):
+                self._error = InvalidArgumentError(reason, offset=truncated)
+        pos = self._pos if self._chunk is None else self._chunk.begin
+        self._records = None
+        self._source.close(pos)
+        if self._error is not None:
+            raise self._error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        try:
+            self.close()
+        except PparseError:
+            if kind is None:
+                raise
+
+    def __repr__(self) -> str:
+        return f"<RecordReader of {self._source.data.name!r} at {self.pos}>"
+
+
+def _parse_message(message_type: Any, record: bytes) -> tuple[Any, InvalidArgumentError | None]:
+    from google.protobuf.message import DecodeError
+
+    try:
+        return message_type.FromString(record), None
+    except DecodeError as error:
+        return None, InvalidArgumentError(f"the record is no {message_type.DESCRIPTOR.full_name}: {error}")

@@ -1,0 +1,365 @@
+"""Where to go on after damage: the reference's rules, and what can be saved beyond them.
+
+The reference goes on at the next block header that names a chunk, and so loses every whole chunk between the damage
+and there. Beyond that, this finds:
+
+1. *The damaged chunk itself*, where its data prove whole: the data's hash agrees, and only a block header in it, or
+   another field of its header, was hit. Such a chunk is *healed*: nothing is lost.
+2. *The chunk after it*, where the damaged one's header says that it begins.
+3. *Whole chunks in between*, by the hash of their headers and of their data, at any offset. Records may hold chunks
+   themselves (a Riegeli file within one): so nothing is looked for inside a chunk whose extent is known, be it from
+   its header, from its data's hash or from a block header, nor behind a file signature off the grid.
+4. *A grid that moved*: bytes that were lost or inserted move all that follows off the multiples of 64 KiB. A block
+   header off the grid, where no more are on it, sets a new one. So does a file whose beginning is lost.
+5. *A last chunk that lacks its padding only* (`unpadded`).
+"""
+
+from __future__ import annotations
+
+import re
+
+from pparse.kernels.highway import Highway64, hash64
+from pparse.riegeli.chunks import Chunk, ChunkError
+from pparse.riegeli.layout import (
+    BLOCK_HEADER_SIZE,
+    BLOCK_SIZE,
+    CHUNK_HEADER_SIZE,
+    FILE_SIGNATURE,
+    SIGNATURE,
+    SIMPLE,
+    TRANSPOSED,
+    ChunkHeader,
+    Layout,
+    block_is_sound,
+    chunk_header_hash,
+    stored_hash,
+    unpack_block,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Final
+
+    from pparse.riegeli.chunks import ChunkReader
+
+# Chunks of more data than this are not healed: they would have to be held to prove them whole.
+MAX_HEALED: Final = 32 << 20
+# Ends that are tried for a damaged chunk whose data hash may be right.
+MAX_ENDS: Final = 64
+_WINDOW: Final = 1 << 20
+# Bytes 24 to 39 of a chunk header: type, number of records below 2^32, decoded size below 2^40.
+_HEADER_TAIL: Final = re.compile(rb"(?=[smprt].{4}\0\0\0.{5}\0\0\0)", re.DOTALL)
+_TAIL_AT: Final = 24
+# Bytes 8 to 23 of a block header off the grid: both distances below 2^40.
+_BLOCK_TAIL: Final = re.compile(rb"(?=.{5}\0\0\0.{5}\0\0\0)", re.DOTALL)
+
+
+class Outcome:
+    """Where reading goes on: at ``pos``, after a region that ends at ``end``, on the grid ``layout`` (None: the same).
+
+    ``crossing`` is where a chunk begins that a sound block header tells of. ``healed`` is the damaged chunk itself,
+    with its ``data``, where they prove whole.
+    """
+
+    __slots__ = ("crossing", "data", "end", "healed", "layout", "message", "pos")
+
+    def __init__(
+        self,
+        pos: int,
+        end: int,
+        message: str,
+        *,
+        layout: Layout | None = None,
+        crossing: int | None = None,
+        healed: Chunk | None = None,
+        data: bytes | None = None,
+    ) -> None:
+        self.pos = pos
+        self.end = end
+        self.message = message
+        self.layout = layout
+        self.crossing = crossing
+        self.healed = healed
+        self.data = data
+
+
+def resume(chunks: ChunkReader, error: ChunkError, *, salvage: bool = True, heal: bool = True) -> Outcome:
+    """Say where to go on after ``error``; ``salvage=False`` by the reference's rules alone."""
+    outcome = by_block_headers(chunks, error)
+    if not salvage:
+        return outcome
+    if heal and error.begin + CHUNK_HEADER_SIZE < outcome_limit(chunks, outcome):
+        healed = _heal(chunks, error)
+        if healed is not None:
+            return healed
+    return _saved(chunks, error, outcome)
+
+
+def by_block_headers(chunks: ChunkReader, error: ChunkError) -> Outcome:
+    """Say where the reference goes on after ``error``."""
+    layout, pos, have, message = chunks.layout, error.resume, error.have, error.error.reason
+    begin = error.begin
+    while True:
+        if have and pos > begin:
+            if pos > (size := end_of_file(chunks, pos)):
+                return Outcome(pos, size, message)
+            if layout.can_begin(pos):
+                return Outcome(pos, pos, message)
+        have = False
+        block = layout.next_block(max(pos, begin + 1) if pos <= begin else pos)
+        raw = chunks.get(block, BLOCK_HEADER_SIZE)
+        if len(raw) < BLOCK_HEADER_SIZE:
+            gap = chunks.source.gap_end(block + len(raw))
+            if gap is not None:
+                pos = gap
+                continue
+            return Outcome(block, min(block, end_of_file(chunks, block)), message)
+        if not block_is_sound(raw):
+            message = f"corrupted Riegeli/records file: block header hash mismatch, block at {block}"
+            pos = block + BLOCK_HEADER_SIZE
+            continue
+        previous_chunk, next_chunk = unpack_block(raw)
+        if previous_chunk == 0 and block > begin:
+            return Outcome(block, block, message)
+        pos = block + next_chunk
+        if pos > begin and layout.can_begin(pos):
+            end = min(pos, end_of_file(chunks, pos))
+            return Outcome(pos, end, message, crossing=block - previous_chunk)
+        message = f"corrupted Riegeli/records file: the block header at {block} names no place for a chunk"
+        pos = max(pos, block + BLOCK_HEADER_SIZE)
+
+
+def end_of_file(chunks: ChunkReader, pos: int) -> int:
+    """Return the size of the file; of one that is read forwards, how far it goes up to ``pos``."""
+    size = chunks.source.known_size()
+    if size is not None:
+        return size
+    low = max(0, getattr(chunks.source.data, "position", 0))
+    while low < pos and (got := chunks.get(low, min(pos - low, BLOCK_SIZE))):
+        low += len(got)
+    return low
+
+
+def outcome_limit(chunks: ChunkReader, outcome: Outcome) -> int:
+    """Return up to where there is something to look at."""
+    return max(outcome.end, end_of_file(chunks, outcome.end))
+
+
+def unpadded(chunks: ChunkReader, begin: int) -> tuple[Chunk, bytes] | None:
+    """Return the chunk at ``begin`` and its data, if all but its padding is there and the data's hash agrees."""
+    try:
+        chunk = chunks.header(begin)
+    except ChunkError:
+        return None
+    if chunk is None or chunk.header.data_size > MAX_HEALED:
+        return None
+    data = _data(chunks, chunk)
+    return (chunk, data) if data is not None and hash64(data) == chunk.header.data_hash else None
+
+
+# -- the damaged chunk itself ----------------------------------------------------------------------------------------
+
+
+def _read_header(chunks: ChunkReader, begin: int, layout: Layout) -> tuple[ChunkHeader, bool] | None:
+    """Return the chunk header at ``begin``, whatever a block header in it says, and whether its hash is right."""
+    end = layout.add(begin, CHUNK_HEADER_SIZE)
+    packed = layout.strip(chunks.get(begin, end - begin), begin)
+    if len(packed) < CHUNK_HEADER_SIZE or not layout.can_begin(begin):
+        return None
+    return ChunkHeader.unpack(packed), chunk_header_hash(packed) == stored_hash(packed)
+
+
+def _data(chunks: ChunkReader, chunk: Chunk) -> bytes | None:
+    """Return the data of a chunk, whatever the block headers in them say; None if they are not all there."""
+    start, stop = chunk.data_begin, chunk.data_end
+    size = chunks.source.known_size()
+    if chunk.header.data_size > MAX_HEALED or (size is not None and stop > size):
+        return None
+    raw = chunks.get(start, stop - start)
+    return chunk.layout.strip(raw, start) if len(raw) == stop - start else None
+
+
+def _heal(chunks: ChunkReader, error: ChunkError) -> Outcome | None:
+    """Return the chunk at hand where its data's hash proves it whole."""
+    if error.have and error.chunk is not None and error.resume == error.chunk.end:
+        return None  # the data themselves are what is wrong
+    found = _read_header(chunks, error.begin, chunks.layout)
+    if found is None:
+        return None
+    header, sound = found
+    if not sound and header.chunk_type not in (SIMPLE, TRANSPOSED):
+        return None
+    chunk = Chunk(error.begin, header, chunks.layout)
+    data = _data(chunks, chunk)
+    if data is None or hash64(data) != header.data_hash:
+        return None
+    return Outcome(chunk.end, chunk.end, error.error.reason, healed=chunk, data=data)
+
+
+# -- what comes after it ---------------------------------------------------------------------------------------------
+
+
+def _saved(chunks: ChunkReader, error: ChunkError, outcome: Outcome) -> Outcome:
+    """Return a better outcome than the reference's, or that one."""
+    begin, message = error.begin, error.error.reason
+    size = end_of_file(chunks, outcome.pos)
+    if outcome.crossing == begin or begin >= size:
+        return outcome  # a sound block header says that the damaged chunk goes on to where we go on
+    claimed = _claimed_end(chunks, error, size)
+    if claimed is not None:
+        return outcome if claimed >= outcome.pos else Outcome(claimed, claimed, message)
+    if error.have and error.chunk is not None and outcome.pos == error.chunk.end:
+        # Nothing begins where the chunk's own header says: bytes were lost or came in. Look all the way.
+        further = ChunkError(error.error, begin, error.chunk.data_begin)
+        outcome = by_block_headers(chunks, further)
+    stop = min(outcome.pos, size)
+    if outcome.crossing is not None:
+        if outcome.crossing < begin:
+            return outcome
+        stop = outcome.crossing
+    layout = chunks.layout
+    if stop >= size and (moved := _moved_grid(chunks, begin, size)) is not None:
+        layout, stop, crossing = moved
+        found = _first_chunk(chunks, begin, stop, layout, error)
+        where = found if found is not None else crossing
+        return Outcome(where, min(where, size), message, layout=layout)
+    found = _first_chunk(chunks, begin, stop, layout, error)
+    if found is not None:
+        return Outcome(found, found, message)
+    if stop > begin and stop < outcome.pos and _is_sound(chunks, stop, layout):
+        return Outcome(stop, stop, message)
+    if stop >= size and size - begin <= BLOCK_SIZE:
+        # No block header is left to tell the grid: try the one that has none in what is left.
+        free = Layout(size)
+        found = _first_chunk(chunks, begin, size, free, error)
+        if found is not None:
+            return Outcome(found, found, message, layout=free)
+    return outcome
+
+
+def _is_sound(chunks: ChunkReader, pos: int, layout: Layout) -> bool:
+    found = _read_header(chunks, pos, layout)
+    return found is not None and found[1]
+
+
+def _claimed_end(chunks: ChunkReader, error: ChunkError, size: int) -> int | None:
+    """Return where the damaged chunk ends by what its header says, if another begins there or the file ends."""
+    found = _read_header(chunks, error.begin, chunks.layout)
+    if found is None:
+        return None
+    header, sound = found
+    chunk = Chunk(error.begin, header, chunks.layout)
+    ends = [chunk.end] if sound else [chunk.end, chunk.data_end]
+    for end in ends:
+        if error.begin < end <= size and (end == size or _is_sound(chunks, end, chunks.layout)):
+            return end
+    if not sound and chunk.data_end <= size and (data := _data(chunks, chunk)) is not None and header.data_size:
+        return chunk.data_end if hash64(data) == header.data_hash else None
+    return None
+
+
+def _candidates(chunks: ChunkReader, begin: int, stop: int, layout: Layout) -> Iterator[tuple[int, ChunkHeader]]:
+    """Yield where in ``(begin, stop)`` a chunk header with a right hash stands, and what it says."""
+    at = begin + 1
+    while at < stop:
+        until = min(stop, at + _WINDOW)
+        raw = chunks.source.pread(at, until - at + CHUNK_HEADER_SIZE + BLOCK_HEADER_SIZE)
+        if not raw:
+            gap = chunks.source.gap_end(at)
+            if gap is None or gap <= at:
+                return
+            at = gap
+            continue
+        places = {m.start() - _TAIL_AT + at for m in _HEADER_TAIL.finditer(raw, _TAIL_AT)}
+        # A header that a block header cuts in two is not in one piece: look at each place it may begin.
+        for boundary in range(layout.next_block(at), until + CHUNK_HEADER_SIZE, BLOCK_SIZE):
+            places.update(range(boundary - CHUNK_HEADER_SIZE + 1, boundary + 1))
+        for pos in sorted(places):
+            if at <= pos < until:
+                place = pos - BLOCK_HEADER_SIZE if not layout.can_begin(pos) else pos
+                if place > begin and (found := _read_header(chunks, place, layout)) is not None and found[1]:
+                    yield place, found[0]
+        at = until
+
+
+def _first_chunk(chunks: ChunkReader, begin: int, stop: int, layout: Layout, error: ChunkError) -> int | None:
+    """Return the first chunk in ``(begin, stop)`` that proves whole, or is cut by the end of the file."""
+    size = end_of_file(chunks, stop)
+    ends: list[int] = []
+    past = begin
+    for pos, header in _candidates(chunks, begin, stop, layout):
+        if pos < past:
+            continue
+        chunk = Chunk(pos, header, layout)
+        if header.chunk_type == SIGNATURE and layout.block_of(pos) != pos:
+            at = pos - BLOCK_HEADER_SIZE
+            if begin and at > begin and chunks.get(at, len(FILE_SIGNATURE)) == FILE_SIGNATURE:
+                break  # a whole file inside a record: its chunks are not ours
+        if chunk.data_end <= size and not _data_agrees(chunks, chunk):
+            continue
+        ends.append(pos)
+        past = chunk.data_end
+        if len(ends) >= MAX_ENDS or error.chunk is not None:
+            break
+    if not ends:
+        return None
+    return _true_end(chunks, error, ends + [stop], layout) or ends[0]
+
+
+def _data_agrees(chunks: ChunkReader, chunk: Chunk) -> bool:
+    data = _data(chunks, chunk)
+    if data is not None:
+        return hash64(data) == chunk.header.data_hash
+    try:
+        return chunks.verify(chunk) or True
+    except ChunkError:
+        return False
+
+
+def _true_end(chunks: ChunkReader, error: ChunkError, ends: list[int], layout: Layout) -> int | None:
+    """Return which of ``ends`` the damaged chunk has, by the hash of the data up to there; None if none fits.
+
+    Earlier ones would lie inside it.
+    """
+    found = _read_header(chunks, error.begin, chunks.layout)
+    if found is None or error.chunk is not None:
+        return None
+    wanted, digest = found[0].data_hash, Highway64()
+    at = chunks.layout.add(error.begin, CHUNK_HEADER_SIZE)
+    for end in ends:
+        if not 0 <= end - at <= MAX_HEALED:
+            return None
+        digest.update(layout.strip(chunks.get(at, end - at), at))
+        if digest.digest() == wanted:
+            return end
+        at = end
+    return None
+
+
+def _moved_grid(chunks: ChunkReader, begin: int, size: int) -> tuple[Layout, int, int] | None:
+    """Look for a block header off the grid, up to two blocks from ``begin``.
+
+    Return the new grid, where the chunk begins that the header interrupts, and where reading can go on behind it.
+    """
+    raw = chunks.source.pread(begin, min(size - begin, 2 * BLOCK_SIZE + BLOCK_HEADER_SIZE))
+    for match in _BLOCK_TAIL.finditer(raw, 8):
+        at = match.start() - 8
+        if not any(raw[at + 8 : at + 24]):
+            continue
+        previous_chunk, next_chunk = unpack_block(raw, at)
+        block = begin + at
+        if next_chunk > size or not block_is_sound(raw, at):
+            continue
+        if Layout(block).shift == chunks.layout.shift:
+            continue  # on the grid: that was looked at
+        nested = previous_chunk == 0 and raw[at : at + len(FILE_SIGNATURE)] == FILE_SIGNATURE
+        if nested and begin and at:
+            return None
+        if previous_chunk == 0:
+            return Layout(block), block, block
+        crossing = block - previous_chunk
+        if crossing < begin:
+            return Layout(block), block, block + next_chunk
+        return Layout(block), crossing, crossing
+    return None

@@ -1,0 +1,235 @@
+"""Simple chunks: records one after the other, their sizes before them, both parts perhaps compressed.
+
+Data: ``u8 compression | varint64 n | n bytes: part with the sizes | rest: part with the values``.
+
+`decode_simple` takes a chunk that fits in memory; `SimpleRecords` opens one of any size and gives each record as a
+`Range`: by arithmetic alone where nothing is compressed, else a stretch of a decompressed stream.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from itertools import accumulate
+
+from pparse.errors import EndOfDataError, GapError, MalformedError, PparseError
+from pparse.kernels.varint import decode_varints, encode_varint, encode_varints
+from pparse.riegeli.errors import InvalidArgumentError, Unimplemented
+from pparse.riegeli.parts import BROTLI, NONE, SNAPPY, ZSTD, read_part
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Final
+
+    from pparse.budget import Charge, MemoryBudget
+    from pparse.data import Data
+    from pparse.limits import Limits
+    from pparse.reader import Range
+    from pparse.riegeli.layout import ChunkHeader
+    from pparse.riegeli.parts import PartCompressor
+    from pparse.scratch import Scratch
+
+CODEC_NAMES: Final = {BROTLI: "brotli", ZSTD: "zstd", SNAPPY: "snappy"}
+MAX_VARINT: Final = 10
+
+
+def decode_simple(data: bytes, header: ChunkHeader) -> list[bytes]:
+    """Return the records of a simple chunk. Raises `InvalidArgumentError`, `Unimplemented`."""
+    kind, begin, middle = _split(data[: 1 + MAX_VARINT], len(data))
+    view = memoryview(data)
+    sizes = _sizes(read_part(kind, view[begin:middle], header.num_records * MAX_VARINT), header.num_records)
+    ends = list(accumulate(sizes))
+    total = ends[-1] if ends else 0
+    if total != header.decoded_data_size:
+        raise _wrong_total(total, header)
+    values = read_part(kind, view[middle:], total)
+    if len(values) != total:
+        raise _wrong_size(len(values), total)
+    starts = [0, *ends]
+    return [values[a:b] for a, b in zip(starts, ends)]  # noqa: B905 -- one start too many, on purpose
+
+
+def encode_simple(records: Sequence[bytes], compressor: PartCompressor) -> bytes:
+    """Return the data of a simple chunk that holds ``records``."""
+    sizes = compressor.part(encode_varints([len(record) for record in records]))
+    values = compressor.part(b"".join(records))
+    return b"".join((bytes((compressor.kind,)), encode_varint(len(sizes)), sizes, values))
+
+
+def _split(head: bytes, length: int) -> tuple[int, int, int]:
+    """Return the compression, and where the sizes and the values begin, from the chunk's first 11 bytes."""
+    if not length:
+        raise InvalidArgumentError("the chunk has no compression type")
+    kind = head[0]
+    if kind != NONE and kind not in CODEC_NAMES:
+        raise Unimplemented(f"unknown compression type 0x{kind:02x}")
+    size, at = _varint(head, 1, "the size of the record sizes")
+    if size > length - at:
+        raise InvalidArgumentError("the record sizes end beyond their chunk", wanted=size, got=length - at)
+    return kind, at, at + size
+
+
+def _varint(head: bytes, at: int, what: str) -> tuple[int, int]:
+    from pparse.kernels.varint import read_varint
+
+    try:
+        return read_varint(head, at, len(head))
+    except ValueError as error:
+        raise InvalidArgumentError(f"{what} is no valid varint") from error
+
+
+def _sizes(raw: bytes, count: int) -> list[int]:
+    try:
+        sizes = decode_varints(raw, count)
+    except ValueError as error:
+        raise InvalidArgumentError(f"the record sizes are invalid: {error}") from error
+    if len(sizes) != count:
+        raise InvalidArgumentError("there are not as many sizes as records", wanted=count, got=len(sizes))
+    return sizes
+
+
+def _wrong_total(total: int, header: ChunkHeader) -> InvalidArgumentError:
+    reason = "the sizes of the records do not add up to the decoded size"
+    return InvalidArgumentError(reason, wanted=header.decoded_data_size, got=total)
+
+
+def _wrong_size(got: int, total: int) -> InvalidArgumentError:
+    return InvalidArgumentError("the values are not as long as the sizes say", wanted=total, got=got)
+
+
+class SimpleRecords:
+    """The records of a simple chunk, opened one by one; ``data`` may end early, or be damaged.
+
+    ``count`` says of how many records the size is known: fewer than the chunk has where the sizes end early;
+    ``error`` tells why. The offsets (8 bytes a record) and the decoder's window are charged to the budget.
+    """
+
+    def __init__(
+        self,
+        data: Data,
+        header: ChunkHeader,
+        *,
+        budget: MemoryBudget,
+        limits: Limits | None = None,
+        scratch: Scratch | None = None,
+    ) -> None:
+        self.header = header
+        self.error: PparseError | None = None
+        self._budget = budget
+        self._limits = limits
+        self._scratch = scratch
+        self._data = data
+        size = data.size or 0
+        self._ends = array("Q")
+        self._charge: Charge | None = None
+        self.kind, begin, middle = _split(data.pread(0, 1 + MAX_VARINT), header.data_size)
+        if header.num_records:
+            self._read_sizes(begin, min(middle, size))
+        total = self._ends[-1] if self._ends else 0
+        if self.error is None and total != header.decoded_data_size:
+            self.error = _wrong_total(total, header)
+        self.values, self.values_at = self._part(middle, header.data_size, header.decoded_data_size)
+
+    @property
+    def count(self) -> int:
+        """Records whose size is known."""
+        return len(self._ends)
+
+    @property
+    def stored(self) -> bool:
+        """Whether the values are not compressed."""
+        return self.kind == NONE
+
+    def size(self, index: int) -> int:
+        """Return the size of a record, in bytes."""
+        return self._ends[index] - (self._ends[index - 1] if index else 0)
+
+    def range(self, index: int) -> Range:
+        """Return a `Range` of the record's bytes, read when it is read."""
+        start = self.values_at + (self._ends[index - 1] if index else 0)
+        return self.values.range(start, self.values_at + self._ends[index])
+
+    def read(self, index: int) -> bytes:
+        """Return a record as a whole.
+
+        Raises `EndOfDataError` or `MalformedError` where the chunk is cut or damaged before the record's end.
+        """
+        part = self.range(index)
+        data = part.data
+        chunk = data.pread(part.start, len(part)) if len(part) else b""
+        if len(chunk) < len(part):
+            raise self._why(part.start + len(chunk), len(part), len(chunk))
+        return chunk
+
+    def _why(self, at: int, wanted: int, got: int) -> PparseError:
+        error: PparseError | None = getattr(self.values, "error", None)
+        if isinstance(error, MalformedError):
+            return InvalidArgumentError(f"the values are damaged: {error.reason}", wanted=wanted, got=got)
+        return EndOfDataError("the chunk ends here", offset=at, wanted=wanted, got=got, source=self.values.name)
+
+    def whole(self) -> int:
+        """Return how many records are there to their last byte, as far as that is known without decoding."""
+        size = self.values.size
+        if size is None:
+            return self.count
+        return bisect_right(self._ends, size - self.values_at)
+
+    def close(self) -> None:
+        """Give the memory back."""
+        if self._charge is not None:
+            self._charge.release()
+        if self.values is not self._data:
+            self.values.close()
+
+    def _part(self, begin: int, end: int, size: int | None) -> tuple[Data, int]:
+        """Return the decompressed bytes of a part, and where in that Data they begin."""
+        if self.kind == NONE:
+            return self._data, begin
+        from pparse.derived import InflatedData
+        from pparse.kernels.varint import read_varint
+
+        head = self._data.pread(begin, min(MAX_VARINT, end - begin)) if begin < (self._data.size or 0) else b""
+        try:
+            _, after = read_varint(head, 0, len(head))
+        except ValueError:
+            if self.error is None:
+                self.error = InvalidArgumentError("reading the uncompressed size failed", offset=begin)
+            after = len(head)
+        part = self._data.range(min(begin + after, end), end)
+        name = f"{self._data.name} values"
+        return InflatedData(
+            part, CODEC_NAMES[self.kind], size=size, budget=self._budget, limits=self._limits,
+            scratch=self._scratch, name=name, stats=None,
+        ), 0  # fmt: skip
+
+    def _read_sizes(self, begin: int, end: int) -> None:
+        count = self.header.num_records
+        raw, at = self._part(begin, end, None)
+        stop = end if raw is self._data else None
+        rest, total = b"", 0
+        self._charge = self._budget.charge(0, "the offsets of a chunk's records")
+        try:
+            while len(self._ends) < count:
+                take = 1 << 16 if stop is None else min(1 << 16, stop - at)
+                block = rest + (raw.pread(at, take) if take else b"")
+                if len(block) == len(rest):
+                    raise EndOfDataError("the record sizes end early", wanted=count, got=len(self._ends))
+                at += len(block) - len(rest)
+                cut = len(block)
+                while cut and block[cut - 1] >= 0x80 and len(block) - cut < MAX_VARINT:
+                    cut -= 1
+                rest = block[cut:]
+                sizes = decode_varints(block[:cut], count - len(self._ends) + 1)
+                self._charge.resize(8 * (len(self._ends) + len(sizes)))
+                for size in sizes[: count - len(self._ends)]:
+                    total += size
+                    if total > self.header.decoded_data_size:
+                        raise _wrong_total(total, self.header)
+                    self._ends.append(total)
+        except (EndOfDataError, GapError, ValueError) as error:
+            cause = getattr(raw, "error", None) or error
+            self.error = cause if isinstance(cause, PparseError) else InvalidArgumentError(str(cause))
+        finally:
+            if raw is not self._data:
+                raw.close()

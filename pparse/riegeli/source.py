@@ -1,0 +1,166 @@
+"""Where a reader's bytes come from: a path, bytes, a `Data` or `Reader` of ours, or any binary file object."""
+
+from __future__ import annotations
+
+import os
+
+from pparse.data import BytesData, Data, FileData
+from pparse.errors import GapError, SourceError
+from pparse.reader import Reader
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, BinaryIO
+
+    Sourcelike = str | os.PathLike[str] | bytes | bytearray | memoryview | Data | Reader | BinaryIO
+
+
+class ForwardData(Data):
+    """A file object that is read forwards only; what `forget` was not told of stays in memory."""
+
+    def __init__(self, stream: Any, position: int) -> None:
+        super().__init__(str(getattr(stream, "name", "<stream>")), None)
+        self._stream = stream
+        self._held = bytearray()
+        self._held_at = position
+
+    def _pread(self, offset: int, length: int) -> bytes:
+        start = offset - self._held_at
+        if start < 0:
+            raise SourceError("the file object cannot be sought backwards", source=self.name, offset=offset)
+        while len(self._held) < start + length:
+            chunk = self._stream.read(min(start + length - len(self._held), 1 << 20))
+            if not chunk:
+                break  # the end for now: a file that grows may have more later
+            self._held += chunk
+        return bytes(self._held[start : start + length])
+
+    def forget(self, offset: int) -> None:
+        """Give back the memory of what stands before ``offset``."""
+        if offset > self._held_at:
+            drop = min(offset - self._held_at, len(self._held))
+            del self._held[:drop]
+            self._held_at += drop
+
+    @property
+    def position(self) -> int:
+        """How far the stream was read."""
+        return self._held_at + len(self._held)
+
+
+class Source:
+    """Bytes by offset, with an end that may move on while somebody writes.
+
+    ``begin`` is where reading starts; ``random_access`` says whether there is a size, and a way back.
+    """
+
+    def __init__(self, src: Sourcelike, *, owns: bool = True, assumed_pos: int | None = None) -> None:
+        self.src = src
+        self.begin = assumed_pos or 0
+        self.random_access = True
+        self._owns = owns
+        self._start = 0  # where the source's first byte stands in `data`
+        self._end: int | None = None  # where a Range says it ends
+        if isinstance(src, str | os.PathLike):
+            self.data: Data = FileData(src)
+            self._owns = True
+        elif isinstance(src, bytes | bytearray | memoryview):
+            self.data = BytesData(src)
+        elif isinstance(src, Data):
+            self.data = src
+        elif isinstance(src, Reader):
+            self.data = src.data
+            self._start = src.start
+            self._end = src.end
+            self.begin = src.tell()
+        elif assumed_pos is not None:
+            self.data = ForwardData(src, assumed_pos)
+            self.random_access = False
+        else:
+            self._open_stream()
+        if self.data.size is None and self.random_access and not isinstance(src, Data | Reader):
+            self.random_access = False
+
+    def _open_stream(self) -> None:
+        from pparse.streams import StreamData
+
+        try:
+            self.begin = self.src.tell()  # type: ignore[union-attr]
+        except (AttributeError, OSError, ValueError) as error:
+            raise SourceError(
+                f"the file object cannot tell where it stands ({error}); give assumed_pos= to read it forwards"
+            ) from error
+        self.data = StreamData(self.src)
+
+    def pread(self, offset: int, length: int) -> bytes:
+        """Return up to ``length`` bytes at ``offset``; fewer at the end, or where a gap of the data begins."""
+        if self._end is not None:
+            length = max(0, min(length, self._end - self._start - offset))
+        try:
+            return self.data.pread(self._start + offset, length) if length else b""
+        except GapError:
+            return b""
+
+    def gap_end(self, offset: int) -> int | None:
+        """Return where the gap that holds ``offset`` ends; None if there is no gap, or its length is not known."""
+        for gap in self.data.gaps:
+            if gap.length is not None and 0 <= self._start + offset - gap.offset < gap.length:
+                return gap.offset + gap.length - self._start
+        return None
+
+    def locate(self, offset: int) -> tuple[Data, int]:
+        """Return the data, and where in it ``offset`` of this source is."""
+        return self.data, self._start + offset
+
+    def size(self) -> int:
+        """Return the size known now. Raises `SourceError` for a source that cannot tell."""
+        known = self.known_size()
+        if known is None:
+            raise SourceError("the size of the source is not known", source=self.data.name)
+        return known
+
+    def known_size(self) -> int | None:
+        """Return the size known now, or None."""
+        size = self.data.size
+        if size is not None:
+            size -= self._start
+        end = None if self._end is None else self._end - self._start
+        return end if size is None else size if end is None else min(size, end)
+
+    def grow(self) -> bool:
+        """Look whether a file has grown since it was opened; say whether it has."""
+        before = self.data.size
+        if before is None or isinstance(self.src, bytes | bytearray | memoryview | Data | Reader):
+            return False
+        if isinstance(self.src, str | os.PathLike):
+            try:
+                if os.stat(self.src).st_size <= before:
+                    return False
+            except OSError:
+                return False
+            now: Data = FileData(self.src)
+            self.data.close()
+        else:
+            from pparse.streams import StreamData
+
+            now = StreamData(self.src)
+            if now.size is None or now.size <= before:
+                return False
+        self.data = now
+        return True
+
+    def forget(self, offset: int) -> None:
+        """Say that nothing before ``offset`` is needed any more."""
+        if isinstance(self.data, ForwardData):
+            self.data.forget(offset)
+
+    def close(self, position: int) -> None:
+        """Release the source; a file object that is not owned is left standing at ``position``."""
+        if isinstance(self.src, Data | Reader):
+            return
+        if not isinstance(self.src, str | os.PathLike | bytes | bytearray | memoryview):
+            if self._owns:
+                self.src.close()
+            elif self.random_access:
+                self.src.seek(position)
+        self.data.close()

@@ -1,0 +1,400 @@
+"""Transposed chunks, encoding: records taken apart by field, and a state machine that puts them together again.
+
+A record is taken apart if it is canonical protobuf wire data to its last byte: shortest varints, field numbers above 0,
+lengths that fit, groups that balance. So is every value with a length that is not empty and is itself such data, as
+deep as `MAX_DEPTH`. All else is kept whole, so every record comes out as it went in.
+
+What happens to a record, in order, is a sequence of states, one per field, begin and end of a submessage, and begin of
+the record. Decoding runs backwards; so the sequence and the values of each field are turned around at the end. A state
+that is always followed by the same one goes on implicitly; of the others, those often left get a list of their
+followers, the most frequent first, the rest shares one list. Lists longer than a move can span become trees, with
+no-ops for the inner nodes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from heapq import heapify, heappop, heappush
+from itertools import islice, repeat
+
+from pparse.kernels.transposed import is_canonical_message
+from pparse.kernels.varint import encode_varint, encode_varints, read_varint
+from pparse.riegeli.parts import NONE
+from pparse.riegeli.transposed_layout import (
+    END_GROUP,
+    FIRST_FIELD,
+    FIXED32,
+    FIXED64,
+    FIXED_WIDTH,
+    INLINE,
+    LENGTH_DELIMITED,
+    MAX_OFFSET,
+    NO_OP,
+    NON_PROTO,
+    START_GROUP,
+    START_OF_MESSAGE,
+    START_OF_SUBMESSAGE,
+    SUBMESSAGE,
+    VARINT,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Final, TypeAlias
+
+    from pparse.data import Buffer
+    from pparse.riegeli.parts import PartCompressor
+
+    # Number of the field << 4, `append` of its values, fields inside of it by tag.
+    Field: TypeAlias = tuple[int, Callable[[bytes], None], "Fields"]
+    Fields: TypeAlias = dict[int, Field]
+
+MAX_DEPTH: Final = 100
+
+# A step is the number of a field << 4 | what happens. Below `_NO_VALUE` there is a value in the field's buffer (of a
+# varint that is its length - 1, else 0), from there on there is none (a varint's value + 10, or one of these).
+_NO_VALUE: Final = 10
+_OPEN: Final = 10
+_CLOSE: Final = 11
+_INLINED: Final = 4  # varints below this are part of their state
+
+_MESSAGE: Final = 0 << 4 | _OPEN
+_NON_PROTO: Final = 1 << 4
+_FIRST_FIELD: Final = 2
+
+# First bytes with which no message begins: field number 0, an end of a group, no wire type.
+_NO_MESSAGE: Final = frozenset(byte for byte in range(256) if byte < FIRST_FIELD or byte & 7 in (END_GROUP, 6, 7))
+
+_FANOUT: Final = MAX_OFFSET + 1
+# A follower reached at least this often from one state is worth a copy of its own there.
+_PRIVATE: Final = 10
+
+_CLEAR: Final = bytes(byte & 0x7F for byte in range(256))
+_MOVE: Final = re.compile(rb"[\0-\x3f]\0{0,3}")
+_MOVES: Final = {bytes((offset, *bytes(zeros))): offset << 2 | zeros for offset in range(64) for zeros in range(4)}
+
+# The order of the buffers in a chunk.
+_KINDS: Final = (VARINT, FIXED32, FIXED64, LENGTH_DELIMITED)
+
+
+def encode_transposed(
+    records: Sequence[Buffer], compressor: PartCompressor, *, bucket_size: int | None = None
+) -> bytes:
+    """Return the data of a transposed chunk that holds ``records``, from compression byte to transitions.
+
+    A bucket is closed when it would pass ``bucket_size`` bytes (None: never), so that readers of some fields need not
+    decompress the others; uncompressed chunks have no use for that. Memory: some 100 bytes a field beside its value.
+    """
+    scanner = _Scanner()
+    for record in records:
+        scanner.add(record if isinstance(record, bytes) else bytes(record))
+    buckets, lengths, buffers = _make_buckets(scanner, None if compressor.kind == NONE else bucket_size)
+    machine = _Machine(scanner, buffers)
+    parts = [compressor.part(bucket, pledged=True) for bucket in buckets]
+    header = b"".join(
+        (
+            encode_varints((len(parts), len(lengths))),
+            encode_varints(map(len, parts)),
+            encode_varints(lengths),
+            machine.header,
+        )
+    )
+    head = compressor.part(header, pledged=True)
+    transitions = compressor.part(machine.transitions)
+    return b"".join((bytes((compressor.kind,)), encode_varint(len(head)), head, *parts, transitions))
+
+
+def encode_metadata(serialized: Buffer, compressor: PartCompressor) -> bytes:
+    """Return the data of a metadata chunk: a transposed chunk of one record, the serialized metadata."""
+    return encode_transposed([serialized], compressor)
+
+
+class _Scanner:
+    """Takes records apart: ``steps`` are what happens, in order; ``tags`` and ``values`` are those of each field."""
+
+    def __init__(self) -> None:
+        self.steps: list[int] = []
+        self.tags = [START_OF_MESSAGE, NON_PROTO]
+        self.values: list[list[bytes]] = [[], []]
+        self._root: Fields = {}
+
+    def add(self, record: bytes) -> None:
+        """Take ``record`` apart if it is canonical wire data, else keep it whole."""
+        if is_canonical_message(record, 0, len(record)):
+            self.steps.append(_MESSAGE)
+            self._take_apart(record)
+        else:
+            self.steps.append(_NON_PROTO)
+            self.values[_NON_PROTO >> 4].append(record)
+
+    def _take_apart(self, data: bytes) -> None:
+        """Add the steps of a message that is known to be canonical.
+
+        Each value with a length is first looked through as a message, not looking into values in it; so every byte is
+        looked at twice at most.
+        """
+        step = self.steps.append
+        fields = self._root
+        around: list[tuple[int, Fields, Field]] = []  # the submessages open
+        groups: list[Fields] = []
+        pos = 0
+        end = len(data)
+        while True:
+            while pos < end:
+                tag = data[pos]
+                pos += 1
+                if tag > 0x7F:
+                    tag, pos = read_varint(data, pos - 1, end)
+                field = fields.get(tag) or self._new_field(fields, tag)
+                wire = tag & 7
+                if wire == VARINT:
+                    value = data[pos]
+                    if value < _INLINED:
+                        step(field[0] | INLINE + value)
+                        pos += 1
+                        continue
+                    stop = pos + 1
+                    while value > 0x7F:
+                        value = data[stop]
+                        stop += 1
+                    step(field[0] | stop - pos - 1)
+                elif wire == LENGTH_DELIMITED:
+                    length, begin = data[pos], pos + 1
+                    if length > 0x7F:
+                        length, begin = read_varint(data, pos, end)
+                    stop = begin + length
+                    if (
+                        length
+                        and data[begin] not in _NO_MESSAGE
+                        and len(around) + len(groups) < MAX_DEPTH
+                        and is_canonical_message(data, begin, stop)
+                    ):
+                        step(field[0] | _OPEN)
+                        around.append((end, fields, field))
+                        fields, pos, end = field[2], begin, stop
+                        continue
+                    step(field[0])
+                elif wire == START_GROUP:
+                    step(field[0] | _OPEN)
+                    groups.append(fields)
+                    fields = field[2]
+                    continue
+                elif wire == END_GROUP:
+                    step(field[0] | _CLOSE)
+                    fields = groups.pop()
+                    continue
+                else:
+                    stop = pos + FIXED_WIDTH[wire]
+                    step(field[0])
+                field[1](data[pos:stop])
+                pos = stop
+            if not around:
+                return
+            end, fields, field = around.pop()
+            step(field[0] | _CLOSE)
+
+    def _new_field(self, fields: Fields, tag: int) -> Field:
+        """Enter a field that was not met before."""
+        values: list[bytes] = []
+        field: Field = (len(self.tags) << 4, values.append, {})
+        self.tags.append(tag)
+        self.values.append(values)
+        fields[tag] = field
+        if tag & 7 == START_GROUP:
+            # Its end belongs to it, and stands inside of it.
+            field[2][tag - START_GROUP + END_GROUP] = field
+        return field
+
+
+def _make_buckets(scanner: _Scanner, bucket_size: int | None) -> tuple[list[bytes], list[int], dict[int, int]]:
+    """Return the buckets, the length of each buffer, and the buffer of each field. The scanner's values are used up.
+
+    Buffers of one kind stand together, small ones first; the lengths of non-proto records are the last of all.
+    """
+    kinds: dict[int, list[tuple[int, int, bytes]]] = {kind: [] for kind in _KINDS}
+    records_and_lengths: list[bytes] = []
+    for number, values in enumerate(scanner.values):
+        if not values:
+            continue
+        values.reverse()
+        content = b"".join(values)
+        kind = scanner.tags[number] & 7
+        if number == _NON_PROTO >> 4:
+            records_and_lengths = [content, encode_varints(map(len, values))]
+        else:
+            kinds[kind].append((len(content), number, content.translate(_CLEAR) if kind == VARINT else content))
+        values.clear()
+    buckets: list[bytes] = []
+    lengths: list[int] = []
+    places: dict[int, int] = {}
+    for buffers in kinds.values():
+        buffers.sort()
+        for length, number, _ in buffers:
+            places[number] = len(lengths)
+            lengths.append(length)
+        buckets += _fill([content for _, _, content in buffers], bucket_size)
+    if records_and_lengths:
+        places[_NON_PROTO >> 4] = len(lengths)
+        lengths += map(len, records_and_lengths)
+        buckets += records_and_lengths
+    return buckets, lengths, places
+
+
+def _fill(buffers: list[bytes], bucket_size: int | None) -> list[bytes]:
+    """Join buffers, in ascending order of size, into buckets: the largest ones first fill theirs."""
+    buckets: list[list[bytes]] = []
+    size = 0
+    for buffer in reversed(buffers):
+        if not buckets or (bucket_size is not None and size + len(buffer) // 2 >= bucket_size):
+            buckets.append([])
+            size = 0
+        buckets[-1].append(buffer)
+        size += len(buffer)
+    return [b"".join(reversed(bucket)) for bucket in reversed(buckets)]
+
+
+class _Lists:
+    """Lists of states that moves lead to: up to 64 each, larger ones as trees.
+
+    An entry is a step, or ~list for a no-op that leads on to that list.
+    """
+
+    def __init__(self) -> None:
+        self.lists: list[list[int]] = []
+        self._known: dict[tuple[int, ...], int] = {}
+
+    def add(self, weights: dict[int, int]) -> int:
+        """Make a tree of these entries, such that the sum of weight × moves is least; return its root.
+
+        It is Huffman's, of 64 branches: only the first, lowest list may have fewer.
+        """
+        heap = [(weight, order, entry) for order, (entry, weight) in enumerate(weights.items())]
+        heapify(heap)
+        order = len(heap)
+        take = (order - 2) % (_FANOUT - 1) + 2 if order > 1 else order
+        while len(heap) > take:
+            # Popped in ascending order; the last are the most frequent.
+            smallest = [heappop(heap) for _ in range(take)]
+            order += 1
+            heappush(heap, (sum(weight for weight, _, _ in smallest), order, ~self._list(smallest)))
+            take = _FANOUT
+        return self._list(sorted(heap))
+
+    def _list(self, ascending: list[tuple[int, int, int]]) -> int:
+        entries = [entry for _, _, entry in reversed(ascending)]
+        key = tuple(entries)
+        if key not in self._known:
+            self._known[key] = len(self.lists)
+            self.lists.append(entries)
+        return self._known[key]
+
+    def paths(self, root: int, leaf: int | None = None) -> dict[int, bytes]:
+        """Return the offsets that lead from ``root`` to each step below it, and to ``leaf``, which is not entered."""
+        found: dict[int, bytes] = {}
+        todo = [(root, b"")]
+        while todo:
+            number, path = todo.pop()
+            for offset, entry in enumerate(self.lists[number]):
+                if entry >= 0 or entry == leaf:
+                    found[entry] = path + bytes((offset,))
+                else:
+                    todo.append((~entry, path + bytes((offset,))))
+        return found
+
+
+class _Machine:
+    """The states for a sequence of steps: ``header`` is its part of the chunk's header, and the ``transitions``."""
+
+    def __init__(self, scanner: _Scanner, buffers: dict[int, int]) -> None:
+        steps = scanner.steps
+        steps.reverse()
+        self._tags = scanner.tags
+        self._buffers = buffers
+        followers: dict[int, dict[int, int]] = {step: {} for step in dict.fromkeys(steps)}
+        for (step, following), count in Counter(zip(steps, islice(steps, 1, None))).items():  # noqa: B905
+            followers[step][following] = count
+        # The last step must ask for a move, to find that there is none.
+        explicit = [step for step, after in followers.items() if len(after) > 1 or step == steps[-1]]
+        lists = _Lists()
+        roots, routes = self._route(lists, followers, explicit)
+        pairs = zip(steps, islice(steps, 1, None))  # noqa: B905
+        offsets = b"".join(map(routes.get, pairs, repeat(b"")))
+        self.transitions = bytes(map(_MOVES.__getitem__, _MOVE.findall(offsets)))
+        self.header = self._header(lists, followers, roots, steps)
+
+    def _route(
+        self, lists: _Lists, followers: dict[int, dict[int, int]], explicit: list[int]
+    ) -> tuple[dict[int, int], dict[tuple[int, int], bytes]]:
+        """Make the lists; return the list that each explicit step leads to, and the offsets from step to step."""
+        public: Counter[int] = Counter()
+        private: dict[int, dict[int, int]] = {}
+        for step in explicit:
+            private[step] = {after: count for after, count in followers[step].items() if count >= _PRIVATE}
+            public.update({after: count for after, count in followers[step].items() if count < _PRIVATE})
+        shared = lists.add(public)
+        shared_paths = lists.paths(shared)
+        roots: dict[int, int] = {}
+        routes: dict[tuple[int, int], bytes] = {}
+        for step in explicit:
+            weights = private[step]
+            others = [after for after in followers[step] if after not in weights]
+            detour = b""
+            if not weights:
+                roots[step] = shared
+            else:
+                if others:
+                    weights[~shared] = sum(followers[step][after] for after in others)
+                roots[step] = lists.add(weights)
+                paths = lists.paths(roots[step], ~shared)
+                detour = paths.pop(~shared, b"")
+                routes.update(((step, after), path) for after, path in paths.items())
+            routes.update(((step, after), detour + shared_paths[after]) for after in others)
+        return roots, routes
+
+    def _header(
+        self, lists: _Lists, followers: dict[int, dict[int, int]], roots: dict[int, int], steps: list[int]
+    ) -> bytes:
+        starts: list[int] = []
+        slots: list[int] = []
+        for entries in lists.lists:
+            starts.append(len(slots))
+            slots += entries
+        places = {step: place for place, step in enumerate(slots)}
+        for step in followers:
+            # Those that are only gone on to implicitly, and maybe the first.
+            if step not in places:
+                places[step] = len(slots)
+                slots.append(step)
+        if not slots:
+            return bytes((1, NO_OP, 0, 0))
+        tags, following, subtypes, buffers = [], [], bytearray(), []
+        for slot in slots:
+            if slot < 0:
+                tags.append(NO_OP)
+                following.append(starts[~slot])
+                continue
+            number, what = slot >> 4, slot & 15
+            tag = self._tag(self._tags[number], what)
+            tags.append(tag)
+            if tag >= FIRST_FIELD and tag & 7 == VARINT:
+                subtypes.append(what)
+            if what < _NO_VALUE:
+                buffers.append(self._buffers[number])
+            if slot in roots:
+                following.append(starts[roots[slot]])
+            else:
+                following.append(len(slots) + places[next(iter(followers[slot]))])
+        numbers = [encode_varints(column) for column in ((len(slots),), tags, following)]
+        return b"".join((*numbers, subtypes, encode_varints(buffers), encode_varint(places[steps[0]])))
+
+    @staticmethod
+    def _tag(tag: int, what: int) -> int:
+        """Return the tag of the state for what happens to a field with that ``tag``."""
+        wire = tag & 7
+        if tag < FIRST_FIELD or wire == VARINT or what < _NO_VALUE:
+            return tag
+        if wire == LENGTH_DELIMITED:
+            return START_OF_SUBMESSAGE if what == _OPEN else tag + SUBMESSAGE
+        return tag if what == _OPEN else tag - START_GROUP + END_GROUP

@@ -1,0 +1,146 @@
+"""Scratch files: unlinked temporary files for what does not fit into memory, with a cap on all of them together.
+
+They exist only where the caller named a folder for them (``scratch=``, ``--scratch DIR``): a reader does not fill a
+disk unasked. Such a file has no name (on Windows: is deleted when closed), so nothing is left behind, whatever happens.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+
+from pparse.errors import ClosedError, LimitError, SourceError
+from pparse.limits import format_size
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import mmap
+    from typing import Any
+
+    from pparse.data import Buffer
+
+
+class Scratch:
+    """Makes spools in ``folder``, of at most ``limit`` bytes together (``used`` is what they hold). Thread-safe.
+
+    With ``folder`` None there is none to be had: `spool` raises the `LimitError` that names ``--scratch``.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str] | None, limit: int) -> None:
+        self.folder = None if folder is None else os.fspath(folder)
+        self.limit = limit
+        self.used = 0
+        self._lock = threading.Lock()
+
+    def spool(self) -> Spool:
+        """Return a new, empty `Spool`. Raises `LimitError` without a folder, `SourceError` if it cannot be used."""
+        if self.folder is None:
+            raise no_scratch("this")
+        import tempfile
+
+        try:
+            return Spool(self, tempfile.TemporaryFile(buffering=0, dir=self.folder, prefix="pparse-"))
+        except OSError as error:
+            raise SourceError(
+                f"cannot make a scratch file: {error.strerror or error}", errno=error.errno, source=self.folder
+            ) from error
+
+    def _take(self, count: int) -> None:
+        with self._lock:
+            if count > self.limit - self.used:
+                raise LimitError(
+                    f"the scratch files would take {format_size(self.used + count)}, more than scratch_bytes={self.limit}",
+                    option=f"--limit scratch_bytes={self.used + count}",
+                    wanted=self.used + count,
+                    got=self.limit,
+                )
+            self.used += count
+
+    def _give_back(self, count: int) -> None:
+        with self._lock:
+            self.used -= count
+
+
+def no_scratch(what: str) -> LimitError:
+    """Return the error of ``what`` would need a scratch file where there is no folder for one."""
+    return LimitError(f"{what} needs a scratch file", option="--scratch DIR")
+
+
+class Spool:
+    """A temporary file that is written at its end and read anywhere. Thread-safe. ``size`` is what it holds."""
+
+    def __init__(self, scratch: Scratch, file: Any) -> None:
+        self._scratch = scratch
+        self._file = file
+        self._lock = threading.Lock()
+        self.size = 0
+        self._held = 0
+        self.closed = False
+
+    def append(self, data: Buffer) -> None:
+        """Write ``data`` at the end. Raises `LimitError` above the cap, `SourceError` if the disk is full."""
+        view = memoryview(data)
+        self._scratch._take(len(view))
+        with self._lock:
+            self._held += len(view)
+            try:
+                self._check()
+                self._file.seek(self.size)
+                while view:
+                    done = self._file.write(view)
+                    self.size += done
+                    view = view[done:]
+            except OSError as error:
+                raise self._failed("write", error) from error
+
+    def pread(self, offset: int, length: int) -> bytes:
+        """Return up to ``length`` bytes at ``offset``; fewer only at the end."""
+        pieces: list[bytes] = []
+        length = max(0, min(length, self.size - offset))
+        try:
+            with self._lock:  # one position, and the writer has it too
+                self._check()
+                self._file.seek(offset)
+                while length and (chunk := self._file.read(length)):
+                    pieces.append(chunk)
+                    length -= len(chunk)
+        except OSError as error:
+            raise self._failed("read", error) from error
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def memory(self, size: int) -> mmap.mmap:
+        """Return the file, now of ``size`` bytes (zeros), as writable memory."""
+        import mmap
+
+        self._scratch._take(size)
+        with self._lock:
+            self._held += size
+            self._check()
+            try:
+                self._file.truncate(size)
+                self.size = size
+                return mmap.mmap(self._file.fileno(), size)
+            except (OSError, ValueError, OverflowError) as error:
+                raise self._failed("map", error) from error
+
+    def _check(self) -> None:
+        if self.closed:
+            raise ClosedError("the scratch file is closed")
+
+    def _failed(self, doing: str, error: Exception) -> SourceError:
+        reason = getattr(error, "strerror", None) or error
+        return SourceError(
+            f"cannot {doing} a scratch file: {reason}", errno=getattr(error, "errno", None), source=self._scratch.folder
+        )
+
+    def close(self) -> None:
+        """Delete the file; harmless when repeated."""
+        with self._lock:
+            if not self.closed:
+                self.closed = True
+                self._file.close()
+                self._scratch._give_back(self._held)
+
+    def __del__(self) -> None:
+        if not getattr(self, "closed", True):
+            self.close()

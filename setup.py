@@ -1,0 +1,29 @@
+"""The optional C extension. All else is declared in pyproject.toml, which cannot say what depends on the interpreter.
+
+Without a compiler the build succeeds and pparse hashes in pure Python. ``PPARSE_PURE_PYTHON=1`` leaves the extension
+out, which makes a wheel for every platform.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import sysconfig
+
+from setuptools import Extension, setup
+
+WANTED = sys.implementation.name == "cpython" and os.environ.get("PPARSE_PURE_PYTHON", "0") in ("", "0")
+# One binary for Python 3.11 and all later ones; builds without the GIL know no stable ABI.
+STABLE = WANTED and not sysconfig.get_config_var("Py_GIL_DISABLED")
+
+highway = Extension(
+    "pparse.kernels._highway",
+    ["pparse/kernels/_highway.c"],
+    define_macros=[("Py_LIMITED_API", "0x030B0000")] if STABLE else [],
+    py_limited_api=STABLE,
+    optional=True,
+)
+setup(
+    ext_modules=[highway] if WANTED else [],
+    options={"bdist_wheel": {"py_limited_api": "cp311"}} if STABLE else {},
+)

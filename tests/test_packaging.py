@@ -1,0 +1,114 @@
+"""What the source distribution and wheels made from it hold: with a compiler, without one, and without asking it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("setuptools", minversion="77")
+pytest.importorskip("wheel")
+
+ROOT = Path(__file__).resolve().parent.parent
+FILES = ("pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE")
+FOLDERS = ("pparse", "parsers", "viewers", "protos")
+LEFT_OUT = shutil.ignore_patterns("__pycache__", "*.so", "*.pyd", "*.egg-info")
+COMPILER = next((found for found in map(shutil.which, ("cc", "gcc", "clang")) if found), None)
+HEADERS = Path(sysconfig.get_paths()["include"], "Python.h").exists()
+WITHOUT_GIL = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
+
+BUILD = "import sys; from setuptools import build_meta as b; print('\\n' + getattr(b, sys.argv[1])(sys.argv[2]))"
+WHICH = "from pparse.kernels import highway as h; print(h.NATIVE, f'{h.hash64(bytes()):016x}', h.__file__)"
+
+
+def clean_environment(**more: str) -> dict[str, str]:
+    dropped = ("PPARSE_PURE_PYTHON", "PYTHONPATH", "CC", "CFLAGS", "LDSHARED")
+    return {name: value for name, value in os.environ.items() if name not in dropped} | more
+
+
+def build(hook: str, source: Path, target: Path, **environment: str) -> Path:
+    """Call the build backend as pip does, without an environment of its own; return what it made."""
+    command = [sys.executable, "-c", BUILD, hook, str(target)]
+    ran = subprocess.run(command, cwd=source, env=clean_environment(**environment), capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr[-3000:]
+    return target / ran.stdout.split()[-1]
+
+
+@pytest.fixture(scope="module")
+def sdist(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("sdist")
+    source = folder / "tree"
+    source.mkdir()
+    for name in FILES:
+        shutil.copy(ROOT / name, source)
+    for name in FOLDERS:
+        shutil.copytree(ROOT / name, source / name, ignore=LEFT_OUT)
+    # Even where the extension is not wanted, its source goes along.
+    return build("build_sdist", source, folder, PPARSE_PURE_PYTHON="1")
+
+
+@pytest.fixture
+def wheel(sdist, tmp_path):
+    """Make a wheel of the source distribution; return it, its names, and what the installed package says."""
+
+    def make(**environment: str) -> tuple[str, set[str], list[str]]:
+        with tarfile.open(sdist) as archive:
+            archive.extractall(tmp_path, filter="data")
+        (source,) = (path for path in tmp_path.iterdir() if path.is_dir())
+        made = build("build_wheel", source, tmp_path, **environment)
+        with zipfile.ZipFile(made) as archive:
+            names = set(archive.namelist())
+            archive.extractall(tmp_path / "installed")
+        told = subprocess.check_output(
+            [sys.executable, "-c", WHICH], cwd=tmp_path, text=True,
+            env=clean_environment(PYTHONPATH=str(tmp_path / "installed")),
+        ).split(maxsplit=2)  # fmt: skip
+        assert told[2].startswith(str(tmp_path / "installed"))
+        assert told[1] == "72c3b1e9c0139fe1"
+        return made.name, names, told
+
+    return make
+
+
+def extensions(names: set[str]) -> list[str]:
+    return [name for name in names if name.endswith((".so", ".pyd"))]
+
+
+def test_source_distribution_can_build_the_extension(sdist) -> None:
+    with tarfile.open(sdist) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    assert {"setup.py", "pyproject.toml", "pparse/kernels/_highway.c", "pparse/kernels/_highway.pyi"} <= names
+    assert not extensions(names)
+
+
+@pytest.mark.skipif(not (COMPILER and HEADERS), reason="no C compiler, or no headers of Python")
+@pytest.mark.skipif(sys.implementation.name != "cpython", reason="the extension is for CPython")
+def test_wheel_has_the_extension(wheel) -> None:
+    name, names, (native, *_) = wheel(CC=COMPILER)
+    assert native == "True"
+    assert len(extensions(names)) == 1
+    if not WITHOUT_GIL:
+        assert "-cp311-abi3-" in name
+        assert extensions(names)[0] in ("pparse/kernels/_highway.abi3.so", "pparse/kernels/_highway.pyd")
+    assert not [name for name in names if name.endswith((".c", ".o"))]
+    assert {"pparse/py.typed", "pparse/kernels/_highway.pyi", "pparse/kernels/highway.py"} <= names
+
+
+def test_wheel_without_a_compiler_is_pure(wheel) -> None:
+    _, names, (native, *_) = wheel(CC="no-such-compiler")
+    assert native == "False"
+    assert not extensions(names)
+
+
+def test_wheel_that_does_without_serves_every_platform(wheel) -> None:
+    name, names, (native, *_) = wheel(PPARSE_PURE_PYTHON="1")
+    assert native == "False"
+    assert not extensions(names)
+    assert name.endswith("-py3-none-any.whl")
