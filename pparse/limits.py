@@ -72,6 +72,8 @@ class Limits:
         "tensor_rank": 64,  # dimensions of a tensor (numpy's own maximum)
         "findings": 1_000,  # findings kept per result; the rest is counted
         "open_files": 64,  # descriptors open at a time
+        "scratch_bytes": 64 * GIB,  # scratch files of one document, together
+        "inflated_bytes": 1 << 44,  # what one compressed stream may yield
     }
 
     __slots__ = tuple(DEFAULTS)
@@ -87,6 +89,8 @@ class Limits:
     tensor_rank: int
     findings: int
     open_files: int
+    scratch_bytes: int
+    inflated_bytes: int
 
     def __init__(self, **changes: int) -> None:
         for name, default in self.DEFAULTS.items():

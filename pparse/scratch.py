@@ -48,10 +48,11 @@ class Scratch:
     def _take(self, count: int) -> None:
         with self._lock:
             if count > self.limit - self.used:
+                wanted = self.used + count
                 raise LimitError(
-                    f"the scratch files would take {format_size(self.used + count)}, more than scratch_bytes={self.limit}",
-                    option=f"--limit scratch_bytes={self.used + count}",
-                    wanted=self.used + count,
+                    f"the scratch files would take {format_size(wanted)}, above the limit scratch_bytes={self.limit}",
+                    option=f"--limit scratch_bytes={wanted}",
+                    wanted=wanted,
                     got=self.limit,
                 )
             self.used += count

@@ -192,18 +192,17 @@ def table(name: str) -> list[Chunk]:
     return [Chunk(*row) for row in manifest()[name]["chunks"]]
 
 
-def surviving(name: str, damaged: bytes, begin: int) -> bool:
-    """Whether a chunk of ``name`` stands whole at ``begin`` of its damaged form, but perhaps for its padding."""
-    if not can_begin(begin):
+def surviving(name: str, damaged: bytes, begin: int, chunk: Chunk) -> bool:
+    """Whether a chunk of ``name`` stands at ``begin`` of its damaged form: whole but perhaps for its padding.
+
+    So it does too where its blocks moved with it, though it is on no multiple of the block size then.
+    """
+    if begin < 0:
         return False
-    chunk = chunk_at(damaged, begin)
-    return chunk is not None and strip(damaged, begin, CHUNK_HEADER + chunk.data_size) in payloads(name)
-
-
-@functools.cache
-def payloads(name: str) -> set[bytes]:
-    """Return the headers and data of the chunks of a file."""
-    return {strip(raw(name), chunk.begin, CHUNK_HEADER + chunk.data_size) for chunk in table(name)}
+    if damaged[begin : begin + chunk.end - chunk.begin] == raw(name)[chunk.begin : chunk.end]:
+        return True
+    length = CHUNK_HEADER + chunk.data_size
+    return can_begin(begin) and strip(damaged, begin, length) == strip(raw(name), chunk.begin, length)
 
 
 def shifts(edits: list[list]) -> set[int]:

@@ -495,7 +495,7 @@ def test_damaged_salvaged(base, case):
     spans = [(begin, end) for _, begin, end in of_kind("skipped", found)]
     for chunk in table(base):
         for begin in (chunk.begin + shift for shift in shifts(case["edits"])):
-            if begin in delivered or (begin >= 0 and surviving(base, data, begin)):
+            if begin in delivered or surviving(base, data, begin, chunk):
                 spans.append((begin, min(begin + chunk.end - chunk.begin, len(data))))
     for begin, end in spans:
         accounted[begin:end] = b"\1" * (end - begin)
@@ -632,27 +632,32 @@ def test_a_file_of_zeros_is_not_such_a_file():
 class Broken(io.BytesIO):
     """A file that cannot be read beyond a certain place."""
 
-    def __init__(self, data: bytes, good: int) -> None:
+    def __init__(self, data: bytes, good: int, error: Exception) -> None:
         super().__init__(data)
         self.good = good
-
-    def _look(self, size: int) -> None:
-        if self.tell() + size > self.good:
-            raise OSError(5, "the disk is broken")
+        self.error = error
 
     def read(self, size: int | None = -1) -> bytes:
-        self._look(len(self.getbuffer()) if size is None or size < 0 else size)
+        if size is None or size < 0 or (size and self.tell() + size > self.good):
+            raise self.error
         return super().read(size)
 
     def readinto(self, buffer) -> int:
-        self._look(len(buffer))
+        if self.tell() + len(buffer) > self.good:
+            raise self.error
         return super().readinto(buffer)
 
 
-def test_errors_of_the_file_go_through():
-    reader = RecordReader(Broken(raw("blocks_uncompressed"), 0))
-    with pytest.raises(OSError, match="the disk is broken"):
+@pytest.mark.parametrize("salvage", [False, True])
+@pytest.mark.parametrize("error", [OSError(5, "the disk is broken"), KeyError("the disk is broken")], ids=["OS", "own"])
+def test_errors_of_the_file_go_through(error, salvage):
+    """They are no damage of the file: nothing is skipped for them."""
+    regions: list[SkippedRegion] = []
+    options = {"recovery": regions.append} if salvage else {}
+    reader = RecordReader(Broken(raw("blocks_uncompressed"), 140_000, error), **options)
+    with pytest.raises(type(error), match="the disk is broken"):
         reader.read_record()
+    assert regions == []
 
 
 def test_a_file_that_is_not_there(tmp_path):

@@ -59,8 +59,8 @@ def test_no_position_either(text):
         "40",  # one number
         "80",  # the second byte of the first is missing
         "400300",  # a byte too many
-        "808003",  # 0 in two bytes
-        "80ff03",  # 127 in two bytes
+        "800003",  # 0 in two bytes
+        "807f03",  # 127 in two bytes
         "40c0000f",  # 15 in three
         "ff00ffffffffffffff00",  # nine bytes where eight do
         "ffffffffffffffffff01",  # the sum does not fit

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import random
 import threading
@@ -79,6 +80,8 @@ def again(name: str) -> bytes:
     match name:
         case "flush":
             session(out, options, records[:10], records[10:11], records[11:])
+        case "many_empty_boundary_next":
+            session(out, options, records[:65472], records[65472:])
         case "padding_4k":
             session(out, options, records[:20], records[20:], metadata=metadata)
         case "append":
@@ -470,6 +473,35 @@ def test_options_that_are_none(name, tmp_path):
     assert path.read_bytes() == b"precious"
 
 
+# -- records too large to hold ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [0, 1, 65422, 65423, 200_000, 2_500_000])
+@pytest.mark.parametrize(
+    "options", ["uncompressed", "brotli:1", "zstd", "snappy", "transpose,zstd", "zstd,parallelism:2"]
+)
+def test_a_record_written_from_elsewhere(options, size):
+    """Streamed: a chunk of its own, between others, whatever the chunk size; without compression the same bytes."""
+    from pparse.data import BytesData
+
+    content = random.Random(size).randbytes(5000) * (size // 5000 + 1)
+    records = [b"before", content[:size], b"after"]
+    out = io.BytesIO()
+    with RecordWriter(out, owns_dest=False, options=options) as writer:
+        writer.write_record(records[0])
+        writer.write_record_from(BytesData(records[1]))
+        place = writer.last_pos
+        writer.write_record(records[2])
+    assert read(out.getvalue()) == records
+    chunks = record_chunks(out.getvalue())
+    assert [chunk.contents[1:] for chunk in chunks] == [(1, len(record)) for record in records]
+    assert place == RecordPosition(chunks[1].begin, 0)
+    if options == "uncompressed":
+        held = io.BytesIO()
+        session(held, options, records[:1], records[1:2], records[2:])
+        assert out.getvalue() == held.getvalue()
+
+
 # -- in parallel -----------------------------------------------------------------------------------------------------
 
 
@@ -501,15 +533,20 @@ def test_parallelism_changes_nothing(compression, transpose):
 def test_errors_of_the_file_come_out_of_threads():
     class Full(io.BytesIO):
         def write(self, data) -> int:
-            raise OSError(28, "no space left on the device")
+            if self.tell() >= 64:
+                raise OSError(28, "no space left on the device")
+            return super().write(data)
 
     before = threading.active_count()
     for parallelism in (0, 2):
         writer = RecordWriter(Full(), options=f"parallelism:{parallelism},chunk_size:100")
-        writer.write_record(b"x" * 500)
-        with pytest.raises(OSError, match="no space left"):
+        with pytest.raises(OSError, match="no space left"):  # noqa: PT012 (which call it is may differ)
+            writer.write_record(b"x" * 500)
             writer.flush()
-        with pytest.raises((OSError, RiegeliError)):
+        # Where the file ends now nobody knows: no more is written.
+        with pytest.raises(RiegeliError):
+            writer.write_record(b"y")
+        with contextlib.suppress(OSError, RiegeliError):
             writer.close()
     assert threading.active_count() == before
 
@@ -649,15 +686,46 @@ def test_append_to_a_truncated_file(name, cut, way, tmp_path):
     path = tmp_path / "out"
     path.write_bytes(raw(name)[:cut])
     before = read_all_that_is_whole(raw(name)[:cut])
+    dest = path if way == "append" else open(path, "ab")  # noqa: SIM115
     try:
-        dest = path if way == "append" else open(path, "ab")  # noqa: SIM115
         with RecordWriter(dest, **({"append": True} if way == "append" else {})) as writer:
             writer.write_records([b"new"] * 3)
     except RiegeliError:
+        if way == "ab":
+            dest.close()
         assert path.read_bytes() == raw(name)[:cut]
     else:
         assert read_all_that_is_whole(path.read_bytes())[-3:] == [b"new"] * 3
         assert len(read_all_that_is_whole(path.read_bytes())) >= len(before) + 3
+
+
+@pytest.mark.parametrize(("name", "cut"), CUTS)
+def test_repair_before_appending(name, cut, tmp_path):
+    """What could be read before can be read after, now without recovery."""
+    path = tmp_path / "out"
+    path.write_bytes(raw(name)[:cut])
+    before = read_all_that_is_whole(raw(name)[:cut])
+    with RecordWriter(path, append=True, repair=True) as writer:
+        writer.write_records([b"new"] * 3)
+    assert read(path.read_bytes()) == [*before, *[b"new"] * 3]
+
+
+@pytest.mark.parametrize("at", [64 + 3, 134 + 3, 134 + 50, 1153 + 3], ids=["first", "header", "data", "last"])
+def test_repair_takes_nothing_that_can_be_read(at, tmp_path):
+    """Damage is not truncation: what follows it must not be cut off."""
+    data = bytearray(raw("chunk_size_1"))
+    data[at] ^= 1
+    path = tmp_path / "out"
+    path.write_bytes(data)
+    before = read_all_that_is_whole(bytes(data))
+    assert len(before) >= 11
+    try:
+        with RecordWriter(path, append=True, repair=True) as writer:
+            writer.write_record(b"new")
+    except RiegeliError:
+        assert path.read_bytes() == data
+    else:
+        assert read_all_that_is_whole(path.read_bytes()) == [*before, b"new"]
 
 
 def read_all_that_is_whole(data: bytes) -> list[bytes]:
@@ -665,11 +733,17 @@ def read_all_that_is_whole(data: bytes) -> list[bytes]:
         return list(reader.read_records())
 
 
-@pytest.mark.parametrize("content", [b"hello", b"hello world " * 100, bytes(BLOCK), bytes(3 * BLOCK + 7)])
-def test_append_to_something_else(content, tmp_path):
+@pytest.mark.parametrize("repair", [False, True])
+@pytest.mark.parametrize(
+    "content",
+    [b"hello", b"hello world " * 100, bytes(BLOCK), bytes(3 * BLOCK + 7)],
+    ids=["short", "long", "block", "blocks"],
+)
+def test_append_to_something_else(content, repair, tmp_path):
+    """Somebody's file that is none of ours is not touched, repair or no repair."""
     path = tmp_path / "out"
     path.write_bytes(content)
-    with pytest.raises(RiegeliError), RecordWriter(path, append=True) as writer:
+    with pytest.raises(RiegeliError), RecordWriter(path, append=True, repair=repair) as writer:
         writer.write_record(b"new")
     assert path.read_bytes() == content
 
@@ -910,7 +984,9 @@ def test_no_record_type():
             "test.Message",
             80,
         )
-        assert get_record_type(metadata) is None
+        # A name, and nothing to make it of.
+        with pytest.raises(InvalidArgumentError):
+            get_record_type(metadata)
     with RecordReader(b"") as reader:
         assert reader.read_metadata() is None
     with RecordReader(raw("flush")) as reader:

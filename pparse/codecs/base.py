@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 # What a checkpoint holds: the state of zlib with its window, as measured, and the objects around it.
 CHECKPOINT: Final = 41 * KIB
+_STEP: Final = 128 * KIB
 
 
 def package(name: str) -> Any:
@@ -43,6 +44,25 @@ def checked(codec: str, out: bytes, eof: bool, left: int, max_size: int) -> byte
     if left:
         raise MalformedError(f"{left} bytes follow the {codec} stream")
     return out
+
+
+def drain(stream: Decompressor, data: Buffer, max_size: int) -> bytes:
+    """Return all that ``stream`` makes of ``data``; see `pparse.codecs.decompress`."""
+    view = memoryview(data)
+    pieces: list[bytes] = []
+    at = total = 0
+    try:
+        while not stream.eof and total <= max_size:
+            piece = view[at : at + _STEP] if stream.needs_input else b""
+            at += len(piece)
+            if not piece and stream.needs_input:
+                stream.finish()
+            pieces.append(stream.decompress(piece, min(_STEP, max_size - total + 1)))
+            total += len(pieces[-1])
+    except EndOfDataError as error:
+        raise MalformedError(error.reason, offset=error.offset, got=total) from error
+    out = b"".join(pieces)
+    return checked(stream.codec, out, stream.eof, len(view) - at + len(stream.unused_data), max_size)
 
 
 def too_much(codec: str, max_size: int) -> MalformedError:

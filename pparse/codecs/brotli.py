@@ -64,27 +64,23 @@ def whole_brotli(codec: str, data: Buffer, max_size: int) -> bytes:
 
 
 class _BrotliCore:
-    """The decoder of the ``brotli`` library, which returns up to 32 KiB more than it is asked for."""
+    """The decoder of the ``brotli`` library; it returns up to 32 KiB more than it is asked for."""
 
-    __slots__ = ("_rest", "_stream")
+    __slots__ = ("_stream", "hungry")
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
-        self._rest = b""
+        self.hungry = True
 
     def feed(self, data: bytes, limit: int) -> bytes:
-        if data or not self._rest:
-            self._rest += self._stream.process(data, output_buffer_limit=min(limit, _ROOM))
-        out, self._rest = self._rest[:limit], self._rest[limit:]
+        out: bytes = self._stream.process(data, output_buffer_limit=limit)
+        # Its can_accept_more_data() knows of input that is held back, not of output.
+        self.hungry = len(out) < limit
         return out
 
     @property
-    def hungry(self) -> bool:
-        return not self._rest and bool(self._stream.can_accept_more_data())
-
-    @property
     def eof(self) -> bool:
-        return not self._rest and bool(self._stream.is_finished())
+        return bool(self._stream.is_finished())
 
     @property
     def unused(self) -> bytes:

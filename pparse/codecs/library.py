@@ -25,7 +25,7 @@ if TYPE_CHECKING:
         """A decoder of a library, in one shape."""
 
         def feed(self, data: bytes, limit: int) -> bytes:
-            """Take ``data`` (empty: go on with what was taken); return at most ``limit`` bytes."""
+            """Take ``data`` (empty: go on with what was taken); return ``limit`` bytes or so, fewer if hungry then."""
 
         @property
         def hungry(self) -> bool:
@@ -108,13 +108,14 @@ class LibraryDecompressor(Decompressor):
                     return b""
             limit = _CAREFUL_ROOM if self._core_in <= self._careful_end else _ROOM
             try:
-                out = core.feed(data, min(limit, self._skip) if self._skip else limit)
+                out = core.feed(data, limit)
             except self._errors as error:
                 core = self._rescue(error)
                 continue
             if self._skip:
-                self._skip -= len(out)
-                out = b""
+                again = min(self._skip, len(out))
+                self._skip -= again
+                out = out[again:]
             self._core_out += len(out)
             if core.eof:
                 self._end(core.unused)
@@ -194,7 +195,7 @@ class LibraryDecompressor(Decompressor):
         core = self._base.copy() if self._base is not None else self._plan.make(self.window)
         came = 0
         last = b""
-        errors = (*self._errors, EndOfDataError)
+        errors: tuple[type[Exception], ...] = (*self._errors, EndOfDataError)
         try:
             for data in self._inputs(end):
                 if last and core is not None:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import threading
 
-from pparse.codecs.base import Decompressor, package, too_much
+from pparse.codecs.base import Decompressor, drain, package, too_much
 from pparse.errors import MalformedError, UnsupportedError
 from pparse.limits import KIB, MIB
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any, Final
 
     from pparse.budget import MemoryBudget
@@ -29,7 +30,7 @@ _KEPT_WINDOW: Final = 2 * MIB
 # Frames that may yield more than this are decoded block by block: memory grows with what comes, not with promises.
 _AT_ONCE: Final = 256 * MIB
 # Tables and buffers beside the window.
-_STATE: Final = 3 * _BLOCK
+_STATE: Final = 4 * _BLOCK
 _local = threading.local()
 
 
@@ -108,7 +109,7 @@ def whole_zstd(codec: str, data: Buffer, max_size: int) -> bytes:
         view = memoryview(narrowed)
         frame.window = 1 << log
     if size > _AT_ONCE:
-        return _piece_by_piece(view, max_size)
+        return drain(_Zstd(None, None), view, max_size)
     kept = frame.content is not None or frame.window <= _KEPT_WINDOW
     stream = _kept(zstandard) if kept else zstandard.ZstdDecompressor(max_window_size=_MAX_WINDOW)
     try:
@@ -121,19 +122,6 @@ def whole_zstd(codec: str, data: Buffer, max_size: int) -> bytes:
     if len(out) > max_size:
         raise too_much(codec, max_size)
     return out
-
-
-def _piece_by_piece(view: memoryview, max_size: int) -> bytes:
-    stream = _Zstd(None, max_size)
-    pieces = [stream.decompress(view[:_BLOCK], _BLOCK)]
-    at = _BLOCK
-    while not stream.eof:
-        data = b""
-        if stream.needs_input:
-            data = view[at : at + _BLOCK]
-            at += _BLOCK
-        pieces.append(stream.decompress(data, _BLOCK))
-    return b"".join(pieces)
 
 
 def _kept(zstandard: Any) -> Any:
@@ -173,13 +161,13 @@ class _Zstd(Decompressor):
         self._checksum = False
         self._last = False  # the block in progress is the last one
         self._left = 0  # bytes of it that are still to come (raw, checksum, skipped)
-        self._step = self._header
+        self._step: Callable[[_Zstd], bytes] = _Zstd._header  # not bound: that would be a cycle
 
     def _produce(self) -> bytes:
         while not self._over:
             before = len(self._input), self._step
             try:
-                out: bytes = self._step()
+                out = self._step(self)
             except self._zstandard.ZstdError as error:
                 raise MalformedError(f"the zstd stream is damaged ({error})", offset=self.consumed) from error
             if out:
@@ -203,7 +191,7 @@ class _Zstd(Decompressor):
             if len(head) >= 8:
                 self._left = int.from_bytes(head[4:8], "little")
                 del self._input[:8]
-                self._step = self._skippable
+                self._step = _Zstd._skippable
             return b""
         if len(head) < 4 and len(head) and head[0] & 0xF0 == 0x50 and b"\x2a\x4d\x18".startswith(head[1:]):
             return b""
@@ -220,7 +208,7 @@ class _Zstd(Decompressor):
         self._reserve(min([window, *known]) + _STATE)
         self._checksum = frame.checksum
         self._stream = self._zstandard.ZstdDecompressor(max_window_size=_MAX_WINDOW).decompressobj()
-        self._step = self._block
+        self._step = _Zstd._block
         return self._give(frame.length)
 
     def _skippable(self) -> bytes:
@@ -240,7 +228,7 @@ class _Zstd(Decompressor):
             raise MalformedError("not a zstd block", offset=self.consumed)
         if kind == 0:  # what there is of a raw block is delivered
             self._left = size
-            self._step = self._raw
+            self._step = _Zstd._raw
             count = 3
         else:
             count = 3 + (1 if kind == 1 else size)
@@ -262,9 +250,9 @@ class _Zstd(Decompressor):
 
     def _next_block(self) -> None:
         if not self._last:
-            self._step = self._block
+            self._step = _Zstd._block
         elif self._checksum:
-            self._step = self._trailer
+            self._step = _Zstd._trailer
         else:
             self._finish_frame()
 

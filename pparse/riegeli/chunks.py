@@ -162,11 +162,29 @@ class ChunkReader:
         self.layout = Layout()
         self._block = b""
         self._block_at = 0
+        self._buffer = bytearray()
         self._ahead = FIRST_BLOCK
 
     def forget_block(self) -> None:
         """Drop what was read ahead: the file has grown."""
         self._block = b""
+
+    def get_view(self, pos: int, length: int) -> bytes | memoryview:
+        """Return up to ``length`` bytes at ``pos``, as `get`: a view that is good until the next call."""
+        if length <= LAST_BLOCK:
+            return self.get(pos, length)
+        at = pos - self._block_at
+        head = self._block[at:] if 0 <= at <= len(self._block) else b""
+        # One buffer for all chunks: fresh megabytes each time would cost more in page faults than reading them. The
+        # next chunk's header comes with the same read.
+        size = length + CHUNK_HEADER_SIZE + BLOCK_HEADER_SIZE
+        if len(self._buffer) < size:
+            self._buffer = bytearray(size)
+        view = memoryview(self._buffer)
+        view[: len(head)] = head
+        got = len(head) + self.source.preadinto(pos + len(head), view[len(head) : size])
+        self._block, self._block_at = bytes(view[length:got]), pos + length
+        return view[: min(got, length)]
 
     def get(self, pos: int, length: int) -> bytes:
         """Return up to ``length`` bytes at ``pos``, from the block read ahead where it has them."""
@@ -225,7 +243,7 @@ class ChunkReader:
         if resume is not None:
             raise ChunkError(invalid("the file has a gap here", at), begin, resume)
 
-    def _check_block(self, raw: bytes, at: int, boundary: int, begin: int, chunk: Chunk | None = None) -> int:
+    def _check_block(self, raw: bytes | memoryview, at: int, boundary: int, begin: int, chunk: Chunk | None = None) -> int:
         """Check the block header at ``boundary`` within the chunk at ``begin``; return its ``next_chunk``."""
         computed, stored = block_header_hash(raw, at), stored_hash(raw, at)
         after = boundary + BLOCK_HEADER_SIZE
@@ -249,7 +267,7 @@ class ChunkReader:
         ``verify`` compares the data's hash; block headers on the way are checked in any case.
         """
         start, stop = chunk.data_begin, chunk.data_end
-        raw = self.get(start, stop - start)
+        raw = self.get_view(start, stop - start)
         first = chunk.layout.next_block(start)
         for boundary in range(first, stop, BLOCK_SIZE):
             if start + len(raw) < boundary + BLOCK_HEADER_SIZE:
@@ -266,7 +284,7 @@ class ChunkReader:
             self._compare(chunk, hash64(data))
         return data
 
-    def _check_inner_block(self, raw: bytes, at: int, boundary: int, chunk: Chunk) -> None:
+    def _check_inner_block(self, raw: bytes | memoryview, at: int, boundary: int, chunk: Chunk) -> None:
         next_chunk = self._check_block(raw, at, boundary, chunk.begin, chunk)
         if next_chunk != chunk.end - boundary:
             reason = f"the block header at {boundary} says that the chunk at {chunk.begin} ends at"

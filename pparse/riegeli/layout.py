@@ -91,11 +91,11 @@ class Layout:
             self.add(begin, CHUNK_HEADER_SIZE + header.data_size), self.round_up(begin + header.num_records)
         )  # fmt: skip
 
-    def strip(self, raw: bytes, at: int) -> bytes:
+    def strip(self, raw: bytes | memoryview, at: int) -> bytes:
         """Return ``raw``, read at offset ``at``, without the block headers in it."""
         first = self.next_block(at) - at
         if first >= len(raw):
-            return raw
+            return bytes(raw)
         pieces = [raw[:first]] if first else []
         pieces += [raw[b + BLOCK_HEADER_SIZE : b + BLOCK_SIZE] for b in range(first, len(raw), BLOCK_SIZE)]
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
@@ -148,7 +148,7 @@ class ChunkHeader:
         )
 
 
-def stored_hash(raw: bytes, at: int = 0) -> int:
+def stored_hash(raw: bytes | memoryview, at: int = 0) -> int:
     """Return the hash that stands at the head of a block or chunk header."""
     return int.from_bytes(raw[at : at + 8], "little")
 
@@ -158,12 +158,12 @@ def chunk_header_hash(raw: bytes) -> int:
     return hash64(raw[8:CHUNK_HEADER_SIZE])
 
 
-def block_header_hash(raw: bytes, at: int = 0) -> int:
+def block_header_hash(raw: bytes | memoryview, at: int = 0) -> int:
     """Return the hash of the block header at ``at``, computed."""
     return hash64(raw[at + 8 : at + BLOCK_HEADER_SIZE])
 
 
-def unpack_block(raw: bytes, at: int = 0) -> tuple[int, int]:
+def unpack_block(raw: bytes | memoryview, at: int = 0) -> tuple[int, int]:
     """Return ``previous_chunk`` and ``next_chunk`` of the block header at ``at``."""
     _, previous, following = _BLOCK.unpack_from(raw, at)
     return previous, following

@@ -37,16 +37,21 @@ MAX_VARINT: Final = 10
 def decode_simple(data: bytes, header: ChunkHeader) -> list[bytes]:
     """Return the records of a simple chunk. Raises `InvalidArgumentError`, `Unimplemented`."""
     kind, begin, middle = _split(data[: 1 + MAX_VARINT], len(data))
-    view = memoryview(data)
-    sizes = _sizes(read_part(kind, view[begin:middle], header.num_records * MAX_VARINT), header.num_records)
+    packed = data[begin:middle] if kind == NONE else read_part(kind, data[begin:middle], header.num_records * MAX_VARINT)
+    sizes = _sizes(packed, header.num_records)
     ends = list(accumulate(sizes))
     total = ends[-1] if ends else 0
     if total != header.decoded_data_size:
         raise _wrong_total(total, header)
-    values = read_part(kind, view[middle:], total)
-    if len(values) != total:
-        raise _wrong_size(len(values), total)
-    starts = [0, *ends]
+    if kind == NONE:  # cut the records out of the data themselves: one copy less
+        values, at = data, middle
+    else:
+        values, at = read_part(kind, memoryview(data)[middle:], total), 0
+    if len(values) - at != total:
+        raise _wrong_size(len(values) - at, total)
+    if at:
+        ends = [end + at for end in ends]
+    starts = [at, *ends]
     return [values[a:b] for a, b in zip(starts, ends)]  # noqa: B905 -- one start too many, on purpose
 
 

@@ -101,6 +101,15 @@ class Source:
         except GapError:
             return b""
 
+    def preadinto(self, offset: int, view: memoryview) -> int:
+        """Fill ``view`` from ``offset``; return how many bytes were written. Short as `pread` is."""
+        if self._end is not None:
+            view = view[: max(0, self._end - self._start - offset)]
+        try:
+            return self.data.preadinto(self._start + offset, view) if len(view) else 0
+        except GapError:
+            return 0
+
     def gap_end(self, offset: int) -> int | None:
         """Return where the gap that holds ``offset`` ends; None if there is no gap, or its length is not known."""
         for gap in self.data.gaps:

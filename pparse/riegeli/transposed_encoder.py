@@ -62,7 +62,6 @@ _INLINED: Final = 4  # varints below this are part of their state
 
 _MESSAGE: Final = 0 << 4 | _OPEN
 _NON_PROTO: Final = 1 << 4
-_FIRST_FIELD: Final = 2
 
 # First bytes with which no message begins: field number 0, an end of a group, no wire type.
 _NO_MESSAGE: Final = frozenset(byte for byte in range(256) if byte < FIRST_FIELD or byte & 7 in (END_GROUP, 6, 7))

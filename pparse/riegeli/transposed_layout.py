@@ -154,7 +154,7 @@ class Parts:
         length, pos = read_varint(data, 1, len(data), MAX_BYTES_64, "the length of the header")
         if length > len(data) - pos:
             raise MalformedError("the header ends beyond the chunk", offset=pos, wanted=length, got=len(data) - pos)
-        # A state takes up to 15 bytes there, and emits at least one byte each time: mostly, and more often, more.
+        # A state takes 2 to 15 bytes there, mostly below 8, and is there to emit a byte or more, or to end a record.
         self.header = Header(read_part(self.kind, data[pos : pos + length], 8 * bounded + _SLACK))
         pos += length
         self.buckets = []

@@ -1,0 +1,237 @@
+"""LZ4 frames.
+
+The frame is cut into its blocks here (at most 4 MiB each) and the blocks are decoded by ``cramjam``, so output is
+bounded. Checksums (xxHash-32) are computed by a compressor of the same library, which ends what it writes with one.
+"""
+
+from __future__ import annotations
+
+from pparse.codecs.base import Decompressor, drain, package
+from pparse.errors import MalformedError, UnsupportedError
+from pparse.kernels.lz4 import HISTORY, salvage, short_xxh32, with_history
+from pparse.limits import KIB
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, Final
+
+    from pparse.budget import MemoryBudget
+    from pparse.codecs.base import Reread
+    from pparse.data import Buffer
+
+MAGIC: Final = b"\x04\x22\x4d\x18"
+_LEGACY: Final = b"\x02\x21\x4c\x18"
+_ROOM: Final = 64 * KIB
+
+
+class _Xxh32:
+    """xxHash-32 of what is fed: the checksum of a frame that is thrown away."""
+
+    def __init__(self, lz4: Any) -> None:
+        self._writer = lz4.Compressor(level=0, content_checksum=True)
+
+    def update(self, data: Buffer) -> None:
+        self._writer.compress(data)
+        self._writer.flush()
+
+    def digest(self) -> bytes:
+        return bytes(self._writer.finish())[-4:]
+
+
+class _Lz4(Decompressor):
+    """One frame; a skippable frame is an empty one."""
+
+    def __init__(self, budget: MemoryBudget | None, size: int | None) -> None:
+        super().__init__("lz4", budget, size)
+        self._lz4 = package("cramjam").lz4
+        self._error_type: type[Exception] = package("cramjam").DecompressionError
+        self._linked = False
+        self._block_checksum = False
+        self._content: int | None = None  # declared size
+        self._most = 0  # bytes of a block
+        self._hash: _Xxh32 | None = None
+        self._history = b""
+        self._decoded = 0
+        self._left = 0
+        self._step: Callable[[_Lz4], bytes] = _Lz4._header  # not bound: that would be a cycle
+
+    def _produce(self) -> bytes:
+        while not self._over:
+            before = len(self._input), self._step
+            out = self._step(self)
+            if out:
+                self._note(out)
+                return out
+            if (len(self._input), self._step) == before:
+                break
+        return b""
+
+    def _note(self, out: bytes) -> None:
+        self._decoded += len(out)
+        if self._content is not None and self._decoded > self._content:
+            raise MalformedError(f"the lz4 frame holds more than the {self._content} bytes it declares")
+        if self._hash is not None:
+            self._hash.update(out)
+        if self._linked:
+            self._history = (self._history + out)[-HISTORY:] if len(out) < HISTORY else out[-HISTORY:]
+
+    def _word(self, at: int) -> int:
+        return int.from_bytes(self._input[at : at + 4], "little")
+
+    # Each step takes what it needs from the input, all or nothing, and names the next one.
+
+    def _header(self) -> bytes:
+        head = bytes(self._input[:19])
+        if len(head) < 4:
+            if MAGIC.startswith(head) or _LEGACY.startswith(head) or _skips(head):
+                return b""
+        elif _skips(head):
+            if len(head) >= 8:
+                self._left = self._word(4)
+                del self._input[:8]
+                self._step = _Lz4._skippable
+            return b""
+        elif head[:4] == _LEGACY:
+            raise UnsupportedError("an lz4 stream of the legacy format", offset=0)
+        if head[:4] != MAGIC[: len(head)]:
+            raise MalformedError("not an lz4 frame", offset=0)
+        if len(head) < 7:
+            return b""
+        flags, block = head[4], head[5]
+        if flags & 0xC2 != 0x40 or block & 0x8F or block >> 4 < 4:
+            raise MalformedError("not a header of an lz4 frame", offset=4)
+        length = 6 + (8 if flags & 8 else 0) + (4 if flags & 1 else 0)
+        if len(head) <= length:
+            return b""
+        if short_xxh32(head[4:length]) >> 8 & 0xFF != head[length]:
+            raise MalformedError("the checksum of the lz4 frame header does not match", offset=length)
+        if flags & 1:
+            raise UnsupportedError("the lz4 frame needs a dictionary", offset=0)
+        self._most = 1 << (8 + 2 * (block >> 4))
+        most = self._most if self._size is None else min(self._most, self._size)
+        # A block, what it becomes, and the same with its history in front.
+        self._reserve(3 * most + 4 * HISTORY)
+        self._linked = not flags & 0x20
+        self._block_checksum = bool(flags & 0x10)
+        self._content = int.from_bytes(head[6:14], "little") if flags & 8 else None
+        self._hash = _Xxh32(self._lz4) if flags & 4 else None
+        del self._input[: length + 1]
+        self._step = _Lz4._block
+        return b""
+
+    def _skippable(self) -> bytes:
+        count = min(self._left, len(self._input))
+        del self._input[:count]
+        self._left -= count
+        if not self._left:
+            self._end()
+        return b""
+
+    def _block(self) -> bytes:
+        if len(self._input) < 4:
+            return b""
+        word = self._word(0)
+        size = word & 0x7FFFFFFF
+        if not word:
+            return self._end_mark()
+        if size > self._most:
+            raise MalformedError(f"a block of {size} bytes, above the lz4 frame's {self._most}", offset=self.consumed)
+        trailer = 4 if self._block_checksum else 0
+        if word != size and not trailer:  # stored: what there is of it is delivered
+            del self._input[:4]
+            self._left = size
+            self._step = _Lz4._stored
+            return b""
+        if len(self._input) - 4 - trailer < size:
+            return self._part_of_block(size, word != size) if self._ended else b""
+        data = bytes(self._input[4 : 4 + size])
+        if trailer:
+            self._check(data, bytes(self._input[4 + size : 8 + size]), "a block")
+        out = data if word != size else self._decode(data)
+        del self._input[: 4 + size + trailer]
+        return out
+
+    def _stored(self) -> bytes:
+        count = min(self._left, len(self._input), _ROOM)
+        out = bytes(self._input[:count])
+        del self._input[:count]
+        self._left -= count
+        if not self._left:
+            self._step = _Lz4._block
+        return out
+
+    def _decode(self, block: bytes) -> bytes:
+        most = min(self._most, 255 * len(block))  # a byte never yields more
+        if self._size is not None:
+            most = min(most, self._size - self._decoded + 1)
+        history = self._history
+        try:
+            whole = with_history(block, history) if history else block
+            target = bytearray(len(history) + most)
+            count = self._lz4.decompress_block_into(whole, target)
+            return bytes(memoryview(target)[len(history) : count])
+        except (self._error_type, ValueError) as error:
+            out = self._salvaged(block)
+            self._step = _Lz4._damaged
+            if not out:
+                raise MalformedError("a block of the lz4 frame is damaged", offset=self.consumed) from error
+            return out
+
+    def _salvaged(self, block: bytes) -> bytes:
+        out = bytearray(self._history)
+        salvage(block, out, self._most)
+        return bytes(memoryview(out)[len(self._history) :])
+
+    def _damaged(self) -> bytes:
+        raise MalformedError("a block of the lz4 frame is damaged", offset=self.consumed)
+
+    def _part_of_block(self, size: int, stored: bool) -> bytes:
+        """Return what can be had of a block that the end of the input cuts."""
+        data = bytes(self._input[4 : 4 + size])
+        self._input.clear()
+        return data if stored else self._salvaged(data)
+
+    def _end_mark(self) -> bytes:
+        length = 4 if self._hash is None else 8
+        if len(self._input) < length:
+            return b""
+        if self._content is not None and self._decoded != self._content:
+            raise MalformedError(
+                "the lz4 frame declares another size", offset=self.consumed, wanted=self._content, got=self._decoded
+            )
+        if self._hash is not None and self._hash.digest() != self._input[4:8]:
+            raise MalformedError("the checksum of the lz4 frame does not match", offset=self.consumed + 4)
+        del self._input[:length]
+        self._end()
+        return b""
+
+    def _check(self, data: bytes, wanted: bytes, what: str) -> None:
+        check = _Xxh32(self._lz4)
+        check.update(data)
+        if check.digest() != wanted:
+            raise MalformedError(f"the checksum of {what} of the lz4 frame does not match", offset=self.consumed)
+
+    def _drop(self) -> None:
+        self._hash = None
+        self._history = b""
+        super()._drop()
+
+
+def _skips(head: bytes) -> bool:
+    """Say whether ``head`` begins, or may begin, a skippable frame."""
+    return len(head) > 0 and head[0] & 0xF0 == 0x50 and b"\x2a\x4d\x18".startswith(head[1:4])
+
+
+def lz4_stream(
+    codec: str, budget: MemoryBudget | None = None, size: int | None = None, reread: Reread | None = None
+) -> Decompressor:
+    """Return the decompressor of ``lz4``."""
+    return _Lz4(budget, size)
+
+
+def whole_lz4(codec: str, data: Buffer, max_size: int) -> bytes:
+    """Return what one lz4 frame holds; see `pparse.codecs.decompress`. A skippable frame is not data."""
+    if _skips(bytes(memoryview(data)[:4])):
+        raise MalformedError("a skippable lz4 frame where data was expected")
+    return drain(_Lz4(None, None), data, max_size)

@@ -1,0 +1,67 @@
+"""Raw Snappy, element by element, for streams too large to be decoded whole."""
+
+from __future__ import annotations
+
+
+def run(source: bytes, at: int, out: bytearray, stop: int, literal: int) -> tuple[int, int, int]:
+    """Decode the elements of ``source`` from ``at``, appending to ``out``, until that holds ``stop`` bytes or so.
+
+    ``out`` begins with the history that copies may reach into. ``literal`` bytes of a literal are still to come.
+    Returns ``(at, literal, offset)``: where it stopped (before an element that is not all there), what is left of a
+    literal, and 0 or the offset of a copy that reaches back further than ``out``. The last copy may exceed ``stop``
+    by up to 63 bytes.
+    """
+    end = len(source)
+    size = len(out)
+    while size < stop:
+        if literal:
+            count = min(literal, end - at, stop - size)
+            if not count:
+                break
+            out += source[at : at + count]
+            at += count
+            size += count
+            literal -= count
+            continue
+        if at >= end:
+            break
+        tag = source[at]
+        kind = tag & 3
+        if kind == 0:
+            literal = (tag >> 2) + 1
+            if literal > 60:
+                extra = literal - 60
+                if at + extra >= end:
+                    literal = 0
+                    break
+                literal = int.from_bytes(source[at + 1 : at + 1 + extra], "little") + 1
+                at += extra
+            at += 1
+            continue
+        if kind == 1:
+            if at + 2 > end:
+                break
+            count = (tag >> 2 & 7) + 4
+            offset = (tag & 0xE0) << 3 | source[at + 1]
+            at += 2
+        elif kind == 2:
+            if at + 3 > end:
+                break
+            count = (tag >> 2) + 1
+            offset = source[at + 1] | source[at + 2] << 8
+            at += 3
+        else:
+            if at + 5 > end:
+                break
+            count = (tag >> 2) + 1
+            offset = int.from_bytes(source[at + 1 : at + 5], "little")
+            at += 5
+        if not 0 < offset <= size:
+            return at, 0, offset or -1
+        start = size - offset
+        if offset >= count:
+            out += out[start : start + count]
+        else:
+            out += (out[start:] * (count // offset + 1))[:count]
+        size += count
+    return at, literal, 0
