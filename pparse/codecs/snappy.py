@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from pparse.codecs.base import Decompressor, package, too_much
-from pparse.errors import LimitError, MalformedError
-from pparse.kernels.snappy import run
+from pparse.errors import MalformedError, UnsupportedError
+from pparse.kernels.snappy import HISTORY, run
 from pparse.limits import KIB
 
 TYPE_CHECKING = False
@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from pparse.codecs.base import Reread
     from pparse.data import Buffer
 
-# All known compressors cut their input into fragments of 64 KiB (or less) and never copy across them.
-HISTORY: Final = 64 * KIB
 _ROOM: Final = 64 * KIB
 # An element of 3 bytes yields at most 64.
 _RATIO: Final = 22
@@ -74,12 +72,9 @@ class _Snappy(Decompressor):
 
     def _bad_copy(self, offset: int) -> Exception:
         if 0 < offset <= self._made:
-            return LimitError(
-                f"a copy of the snappy stream reaches back {offset} bytes, more than is kept of what was decoded; "
-                "decode the stream whole",
-                option="--budget (more than the size of the stream)",
-                wanted=offset,
-                got=HISTORY,
+            return UnsupportedError(
+                f"a copy of the snappy stream reaches back {offset} bytes: only {HISTORY} are kept when it is decoded "
+                "piece by piece",
                 offset=self.consumed,
             )
         return MalformedError("a copy of the snappy stream reaches back beyond its start", offset=self.consumed)

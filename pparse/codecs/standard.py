@@ -90,18 +90,17 @@ class _ZlibCore:
 class _StandardCore:
     """`bz2.BZ2Decompressor` or `lzma.LZMADecompressor`."""
 
-    __slots__ = ("_stream",)
+    __slots__ = ("_stream", "hungry")
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
+        self.hungry = True
 
     def feed(self, data: bytes, limit: int) -> bytes:
         out: bytes = self._stream.decompress(data, limit)
+        # The needs_input of bz2 does not know of output that is held back.
+        self.hungry = bool(self._stream.needs_input) and len(out) < limit
         return out
-
-    @property
-    def hungry(self) -> bool:
-        return bool(self._stream.needs_input)
 
     @property
     def eof(self) -> bool:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+# All known compressors cut their input into fragments of 64 KiB (or less) and never copy across them.
+HISTORY = 1 << 16
+
 
 def run(source: bytes, at: int, out: bytearray, stop: int, literal: int) -> tuple[int, int, int]:
     """Decode the elements of ``source`` from ``at``, appending to ``out``, until that holds ``stop`` bytes or so.
 
-    ``out`` begins with the history that copies may reach into. ``literal`` bytes of a literal are still to come.
-    Returns ``(at, literal, offset)``: where it stopped (before an element that is not all there), what is left of a
-    literal, and 0 or the offset of a copy that reaches back further than ``out``. The last copy may exceed ``stop``
-    by up to 63 bytes.
+    ``out`` begins with the history that copies may reach into, but no further back than `HISTORY`. ``literal`` bytes
+    of a literal are still to come. Returns ``(at, literal, offset)``: where it stopped (before an element that is not
+    all there), what is left of a literal, and 0 or the offset (-1 for 0) of the copy before which it stopped because
+    that reaches back too far. The last copy may exceed ``stop`` by up to 63 bytes.
     """
     end = len(source)
     size = len(out)
@@ -25,6 +28,7 @@ def run(source: bytes, at: int, out: bytearray, stop: int, literal: int) -> tupl
             continue
         if at >= end:
             break
+        begin = at
         tag = source[at]
         kind = tag & 3
         if kind == 0:
@@ -56,8 +60,8 @@ def run(source: bytes, at: int, out: bytearray, stop: int, literal: int) -> tupl
             count = (tag >> 2) + 1
             offset = int.from_bytes(source[at + 1 : at + 5], "little")
             at += 5
-        if not 0 < offset <= size:
-            return at, 0, offset or -1
+        if not 0 < offset <= size or offset > HISTORY:
+            return begin, 0, offset or -1
         start = size - offset
         if offset >= count:
             out += out[start : start + count]

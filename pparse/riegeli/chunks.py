@@ -154,6 +154,62 @@ class ChunkData(Data):
             offset += take
 
 
+def header_size(begin: int, layout: Layout) -> int:
+    """Return how many bytes of file the header of a chunk at ``begin`` takes: 40, or 64 with a block header in it."""
+    if not layout.can_begin(begin):
+        raise ChunkError(invalid(f"no chunk can begin at {begin}", begin), begin, begin)
+    return layout.add(begin, CHUNK_HEADER_SIZE) - begin
+
+
+def parse_header(raw: bytes, begin: int, layout: Layout) -> Chunk | None:
+    """Return the chunk at ``begin`` from the bytes there; None if they end before its header does.
+
+    Raises `ChunkError`.
+    """
+    end = begin + header_size(begin, layout)
+    boundary = layout.next_block(begin)
+    next_chunk = None
+    packed = raw
+    if boundary < end:
+        at = boundary - begin
+        if len(raw) < at + BLOCK_HEADER_SIZE:
+            return None
+        next_chunk = check_block(raw, at, boundary, begin)
+        packed = raw[:at] + raw[at + BLOCK_HEADER_SIZE :]
+    if len(raw) < end - begin:
+        return None
+    computed, stored = chunk_header_hash(packed), stored_hash(packed)
+    if computed != stored:
+        reason = f"chunk header hash mismatch (computed 0x{computed:016x}, stored 0x{stored:016x})"
+        raise ChunkError(invalid(f"{reason}, chunk at {begin}", begin), begin, end)
+    chunk = Chunk(begin, ChunkHeader.unpack(packed), layout)
+    if begin == 0 and not chunk.header.is_signature():
+        raise ChunkError(invalid("missing file signature", 0), begin, end, chunk=chunk)
+    if chunk.end > MAX_POSITION:
+        raise ChunkError(invalid(f"chunk at {begin} ends beyond 2^64", begin), begin, end, chunk=chunk)
+    if next_chunk is not None and next_chunk != chunk.end - boundary:
+        reason = f"the block header at {boundary} says that the chunk at {begin} ends at {boundary + next_chunk}"
+        raise ChunkError(invalid(f"{reason}, its own header {chunk.end}", boundary), begin, end, chunk=chunk)
+    return chunk
+
+
+def check_block(raw: bytes | memoryview, at: int, boundary: int, begin: int, chunk: Chunk | None = None) -> int:
+    """Check the block header at ``boundary`` within the chunk at ``begin``; return its ``next_chunk``."""
+    computed, stored = block_header_hash(raw, at), stored_hash(raw, at)
+    after = boundary + BLOCK_HEADER_SIZE
+    if computed != stored:
+        reason = f"block header hash mismatch (computed 0x{computed:016x}, stored 0x{stored:016x})"
+        raise ChunkError(invalid(f"{reason}, block at {boundary}", boundary), begin, after, chunk=chunk)
+    previous_chunk, next_chunk = unpack_block(raw, at)
+    if previous_chunk != boundary - begin:
+        reason = f"the block header at {boundary} says that its chunk begins at {boundary - previous_chunk}"
+        error = invalid(f"{reason}, not at {begin}", boundary)
+        if next_chunk <= BLOCK_SIZE:
+            raise ChunkError(error, begin, boundary + next_chunk, have=True, chunk=chunk)
+        raise ChunkError(error, begin, after, chunk=chunk)
+    return next_chunk
+
+
 class ChunkReader:
     """Reads chunk after chunk. Positions are file offsets; ``layout`` is the grid of block headers in force."""
 
@@ -178,9 +234,13 @@ class ChunkReader:
         # One buffer for all chunks: fresh megabytes each time would cost more in page faults than reading them. The
         # next chunk's header comes with the same read.
         size = length + CHUNK_HEADER_SIZE + BLOCK_HEADER_SIZE
+        known = self.source.known_size()
+        if known is not None:
+            size = min(size, max(0, known - pos))
         if len(self._buffer) < size:
             self._buffer = bytearray(size)
         view = memoryview(self._buffer)
+        head = head[:size]
         view[: len(head)] = head
         got = len(head) + self.source.preadinto(pos + len(head), view[len(head) : size])
         self._block, self._block_at = bytes(view[length:got]), pos + length
@@ -190,7 +250,7 @@ class ChunkReader:
         """Return up to ``length`` bytes at ``pos``, from the block read ahead where it has them."""
         at = pos - self._block_at
         block = self._block
-        if 0 <= at and at + length <= len(block):
+        if at >= 0 and at + length <= len(block):
             return block[at : at + length]
         sequential = 0 <= at <= len(block) and block
         if length > LAST_BLOCK:
@@ -206,35 +266,11 @@ class ChunkReader:
 
     def header(self, begin: int) -> Chunk | None:
         """Read the header of the chunk at ``begin``; None if the file ends before its end. Raises `ChunkError`."""
-        layout = self.layout
-        if not layout.can_begin(begin):
-            raise ChunkError(invalid(f"no chunk can begin at {begin}", begin), begin, begin)
-        end = layout.add(begin, CHUNK_HEADER_SIZE)
-        raw = self.get(begin, end - begin)
-        boundary = layout.next_block(begin)
-        next_chunk = None
-        if boundary < end:
-            at = boundary - begin
-            if len(raw) < at + BLOCK_HEADER_SIZE:
-                return self._short(begin, begin + len(raw))
-            next_chunk = self._check_block(raw, at, boundary, begin)
-            packed = raw[:at] + raw[at + BLOCK_HEADER_SIZE :]
-        else:
-            packed = raw
-        if len(raw) < end - begin:
-            return self._short(begin, begin + len(raw))
-        computed, stored = chunk_header_hash(packed), stored_hash(packed)
-        if computed != stored:
-            reason = f"chunk header hash mismatch (computed 0x{computed:016x}, stored 0x{stored:016x})"
-            raise ChunkError(invalid(f"{reason}, chunk at {begin}", begin), begin, end)
-        chunk = Chunk(begin, ChunkHeader.unpack(packed), layout)
-        if begin == 0 and not chunk.header.is_signature():
-            raise ChunkError(invalid("missing file signature", 0), begin, end, chunk=chunk)
-        if chunk.end > MAX_POSITION:
-            raise ChunkError(invalid(f"chunk at {begin} ends beyond 2^64", begin), begin, end, chunk=chunk)
-        if next_chunk is not None and next_chunk != chunk.end - boundary:
-            reason = f"the block header at {boundary} says that the chunk at {begin} ends at {boundary + next_chunk}"
-            raise ChunkError(invalid(f"{reason}, its own header {chunk.end}", boundary), begin, end, chunk=chunk)
+        wanted = header_size(begin, self.layout)
+        raw = self.get(begin, wanted)
+        chunk = parse_header(raw, begin, self.layout)
+        if chunk is None:
+            self._short(begin, begin + len(raw))
         return chunk
 
     def _short(self, begin: int, at: int) -> None:
@@ -242,22 +278,6 @@ class ChunkReader:
         resume = self.source.gap_end(at)
         if resume is not None:
             raise ChunkError(invalid("the file has a gap here", at), begin, resume)
-
-    def _check_block(self, raw: bytes | memoryview, at: int, boundary: int, begin: int, chunk: Chunk | None = None) -> int:
-        """Check the block header at ``boundary`` within the chunk at ``begin``; return its ``next_chunk``."""
-        computed, stored = block_header_hash(raw, at), stored_hash(raw, at)
-        after = boundary + BLOCK_HEADER_SIZE
-        if computed != stored:
-            reason = f"block header hash mismatch (computed 0x{computed:016x}, stored 0x{stored:016x})"
-            raise ChunkError(invalid(f"{reason}, block at {boundary}", boundary), begin, after, chunk=chunk)
-        previous_chunk, next_chunk = unpack_block(raw, at)
-        if previous_chunk != boundary - begin:
-            reason = f"the block header at {boundary} says that its chunk begins at {boundary - previous_chunk}"
-            error = invalid(f"{reason}, not at {begin}", boundary)
-            if next_chunk <= BLOCK_SIZE:
-                raise ChunkError(error, begin, boundary + next_chunk, have=True, chunk=chunk)
-            raise ChunkError(error, begin, after, chunk=chunk)
-        return next_chunk
 
     # -- data --------------------------------------------------------------------------------------------------------
 
@@ -285,7 +305,7 @@ class ChunkReader:
         return data
 
     def _check_inner_block(self, raw: bytes | memoryview, at: int, boundary: int, chunk: Chunk) -> None:
-        next_chunk = self._check_block(raw, at, boundary, chunk.begin, chunk)
+        next_chunk = check_block(raw, at, boundary, chunk.begin, chunk)
         if next_chunk != chunk.end - boundary:
             reason = f"the block header at {boundary} says that the chunk at {chunk.begin} ends at"
             error = invalid(f"{reason} {boundary + next_chunk}, its own header {chunk.end}", boundary)

@@ -98,7 +98,7 @@ class Layout:
             return bytes(raw)
         pieces = [raw[:first]] if first else []
         pieces += [raw[b + BLOCK_HEADER_SIZE : b + BLOCK_SIZE] for b in range(first, len(raw), BLOCK_SIZE)]
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        return b"".join(pieces)
 
 
 class ChunkHeader:

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 from pparse.budget import MemoryBudget
 from pparse.data import BytesData
-from pparse.errors import ClosedError, LimitError, PparseError
+from pparse.errors import PparseError
 from pparse.limits import Limits
-from pparse.riegeli.chunks import Chunk, ChunkData, ChunkError, ChunkReader
+from pparse.riegeli.chunks import Chunk, ChunkError
+from pparse.riegeli.cursor import ChunkCursor
 from pparse.riegeli.errors import (
     FailedPrecondition,
     InvalidArgumentError,
     RiegeliError,
-    Unimplemented,
 )
-from pparse.riegeli.layout import METADATA, PADDING, SIGNATURE, SIMPLE, TRANSPOSED
+from pparse.riegeli.layout import METADATA, TRANSPOSED
 from pparse.riegeli.positions import RecordPosition, SkippedRegion
-from pparse.riegeli.simple import SimpleRecords, decode_simple
+from pparse.riegeli.simple import SimpleRecords
 from pparse.riegeli.source import Source
 
 TYPE_CHECKING = False
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from typing import Any, Final, Self
 
     from pparse.reader import Range
-    from pparse.riegeli.projection import FieldProjection
     from pparse.riegeli.source import Sourcelike
     from pparse.scratch import Scratch
 
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
 VERIFY: Final = ("headers", "touched", "all")
 
 
-class RecordReader:
+class RecordReader(ChunkCursor):
     """Reads the records of a Riegeli file, in order or by position.
 
     ``src`` is a path, bytes, a `Data` or `Reader`, or a binary file object: read from where it stands, closed with
@@ -70,27 +69,11 @@ class RecordReader:
     ) -> None:
         if verify not in VERIFY:
             raise ValueError(f"verify must be one of {', '.join(VERIFY)}, not {verify!r}")
-        self._source = Source(src, owns=owns_src, assumed_pos=assumed_pos)
-        self._chunks = ChunkReader(self._source)
-        self._recovery = recovery
-        self._salvage = salvage
-        self._verify = verify
-        self._budget = budget if isinstance(budget, MemoryBudget) else MemoryBudget(budget)
-        self._limits = limits or Limits()
-        self._scratch = scratch
-        self._projection: FieldProjection | None = None
-        self._pos = self._source.begin  # of the next chunk
-        self._chunk: Chunk | None = None
-        self._records: list[bytes] | SimpleRecords | None = None
-        self._verified: bool | None = None
-        self._index = 0
-        self._count = 0
-        self._last: RecordPosition | None = None
-        self._error: PparseError | None = None
-        self._truncated: int | None = None  # where an incomplete chunk begins
-        self._stopped = False
-        self.closed = False
-        self.healed: list[SkippedRegion] = []
+        super().__init__(
+            Source(src, owns=owns_src, assumed_pos=assumed_pos), recovery=recovery, salvage=salvage, verify=verify,
+            budget=budget if isinstance(budget, MemoryBudget) else MemoryBudget(budget), limits=limits or Limits(),
+            scratch=scratch,
+        )  # fmt: skip
         self.set_field_projection(field_projection)
 
     # -- what it is --------------------------------------------------------------------------------------------------
@@ -295,247 +278,6 @@ class RecordReader:
         if not self._report(SkippedRegion(self._source.begin, self._pos, error.reason)):
             raise self._keep(error)
         return RecordsMetadata()
-
-    # -- from chunk to chunk -----------------------------------------------------------------------------------------
-
-    def _next_chunk(self, lazily: bool = False) -> bool:
-        """Go to the next chunk with records; False at the end. Raises what is wrong, without a recovery."""
-        self._check_usable()
-        while not self._stopped:
-            if self._chunk is not None:
-                self._leave(self._chunk.end)
-            if not self._source.random_access:
-                self._source.forget(self._pos)
-            try:
-                chunk = self._pull()
-                entered = None if chunk is None else self._enter(chunk, lazily=lazily)
-                if entered:
-                    return True
-                if entered is None:
-                    if not self._source.grow():
-                        return self._salvage_tail()
-                    self._chunks.forget_block()
-            except ChunkError as error:
-                self._fail(error, lazily=lazily)
-                if self._count:
-                    return True
-        return False
-
-    def _next_or_here(self) -> bool:
-        """Stand at a record, the present one if there is one; False at the end."""
-        return self._index < self._count or self._next_chunk()
-
-    def _pull(self) -> Chunk | None:
-        """Read the header at the position; None at the end of the file, noting where an incomplete chunk begins."""
-        chunk = self._chunks.header(self._pos)
-        self._truncated = None
-        if chunk is None:
-            size = self._source.known_size()
-            if (size is None and self._chunks.get(self._pos, 1)) or (size is not None and size > self._pos):
-                self._truncated = self._pos
-        return chunk
-
-    def _enter(self, chunk: Chunk, *, lazily: bool = False) -> bool | None:
-        """Read a chunk; say whether there are records in it, None if the file ends in it. Raises `ChunkError`."""
-        header = chunk.header
-        self._verified = None
-        large = self._is_large(chunk) or (lazily and header.chunk_type == SIMPLE)
-        if large and header.chunk_type in (SIMPLE, PADDING, METADATA):
-            return self._enter_large(chunk)
-        data = self._data_of(chunk)
-        if data is None:
-            return None
-        self._take(chunk, data)
-        return self._count > 0
-
-    def _is_large(self, chunk: Chunk) -> bool:
-        header = chunk.header
-        weight = header.data_size + header.num_records * 64
-        if header.chunk_type in (SIMPLE, TRANSPOSED):
-            weight += header.decoded_data_size
-        return weight > self._budget.limit // 4
-
-    def _data_of(self, chunk: Chunk) -> bytes | None:
-        """Return a chunk's data, checked; None where the file ends in it, which is noted."""
-        if self._is_large(chunk):  # a transposed chunk cannot be taken apart in pieces
-            size = self._source.known_size()
-            if size is not None and size < chunk.end:
-                self._truncated = chunk.begin
-                return None
-            self._check_room(chunk)
-        verify = self._verify != "headers" or chunk.header.chunk_type == SIGNATURE
-        data = self._chunks.data(chunk, verify=verify)
-        if data is None:
-            self._truncated = chunk.begin
-            return None
-        self._verified = True if verify else None
-        return data
-
-    def _check_room(self, chunk: Chunk) -> None:
-        header = chunk.header
-        wanted = header.data_size + 2 * header.decoded_data_size
-        if wanted > self._budget.limit:
-            raise self._keep(
-                LimitError(
-                    f"the {header.type_name} chunk at {chunk.begin} has to be decoded as a whole",
-                    option=f"--budget {-(-wanted >> 20)}MiB", wanted=wanted, got=self._budget.limit, offset=chunk.begin,
-                )
-            )  # fmt: skip
-
-    def _enter_large(self, chunk: Chunk) -> bool | None:
-        """Open a chunk without holding it, as `_enter`; its hash is checked only if all is to be verified."""
-        if self._verify == "all":
-            whole = self._chunks.verify(chunk)
-            self._verified = True
-        else:
-            whole = self._chunks.has_padding(chunk)
-        if not whole:
-            self._truncated = chunk.begin
-            return None
-        if chunk.header.chunk_type != SIMPLE:
-            self._check_empty(chunk)
-            self._pos = chunk.end
-            return False
-        records = self._open_simple(chunk)
-        if records.error is not None:
-            error = records.error
-            bad = error if isinstance(error, RiegeliError) else InvalidArgumentError(error.reason)
-            raise ChunkError(bad, chunk.begin, chunk.end, have=True, chunk=chunk)
-        self._set(chunk, records, records.count)
-        return records.count > 0
-
-    def _open_simple(self, chunk: Chunk) -> SimpleRecords:
-        try:
-            return SimpleRecords(
-                ChunkData(self._source, chunk), chunk.header, budget=self._budget, limits=self._limits,
-                scratch=self._scratch,
-            )  # fmt: skip
-        except (InvalidArgumentError, Unimplemented) as error:
-            raise ChunkError(error, chunk.begin, chunk.end, have=True, chunk=chunk) from error
-
-    def _take(self, chunk: Chunk, data: bytes) -> None:
-        """Decode a chunk and stand at its first record. Raises `ChunkError` if it contradicts itself."""
-        self._check_empty(chunk)
-        try:
-            records = self._decode(chunk, data)
-        except (InvalidArgumentError, Unimplemented) as error:
-            raise ChunkError(error, chunk.begin, chunk.end, have=True, chunk=chunk) from error
-        if records is None:
-            self._pos = chunk.end
-        else:
-            self._set(chunk, records, len(records))
-
-    def _decode(self, chunk: Chunk, data: bytes) -> list[bytes] | None:
-        """Return the records of a chunk, None if it is of a kind that has none."""
-        header = chunk.header
-        if header.chunk_type == SIMPLE:
-            return decode_simple(data, header)
-        if header.chunk_type == TRANSPOSED:
-            from pparse.riegeli.transposed import decode_transposed
-
-            return decode_transposed(data, header.num_records, header.decoded_data_size, self._projection)
-        return None
-
-    def _check_empty(self, chunk: Chunk) -> None:
-        """Check what chunks without records must say of themselves. Raises `ChunkError`."""
-        header, reason = chunk.header, ""
-        if header.chunk_type in (SIMPLE, TRANSPOSED):
-            return
-        if header.num_records:
-            if header.chunk_type not in (SIGNATURE, PADDING, METADATA):
-                unknown = Unimplemented(f"unknown chunk type {header.chunk_type}", offset=chunk.begin)
-                raise ChunkError(unknown, chunk.begin, chunk.end, have=True, chunk=chunk)
-            reason = f"the {header.type_name} chunk says that it has records"
-        elif header.chunk_type == SIGNATURE and header.data_size:
-            reason = "the signature chunk has data"
-        elif header.chunk_type in (SIGNATURE, PADDING) and header.decoded_data_size:
-            reason = f"the {header.type_name} chunk says that it has decoded data"
-        if reason:
-            error = InvalidArgumentError(f"invalid Riegeli/records file: {reason}", offset=chunk.begin)
-            raise ChunkError(error, chunk.begin, chunk.end, have=True, chunk=chunk)
-
-    def _set(self, chunk: Chunk, records: list[bytes] | SimpleRecords, count: int) -> None:
-        self._chunk, self._records, self._count, self._index = chunk, records, count, 0
-        self._pos = chunk.end
-
-    def _leave(self, pos: int) -> None:
-        """Let go of the chunk and stand at ``pos``, remembering which record was the last."""
-        if self._chunk is not None and self._index and self._last is None:
-            self._last = RecordPosition(self._chunk.begin, self._index - 1)
-        # An open_record() handed out before keeps its data; only the reader lets go.
-        self._chunk, self._records, self._count, self._index = None, None, 0, 0
-        self._pos = pos
-
-    # -- errors and recovery -----------------------------------------------------------------------------------------
-
-    def _fail(self, error: ChunkError, *, begin: int | None = None, lazily: bool = False) -> None:
-        """Skip what is damaged and tell the recovery; raise the error for good if there is none."""
-        if self._recovery is None:
-            self._leave(error.begin)
-            raise self._keep(error.error) from None
-        from pparse.riegeli.salvage import resume
-
-        outcome = resume(self._chunks, error, salvage=self._salvage)
-        if outcome.healed is not None and outcome.data is not None and begin is None:
-            self.healed.append(SkippedRegion(error.begin, outcome.healed.end, error.error.reason))
-            try:
-                self._verified = True
-                self._leave(outcome.healed.begin)
-                self._take(outcome.healed, outcome.data)
-                return
-            except ChunkError:
-                self.healed.pop()
-                outcome = resume(self._chunks, error, salvage=self._salvage, heal=False)
-        self._leave(outcome.pos)
-        if outcome.layout is not None:
-            self._chunks.layout = outcome.layout
-        first = error.begin if begin is None else begin
-        if outcome.end > first:
-            self._report(SkippedRegion(first, outcome.end, outcome.message))
-
-    def _report(self, region: SkippedRegion) -> bool:
-        """Tell the recovery of a region; False if there is none. StopIteration ends reading."""
-        if self._recovery is None:
-            return False
-        try:
-            self._recovery(region)
-        except StopIteration:
-            self._leave(self._pos)
-            self._stopped = True
-        return True
-
-    def _keep(self, error: PparseError) -> PparseError:
-        """Remember ``error``: every later call raises the same."""
-        self._error = error
-        return error
-
-    def _salvage_tail(self) -> bool:
-        """Deliver a last chunk that lacks nothing but its padding."""
-        if self._recovery is None or not self._salvage or self._truncated is None:
-            return False
-        from pparse.riegeli.salvage import unpadded
-
-        found = unpadded(self._chunks, self._truncated)
-        if found is None:
-            return False
-        chunk, data = found
-        try:
-            self._take(chunk, data)
-        except ChunkError:
-            return False
-        self._verified = True
-        self._truncated = None
-        self.healed.append(SkippedRegion(chunk.data_end, chunk.end, "the padding of the last chunk is cut off"))
-        return self._count > 0
-
-    def _check_open(self) -> None:
-        if self.closed:
-            raise ClosedError("the reader is closed")
-
-    def _check_usable(self) -> None:
-        self._check_open()
-        if self._error is not None:
-            raise self._error
 
     # -- positions ---------------------------------------------------------------------------------------------------
 

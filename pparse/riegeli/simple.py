@@ -8,14 +8,13 @@ Data: ``u8 compression | varint64 n | n bytes: part with the sizes | rest: part 
 
 from __future__ import annotations
 
-from array import array
-from bisect import bisect_right
 from itertools import accumulate
 
-from pparse.errors import EndOfDataError, GapError, MalformedError, PparseError
+from pparse.errors import EndOfDataError, GapError, PparseError
 from pparse.kernels.varint import decode_varints, encode_varint, encode_varints
 from pparse.riegeli.errors import InvalidArgumentError, Unimplemented
 from pparse.riegeli.parts import BROTLI, NONE, SNAPPY, ZSTD, read_part
+from pparse.riegeli.records import ChunkRecords
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     from pparse.budget import Charge, MemoryBudget
     from pparse.data import Data
     from pparse.limits import Limits
-    from pparse.reader import Range
     from pparse.riegeli.layout import ChunkHeader
     from pparse.riegeli.parts import PartCompressor
     from pparse.scratch import Scratch
@@ -37,7 +35,9 @@ MAX_VARINT: Final = 10
 def decode_simple(data: bytes, header: ChunkHeader) -> list[bytes]:
     """Return the records of a simple chunk. Raises `InvalidArgumentError`, `Unimplemented`."""
     kind, begin, middle = _split(data[: 1 + MAX_VARINT], len(data))
-    packed = data[begin:middle] if kind == NONE else read_part(kind, data[begin:middle], header.num_records * MAX_VARINT)
+    packed = (
+        data[begin:middle] if kind == NONE else read_part(kind, data[begin:middle], header.num_records * MAX_VARINT)
+    )
     sizes = _sizes(packed, header.num_records)
     ends = list(accumulate(sizes))
     total = ends[-1] if ends else 0
@@ -103,11 +103,11 @@ def _wrong_size(got: int, total: int) -> InvalidArgumentError:
     return InvalidArgumentError("the values are not as long as the sizes say", wanted=total, got=got)
 
 
-class SimpleRecords:
+class SimpleRecords(ChunkRecords):
     """The records of a simple chunk, opened one by one; ``data`` may end early, or be damaged.
 
-    ``count`` says of how many records the size is known: fewer than the chunk has where the sizes end early;
-    ``error`` tells why. The offsets (8 bytes a record) and the decoder's window are charged to the budget.
+    ``stored`` says that nothing is compressed. The offsets (8 bytes a record) and the decoder's window are charged
+    to the budget.
     """
 
     def __init__(
@@ -119,66 +119,22 @@ class SimpleRecords:
         limits: Limits | None = None,
         scratch: Scratch | None = None,
     ) -> None:
+        super().__init__()
         self.header = header
-        self.error: PparseError | None = None
         self._budget = budget
         self._limits = limits
         self._scratch = scratch
         self._data = data
         size = data.size or 0
-        self._ends = array("Q")
         self._charge: Charge | None = None
         self.kind, begin, middle = _split(data.pread(0, 1 + MAX_VARINT), header.data_size)
+        self.stored = self.kind == NONE
         if header.num_records:
             self._read_sizes(begin, min(middle, size))
         total = self._ends[-1] if self._ends else 0
         if self.error is None and total != header.decoded_data_size:
             self.error = _wrong_total(total, header)
         self.values, self.values_at = self._part(middle, header.data_size, header.decoded_data_size)
-
-    @property
-    def count(self) -> int:
-        """Records whose size is known."""
-        return len(self._ends)
-
-    @property
-    def stored(self) -> bool:
-        """Whether the values are not compressed."""
-        return self.kind == NONE
-
-    def size(self, index: int) -> int:
-        """Return the size of a record, in bytes."""
-        return self._ends[index] - (self._ends[index - 1] if index else 0)
-
-    def range(self, index: int) -> Range:
-        """Return a `Range` of the record's bytes, read when it is read."""
-        start = self.values_at + (self._ends[index - 1] if index else 0)
-        return self.values.range(start, self.values_at + self._ends[index])
-
-    def read(self, index: int) -> bytes:
-        """Return a record as a whole.
-
-        Raises `EndOfDataError` or `MalformedError` where the chunk is cut or damaged before the record's end.
-        """
-        part = self.range(index)
-        data = part.data
-        chunk = data.pread(part.start, len(part)) if len(part) else b""
-        if len(chunk) < len(part):
-            raise self._why(part.start + len(chunk), len(part), len(chunk))
-        return chunk
-
-    def _why(self, at: int, wanted: int, got: int) -> PparseError:
-        error: PparseError | None = getattr(self.values, "error", None)
-        if isinstance(error, MalformedError):
-            return InvalidArgumentError(f"the values are damaged: {error.reason}", wanted=wanted, got=got)
-        return EndOfDataError("the chunk ends here", offset=at, wanted=wanted, got=got, source=self.values.name)
-
-    def whole(self) -> int:
-        """Return how many records are there to their last byte, as far as that is known without decoding."""
-        size = self.values.size
-        if size is None:
-            return self.count
-        return bisect_right(self._ends, size - self.values_at)
 
     def close(self) -> None:
         """Give the memory back."""

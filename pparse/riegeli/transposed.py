@@ -267,8 +267,8 @@ class _Machine:
         """Return the records. Raises `MalformedError`."""
         parts, make, opens, run = self._parts, self._maker.make, self._opens, self._run
         blocks: list[Block | None] = [None] * (parts.header.states + MAX_OFFSET)
-        # A block that is cut has that many states, each of which emits something, or ends a record.
-        cuts = (parts.size + parts.num_records) // _BLOCK_STATES + 1
+        # In a block that is cut, all states but perhaps the first emit something, or see to it, or end a record.
+        cuts = (parts.size + parts.num_records) // (_BLOCK_STATES - 1) + 1
         base = parts.header.first
         for moves in self._strides():
             for offset in moves:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import enum
 import os
 
+from pparse.data import Data
 from pparse.errors import ClosedError
 from pparse.kernels.highway import hash64
 from pparse.kernels.varint import encode_varint
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
     from typing import Any, BinaryIO, Final, Self
 
-    from pparse.data import Data
     from pparse.reader import Reader
     from pparse.scratch import Scratch, Spool
 
@@ -202,7 +202,7 @@ class RecordWriter:
         is not known.
         """
         self._check()
-        source = reader if hasattr(reader, "dup") else reader.open()
+        source: Reader = reader.open() if isinstance(reader, Data) else reader
         size = source.remaining
         if size is None:
             raise FailedPrecondition("the size of the record is not known")
@@ -216,19 +216,19 @@ class RecordWriter:
         head = b"".join((bytes((kind,)), encode_varint(len(sizes)), sizes))
         spool: Spool | None = None
         try:
-            if kind == NONE:
-                length, body = size, lambda: _pieces(source, size)
-            else:
+            if kind != NONE:
                 head += encode_varint(size)
                 spool = self._compress(source, size)
-                length = spool.size
-                made = spool
-                body = lambda: _spooled(made, length)  # noqa: E731
-            data_hash = hash_of(_chain(head, body()))
+
+            def data() -> Iterator[bytes]:
+                yield head
+                yield from _pieces(source, size) if spool is None else _spooled(spool)
+
+            data_hash = hash_of(data())
             ticket = self._ticket
             ticket.begin = self._chunks.pos
-            header = ChunkHeader(SIMPLE, len(head) + length, data_hash, 1, size)
-            self._chunks.write_chunk(header, _chain(head, body()))
+            length = len(head) + (size if spool is None else spool.size)
+            self._chunks.write_chunk(ChunkHeader(SIMPLE, length, data_hash, 1, size), data())
             self._last = ticket, 0
             self._ticket = _Ticket()
         finally:
@@ -238,7 +238,7 @@ class RecordWriter:
     def _compress(self, source: Reader, size: int) -> Spool:
         """Compress ``size`` bytes into a scratch file."""
         spool = (self._scratch or self._default_scratch()).spool()
-        options, made = self._compressor, 0
+        options = self._compressor
         try:
             if options.kind == SNAPPY:
                 for piece in _snappy(_pieces(source, size), size):
@@ -439,7 +439,7 @@ def _open(path: str, append: bool, repair: bool) -> BinaryIO:
     size, end = os.path.getsize(path), whole_size(path)
     if end != size and not repair:
         raise _cut_tail(end, size)
-    stream = open(path, "r+b")
+    stream = open(path, "r+b")  # noqa: SIM115 -- the writer closes it
     if end != size:
         stream.truncate(end)
     stream.seek(0, os.SEEK_END)
@@ -453,11 +453,6 @@ def _compressor(options: RecordWriterOptions) -> PartCompressor:
     return PartCompressor(options.compression, options.level if options.compression else None, window)
 
 
-def _chain(head: bytes, body: Iterator[bytes]) -> Iterator[bytes]:
-    yield head
-    yield from body
-
-
 def _pieces(source: Reader, size: int) -> Iterator[bytes]:
     reader = source.dup()
     while size:
@@ -466,9 +461,9 @@ def _pieces(source: Reader, size: int) -> Iterator[bytes]:
         yield piece
 
 
-def _spooled(spool: Spool, size: int) -> Iterator[bytes]:
-    for at in range(0, size, _PIECE):
-        yield spool.pread(at, min(_PIECE, size - at))
+def _spooled(spool: Spool) -> Iterator[bytes]:
+    for at in range(0, spool.size, _PIECE):
+        yield spool.pread(at, _PIECE)
 
 
 def _snappy(pieces: Iterator[bytes], size: int) -> Iterator[bytes]:
@@ -483,5 +478,3 @@ def _snappy(pieces: Iterator[bytes], size: int) -> Iterator[bytes]:
         block = compress("snappy", piece)
         _, at = read_varint(block, 0, len(block))
         yield block[at:]
-
-

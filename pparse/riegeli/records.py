@@ -1,0 +1,185 @@
+"""The records of one chunk, of whatever kind, each of which can be had by itself."""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from itertools import accumulate
+
+from pparse.data import Data
+from pparse.errors import EndOfDataError, LimitError, MalformedError, PparseError
+from pparse.riegeli.errors import InvalidArgumentError
+from pparse.riegeli.layout import SIMPLE, TRANSPOSED
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from pparse.budget import Charge, MemoryBudget
+    from pparse.limits import Limits
+    from pparse.reader import Range
+    from pparse.riegeli.chunks import Chunk, ChunkData
+    from pparse.riegeli.projection import FieldProjection
+    from pparse.riegeli.source import Source
+    from pparse.scratch import Scratch
+
+
+class ChunkRecords:
+    """Records that lie one after the other in ``values``, from ``values_at`` on.
+
+    ``count`` says of how many the size is known: fewer than the chunk has where it is cut; ``error`` tells why.
+    """
+
+    values: Data
+    values_at: int = 0
+    stored = False
+
+    def __init__(self) -> None:
+        self.error: PparseError | None = None
+        self._ends = array("Q")
+
+    @property
+    def count(self) -> int:
+        """Records whose size is known."""
+        return len(self._ends)
+
+    def size(self, index: int) -> int:
+        """Return the size of a record, in bytes."""
+        return self._ends[index] - (self._ends[index - 1] if index else 0)
+
+    def range(self, index: int) -> Range:
+        """Return a `Range` of the record's bytes, read when it is read."""
+        start = self.values_at + (self._ends[index - 1] if index else 0)
+        return self.values.range(start, self.values_at + self._ends[index])
+
+    def read(self, index: int) -> bytes:
+        """Return a record as a whole.
+
+        Raises `EndOfDataError` where the chunk is cut before the record's end, `InvalidArgumentError` where it is
+        damaged before.
+        """
+        part = self.range(index)
+        chunk = part.data.pread(part.start, len(part)) if len(part) else b""
+        if len(chunk) < len(part):
+            raise self._why(part.start + len(chunk), len(part), len(chunk))
+        return chunk
+
+    def _why(self, at: int, wanted: int, got: int) -> PparseError:
+        error: PparseError | None = getattr(self.values, "error", None)
+        if isinstance(error, MalformedError):
+            return InvalidArgumentError(f"the values are damaged: {error.reason}", wanted=wanted, got=got)
+        return EndOfDataError("the chunk ends here", offset=at, wanted=wanted, got=got, source=self.values.name)
+
+    def whole(self) -> int:
+        """Return how many records are there to their last byte, as far as that is known without decoding."""
+        size = self.values.size
+        return self.count if size is None else bisect_right(self._ends, size - self.values_at)
+
+    def close(self) -> None:
+        """Give the memory back."""
+        self.values.close()
+
+
+class TransposedRecords(ChunkRecords):
+    """The records of a transposed chunk, which is decoded as a whole.
+
+    Raises `LimitError` where it does not fit in the budget, `InvalidArgumentError` or `Unimplemented` where it is
+    invalid.
+    """
+
+    def __init__(
+        self, packed: ChunkData, chunk: Chunk, *, budget: MemoryBudget, projection: FieldProjection | None = None
+    ) -> None:
+        super().__init__()
+        self.values = decoded = _Decoded(packed, chunk, budget, projection)
+        self._ends = array("Q", accumulate(map(len, decoded.records())))
+        decoded.size = self._ends[-1] if self._ends else 0
+        decoded.ends = self._ends
+
+
+class _Decoded(Data):
+    """Decoded records as one Data. They may be dropped when others need the room, and are decoded again then."""
+
+    ends: array[int]
+
+    def __init__(
+        self, packed: ChunkData, chunk: Chunk, budget: MemoryBudget, projection: FieldProjection | None
+    ) -> None:
+        super().__init__(f"{packed.name} records", None, packed.stats)
+        self._packed = packed
+        self._chunk = chunk
+        self._budget = budget
+        self._projection = projection
+        self._records: list[bytes] | None = None
+        self._charge: Charge | None = None
+
+    def records(self) -> list[bytes]:
+        if self._records is not None:
+            return self._records
+        from pparse.riegeli.transposed import decode_transposed
+
+        header = self._chunk.header
+        check_room(self._chunk, self._budget)
+        with self._budget.charge(decoding_weight(self._chunk), "decoding a transposed chunk"):
+            packed = self._packed.read_exact(0, header.data_size)
+            records = decode_transposed(packed, header.num_records, header.decoded_data_size, self._projection)
+        size = sum(map(len, records)) + 64 * len(records)
+        self._charge = self._budget.charge(size, "the records of a chunk", self._drop)
+        self._records = records
+        return records
+
+    def _drop(self) -> None:
+        self._records = None
+
+    def _pread(self, offset: int, length: int) -> bytes:
+        records = self.records()
+        index = bisect_right(self.ends, offset)
+        at = offset - (self.ends[index - 1] if index else 0)
+        pieces = []
+        while length > 0 and index < len(records):
+            piece = records[index][at : at + length]
+            pieces.append(piece)
+            length -= len(piece)
+            index, at = index + 1, 0
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def close(self) -> None:
+        super().close()
+        self._records = None
+        if self._charge is not None:
+            self._charge.release()
+
+
+def decoding_weight(chunk: Chunk) -> int:
+    """Return the memory that decoding a transposed chunk takes: its data, the pieces, and the records."""
+    return chunk.header.data_size + 2 * chunk.header.decoded_data_size
+
+
+def check_room(chunk: Chunk, budget: MemoryBudget) -> None:
+    """Raise `LimitError` if a transposed chunk cannot be decoded within the budget."""
+    wanted = decoding_weight(chunk)
+    if not budget.fits(wanted):
+        raise LimitError(
+            f"the transposed chunk at {chunk.begin} has to be decoded as a whole",
+            option=f"--budget {-(-wanted >> 20) + 1}MiB", wanted=wanted, got=budget.limit, offset=chunk.begin,
+        )  # fmt: skip
+
+
+def open_records(
+    source: Source,
+    chunk: Chunk,
+    *,
+    budget: MemoryBudget,
+    limits: Limits | None = None,
+    scratch: Scratch | None = None,
+    projection: FieldProjection | None = None,
+) -> ChunkRecords | None:
+    """Open the records of a chunk; None if it is of a kind that has none. Its data's hash is not checked."""
+    from pparse.riegeli.chunks import ChunkData
+
+    if chunk.header.chunk_type == SIMPLE:
+        from pparse.riegeli.simple import SimpleRecords
+
+        data = ChunkData(source, chunk)
+        return SimpleRecords(data, chunk.header, budget=budget, limits=limits, scratch=scratch)
+    if chunk.header.chunk_type == TRANSPOSED:
+        return TransposedRecords(ChunkData(source, chunk), chunk, budget=budget, projection=projection)
+    return None
