@@ -1,22 +1,46 @@
-"""Data made of other data: `SplicedData`, several ranges seen as one.
+"""Data made of other data: `SplicedData`, several ranges seen as one; `InflatedData`, what a compressed stream holds.
 
-It serves records that block headers cut into pieces, messages spread over chunks, and files cut into parts
+Ranges in a row are records that block headers cut into pieces, messages spread over chunks, and files cut into parts
 (``.001``, ``.002`` …).
 """
 
 from __future__ import annotations
 
+import threading
+import weakref
 from bisect import bisect_right
+from contextlib import suppress
+from copy import copy
+from functools import partial
+from operator import attrgetter
 
+from pparse.codecs import CODECS, decompressor
+from pparse.codecs.kept import Kept, Point, Run, drop
 from pparse.data import Access, Data, Gap
-from pparse.errors import GapError
+from pparse.errors import (
+    ClosedError,
+    DataChangedError,
+    EndOfDataError,
+    EngineError,
+    GapError,
+    LimitError,
+    MalformedError,
+    PparseError,
+    UnsupportedError,
+)
+from pparse.limits import KIB, MIB, Limits
+from pparse.scratch import no_scratch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from typing import Final
 
+    from pparse.budget import MemoryBudget
+    from pparse.codecs.base import Decompressor
     from pparse.data import IoStats
     from pparse.reader import Range
+    from pparse.scratch import Scratch, Spool
 
 
 class SplicedData(Data):
@@ -138,3 +162,429 @@ def _gaps_of(part: Range, base: int) -> Iterator[Gap]:
     if size is not None and size < part.end:
         first = max(size, part.start)
         yield Gap(base + first - part.start, part.end - first)
+
+
+# -- compressed streams ----------------------------------------------------------------------------------------------
+
+# What is decoded, and read of the source, at once; what is handed to a decoder.
+_BLOCK: Final = 128 * KIB
+_INPUT: Final = 64 * KIB
+_SLICE: Final = 16 * KIB
+# What tells how a member begins.
+_HEAD: Final = 6
+# The latest output that is kept (a sixteenth of a small budget).
+_CACHE: Final = 1 * MIB
+# Points where decoding can begin again: how many are kept, and how far apart they are at first.
+_POINTS: Final = 64
+_SPACING: Final = 1 * MIB
+
+
+class InflatedData(Data):
+    """What a compressed stream holds, readable at any offset with bounded memory. Thread-safe.
+
+    It is decoded as far as it is read. A step back is served from the latest output (1 MiB is kept), else decoding
+    begins again: at a saved state nearby (zlib family), at the start of a member (``concatenated``), or at the very
+    start. What is decoded a second time may be as much as was decoded once; a codec without saved states is then
+    spooled to ``scratch``, and without one that is a `LimitError` that names ``--scratch`` (but an output of known
+    size of at most a quarter of the budget is kept in memory).
+
+    ``size``, where it is known, is exact: more or less is damage. Else `size` is None until the end was seen.
+    ``concatenated``: several streams (members, frames) one after the other are one. ``tail_is_error``: bytes behind
+    the end are an `error`; what was decoded is readable all the same.
+
+    A damaged or truncated stream is readable as far as it goes; from there on it is a gap, and ``error`` says why:
+    `EndOfDataError` where the source ends early, `MalformedError` for damage, `GapError` for a gap in the source,
+    `UnsupportedError` for what cannot be read here; its ``offset`` is one of the source. The error is known once
+    reading came to it; with a ``size``, checksums are checked when the last byte is decoded. `finish` goes there.
+
+    Reading raises `LimitError` for a window above the budget (``--budget``) and for output beyond the limit
+    ``inflated_bytes``.
+    """
+
+    def __init__(
+        self,
+        source: Range,
+        codec: str,
+        *,
+        size: int | None = None,
+        budget: MemoryBudget,
+        limits: Limits | None = None,
+        scratch: Scratch | None = None,
+        concatenated: bool = False,
+        name: str = "<inflated>",
+        stats: IoStats | None = None,
+        tail_is_error: bool = True,
+    ) -> None:
+        super().__init__(name, size, stats)
+        self.codec = codec
+        self.error: PparseError | None = None
+        self.consumed: int | None = None  # bytes of the source that the stream took; None until its end was seen
+        self._source = source.data
+        self._start = source.start
+        self._end = source.end
+        self._budget = budget
+        self._limits = limits or Limits()
+        self._scratch = scratch
+        self._concatenated = concatenated
+        self._tail_is_error = tail_is_error
+        self._lock = threading.RLock()
+        self._cache_limit = min(_CACHE, max(budget.limit // 16, _INPUT))
+        self._most = min(_BLOCK, self._cache_limit)  # decoded at once
+        self._finished = False
+        self._over = False  # there is more than the limit inflated_bytes
+        self._furthest = 0  # output produced so far
+        self._redone = 0  # output produced a second time
+        self._block = b""  # the latest of the source
+        self._block_at = 0
+        self._points = [Point(0, source.start, 0)]
+        self._spacing = _SPACING
+        self._run = self._begin(self._points[0])  # raises UnsupportedError
+        self._cache = Kept(budget, self._cache_limit, 0)
+        self._whole: Kept | None = None
+        self._spool: Spool | None = None
+        self._codec = CODECS[codec]
+        self.access = Access.CHECKPOINT if self._codec.copies else Access.RESTART
+
+    # -- reading -------------------------------------------------------------------------------------------------
+
+    def _pread(self, offset: int, length: int) -> bytes:
+        pieces = list(self._chunks(offset, length))
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def _preadinto(self, offset: int, view: memoryview) -> int:
+        done = 0
+        for chunk in self._chunks(offset, len(view)):
+            view[done : done + len(chunk)] = chunk
+            done += len(chunk)
+        return done
+
+    def _chunks(self, offset: int, length: int) -> Iterator[bytes]:
+        first = offset
+        while length:
+            with self._lock:
+                chunk = self._chunk(offset, length)
+            if not chunk:
+                if offset == first:
+                    self._clip(offset, 1)  # raises if it is in a gap that was found just now
+                return
+            yield chunk
+            offset += len(chunk)
+            length -= len(chunk)
+
+    def _chunk(self, offset: int, length: int) -> bytes:
+        """Return at least one byte at ``offset``; none at the end and in a gap."""
+        if self.closed:
+            raise ClosedError("the data is closed", source=self.name)
+        while True:
+            held = self._held(offset, length)
+            if held or (self._finished and offset >= self._furthest):
+                return held
+            self._check_limit(offset)
+            if self._run.decoder is None or self._run.out > offset:
+                self._go_back(offset)
+            block = self._advance(self._most)
+            at = len(block) - (self._run.out - offset)
+            if 0 <= at < len(block):  # even if it could not be kept
+                return block[at : at + length]
+
+    def _held(self, offset: int, length: int) -> bytes:
+        if self._spool is not None and offset < self._spool.size:
+            return self._spool.pread(offset, min(length, _CACHE))
+        return (self._whole is not None and self._whole.read(offset, length)) or self._cache.read(offset, length)
+
+    def available(self, offset: int, count: int) -> bool:
+        """Say whether there are ``count`` bytes at ``offset``; without a known size, by decoding no more than those."""
+        end = offset + max(0, count)
+        with self._lock:
+            while self.size is None and not self._finished and self._furthest < end:
+                self._go_on(end - self._furthest)
+            if self.size is None:
+                return end <= self._furthest
+        return super().available(offset, count)
+
+    def finish(self) -> None:
+        """Decode to the end, so that ``size``, ``error``, ``gaps`` and ``consumed`` are final. Raises `LimitError`."""
+        while not self._finished:
+            with self._lock:
+                self._go_on(self._most)
+
+    def _go_on(self, limit: int) -> None:
+        """Decode up to ``limit`` bytes beyond what was ever produced."""
+        if self.closed:
+            raise ClosedError("the data is closed", source=self.name)
+        self._check_limit(self._furthest)
+        if self._run.decoder is None or self._run.out > self._furthest:
+            self._go_back(self._furthest)
+        while self._run.out < self._furthest and not self._finished:
+            self._advance(min(self._most, self._furthest - self._run.out))
+        if not self._finished:
+            self._advance(min(self._most, limit))
+
+    def _check_limit(self, offset: int) -> None:
+        most = self._limits.inflated_bytes
+        if self._over and offset >= most:
+            self._limits.check("inflated_bytes", most + 1, f"what {self.name} holds")
+
+    # -- going back ----------------------------------------------------------------------------------------------
+
+    def _go_back(self, offset: int) -> None:
+        """Begin to decode again, as near before ``offset`` as can be."""
+        self._points = [point for point in self._points if point.alive]
+        point = self._points[bisect_right(self._points, offset, key=attrgetter("out")) - 1]
+        if self.access is Access.RESTART and self._run.out:
+            point = self._check_restart(point)
+        self._run.drop()
+        self._run = self._begin(point)
+        self._cache = Kept(self._budget, self._cache_limit, self._run.out)
+
+    def _check_restart(self, point: Point) -> Point:
+        """Choose how a codec without saved states goes back. Raises `LimitError` if that needs scratch."""
+        if self.size is not None and self.size <= self._budget.limit // 4:
+            self._whole = Kept(self._budget, self.size, 0)
+            return self._points[0]
+        if self._redone < self._furthest:
+            return point
+        if self._scratch is None:
+            raise no_scratch(f"going back in {self.codec} data again and again")
+        self._spool = self._scratch.spool()
+        return self._points[0]
+
+    def _begin(self, point: Point) -> Run:
+        """Return a run from ``point``. Raises `UnsupportedError` if the codec's library is missing."""
+        saved = point.decoder
+        decoder = None if saved is None else saved.copy()
+        if decoder is None:
+            # No references to self in here: that would be a cycle.
+            decoder = decompressor(
+                self.codec,
+                budget=self._budget,
+                size=None if self.size is None else max(0, self.size - point.start_out),
+                reread=partial(_reread, self._source, point.start, self._end),
+                scratch=self._scratch,
+            )
+        return Run(point, decoder)
+
+    def _note_point(self, run: Run, decoder: Decompressor | None) -> None:
+        """Remember that decoding can begin where ``decoder`` stands (or, if None, with the member of ``run``)."""
+        out = run.start_out + (0 if decoder is None else decoder.total_out)
+        place = bisect_right(self._points, out, key=attrgetter("out"))
+        near = self._points[place - 1]
+        if near.alive and out - near.out < self._spacing:
+            return
+        point = Point(out, run.start, run.start_out, decoder)
+        try:
+            point.hold(self._budget)
+        except LimitError:
+            return
+        self._points.insert(place, point)
+        if len(self._points) > _POINTS:
+            self._spacing *= 2
+            kept = self._points[:1]
+            for point in self._points[1:]:
+                if point.alive and point.out - kept[-1].out >= self._spacing:
+                    kept.append(point)
+            self._points = kept
+
+    # -- going forward -------------------------------------------------------------------------------------------
+
+    def _advance(self, limit: int) -> bytes:
+        """Decode the next block, of up to ``limit`` bytes, and keep it. An empty one is the end."""
+        run = self._run
+        decoder = run.decoder
+        if decoder is None:
+            raise EngineError("decoding goes on without a decoder")
+        try:
+            decoder.resume()
+        except LimitError:
+            run.drop()  # it must not live uncharged
+            raise
+        run.decoder = decoder  # if it was dropped meanwhile: it is charged again
+        try:
+            return self._keep(run, self._decode(run, min(limit, self._limits.inflated_bytes - run.out + 1)))
+        except BaseException as error:
+            if not isinstance(error, PparseError):
+                run.drop()  # somewhere in the middle
+            raise
+        finally:
+            if run.decoder is not None and self._spool is None:
+                run.decoder.rest(partial(drop, weakref.ref(run)))
+
+    def _decode(self, run: Run, room: int) -> bytes:
+        pieces: list[bytes] = []
+        # At the known end it goes on to what says that this is the end: a checksum, or more of it.
+        while run.decoder is not None and (room > 0 or (self.size is not None and run.out >= self.size)):
+            try:
+                data = self._next_input(run, run.decoder)
+                piece = run.decoder.decompress(data, max(1, room))
+            except (MalformedError, UnsupportedError, EndOfDataError) as error:
+                self._stop(run, run.decoder, error)
+                break
+            except PparseError:
+                if not pieces:
+                    raise
+                break  # comes again with the next call
+            if piece:
+                pieces.append(piece)
+                room -= len(piece)
+                self._count(run, len(piece))
+            if run.decoder.eof:
+                self._end_member(run, run.decoder)
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def _next_input(self, run: Run, decoder: Decompressor) -> bytes:
+        if not decoder.needs_input:
+            return b""
+        data = b""
+        try:
+            data = self._peek(run.at, _SLICE)
+        except GapError as gap:
+            run.gap = gap
+        if not data:
+            decoder.finish()
+        run.at += len(data)
+        return data
+
+    def _peek(self, at: int, count: int) -> bytes:
+        """Return up to ``count`` bytes of the source, fewer at the end of it or of a block."""
+        if not self._block_at <= at < self._block_at + len(self._block):
+            self._block = self._source.pread(at, min(_INPUT, self._end - at)) if at < self._end else b""
+            self._block_at = at
+        return self._block[at - self._block_at : at - self._block_at + count]
+
+    def _count(self, run: Run, count: int) -> None:
+        run.out += count
+        fresh = max(0, run.out - self._furthest)
+        if fresh and self._finished:
+            raise self._changed()
+        self._furthest += fresh
+        self._redone += count - fresh
+
+    def _keep(self, run: Run, block: bytes) -> bytes:
+        if run.out > self._limits.inflated_bytes:  # by one byte: only so it is known that there is more
+            self._over = True
+            run.out = self._furthest = self._limits.inflated_bytes
+            run.drop()
+            block = block[:-1]
+        before = run.out - len(block)
+        if not block:
+            return block
+        if self._spool is not None:
+            if self._spool.size == before:
+                self._append(self._spool, block)
+            return block
+        if self._whole is not None and (self._whole.end != before or (before and not self._whole.covers(0))):
+            self._whole = None  # it had to go
+        if self._whole is not None:
+            self._whole.add(block)
+        else:
+            if self._cache.end != before:
+                self._cache = Kept(self._budget, self._cache_limit, before)
+            self._cache.add(block)
+        if run.decoder is not None and self._codec.copies:
+            self._save(run, run.decoder)
+        return block
+
+    def _append(self, spool: Spool, block: bytes) -> None:
+        try:
+            spool.append(block)
+        except PparseError:
+            self._spool = None
+            self._run.drop()
+            spool.close()
+            raise
+
+    def _save(self, run: Run, decoder: Decompressor) -> None:
+        near = self._points[bisect_right(self._points, run.out, key=attrgetter("out")) - 1]
+        if run.out - near.out < self._spacing and near.alive:
+            return
+        saved = decoder.copy()
+        if saved is not None:
+            self._note_point(run, saved)
+
+    # -- the end -------------------------------------------------------------------------------------------------
+
+    def _end_member(self, run: Run, decoder: Decompressor) -> None:
+        """Go on with the member that follows, if one does."""
+        end = run.start + decoder.consumed
+        at = end
+        head = b""
+        with suppress(GapError):
+            if self._concatenated and self.codec in ("gzip", "xz"):  # zeros may follow a member
+                while (head := self._peek(at, _INPUT)) and not head.strip(b"\0"):
+                    at += len(head)
+                at += len(head) - len(head.lstrip(b"\0"))
+            head = self._peek(at, _HEAD)
+            if 0 < len(head) < _HEAD:  # the block ends here
+                self._block = b""
+                head = self._peek(at, _HEAD)
+        if self._concatenated and head and self._codec.begins(head):
+            run.start, run.start_out, run.at = at, run.out, at
+            run.decoder = self._begin(Point(run.out, at, run.out)).decoder
+            self._note_point(run, None)
+            return
+        error = None
+        if self.size is not None and run.out < self.size:
+            error = MalformedError("the stream ends early", offset=end, wanted=self.size, got=run.out)
+        elif head and self._tail_is_error:
+            error = MalformedError(f"bytes follow the {self.codec} stream", offset=end)
+        if not self._finished:
+            self.consumed = end - self._start
+            if self.size is None:
+                self.size = run.out
+        self._finish(run, error)
+
+    def _stop(self, run: Run, decoder: Decompressor, error: PparseError) -> None:
+        """Note that the stream is damaged, or cut short, here."""
+        found: PparseError
+        if isinstance(error, EndOfDataError):
+            found = run.gap or EndOfDataError(error.reason, offset=run.at)
+        else:
+            found = copy(error)
+            found.offset = run.start + (decoder.consumed if error.offset is None else error.offset)
+        self._finish(run, found)
+
+    def _finish(self, run: Run, error: PparseError | None) -> None:
+        run.drop()
+        self._block = b""
+        if self._finished:
+            if run.out != self._furthest:
+                raise self._changed()
+            return
+        self._finished = True
+        if error is None:
+            return
+        error.source = self._source.name
+        self.error = error.with_traceback(None)
+        if self.size is None:
+            self.gaps = (Gap(run.out, None),)
+        elif run.out < self.size:
+            self.gaps = (Gap(run.out, self.size - run.out),)
+
+    def _changed(self) -> DataChangedError:
+        return DataChangedError("the stream did not end where it did before", source=self._source.name)
+
+    def check_unchanged(self) -> None:
+        """Check the source."""
+        super().check_unchanged()
+        self._source.check_unchanged()
+
+    def close(self) -> None:
+        """Give back memory and scratch space; the source belongs to whoever opened it."""
+        with self._lock:
+            super().close()
+            self._run.drop()
+            self._points = self._points[:1]
+            self._whole = None
+            self._cache = Kept(self._budget, self._cache_limit, 0)
+            self._block = b""
+            if self._spool is not None:
+                self._spool.close()
+                self._spool = None
+
+
+def _reread(source: Data, start: int, end: int, offset: int, length: int) -> bytes:
+    """Return bytes of a member once more, for its decoder."""
+    try:
+        return source.pread(start + offset, max(0, min(length, end - start - offset)))
+    except GapError:
+        return b""

@@ -493,6 +493,28 @@ class Parser:
                     continue
                 stack.append(iter(kid.children()))
 
+    def members(self) -> Iterator[Member]:
+        """Yield what `pparse ls` lists: the children of the root, unless the format knows better."""
+        root = self.result.root
+        if root.shape == SCALAR:
+            return
+        end = self.result.extraction.known_end()
+        for ordinal, entry in self.result.entries_from(root, 0):
+            if entry.parts is not None:
+                size = sum(len(part) for part in entry.parts)
+            else:
+                size = (end if entry.end is None else entry.end) - entry.start
+            name = f"[{ordinal}]" if entry.key is None else str(entry.key)
+            yield Member(name, entry.kind, entry.start, size, entry.status or Status.COMPLETE)
+
+    def find_member(self, name: str) -> Node | None:
+        """Return the node that `members` lists as ``name``, where that is no path; None if there is none."""
+        return None
+
+    def details(self) -> Iterator[tuple[str, str]]:
+        """Yield labels and values that `pparse info` shows of this format."""
+        yield from ()
+
     def check(self, *, strict: bool = False) -> Iterator[Visit]:
         """Look at everything and add what is wrong to the result's findings; ``strict``: by the reference's rules."""
         return self.walk(self.result.root, detail=False)
@@ -514,6 +536,19 @@ def as_dict(pairs: list[tuple[Key, Any]]) -> dict[Any, Any]:
         occurrences[key] = occurrence
         found[name] = value
     return found
+
+
+class Member:
+    """One row of a listing: ``name``, ``kind``, where it begins, its ``size`` in bytes, and what became of it."""
+
+    __slots__ = ("kind", "name", "size", "start", "status")
+
+    def __init__(self, name: str, kind: str, start: int, size: int, status: Status) -> None:
+        self.name = name
+        self.kind = kind
+        self.start = start
+        self.size = size
+        self.status = status
 
 
 class Visit:

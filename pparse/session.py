@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from pparse.data import Data
     from pparse.registry import Registry
+    from pparse.scratch import Scratch
 
     # called with (bytes done, bytes in all or None, what is being done)
     Progress = Callable[[int, int | None, str], None]
@@ -55,6 +56,7 @@ class Session:
         self.cancel = cancel
         self.stats = stats or IoStats()
         self.pool = DescriptorPool(self.limits.open_files)
+        self._spools: Scratch | None = None
         self.block_size = block_size  # 0: adaptive; tests set 1 or 7
         self.closed = False
         self._sources: weakref.WeakSet[Data] = weakref.WeakSet()
@@ -70,6 +72,15 @@ class Session:
         retention = Retention(self.budget, self.retain, self.include, self.exclude)
         self._retentions.add(retention)
         return retention
+
+    @property
+    def spools(self) -> Scratch:
+        """The maker of scratch files, in the folder that the caller named for them, if any."""
+        if self._spools is None:
+            from pparse.scratch import Scratch
+
+            self._spools = Scratch(self.scratch, self.limits.scratch_bytes)
+        return self._spools
 
     def check_cancelled(self) -> None:
         """Raise `CancelledError` if the caller wants to stop."""

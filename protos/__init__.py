@@ -33,7 +33,7 @@ def pool() -> Any:
 
 @functools.cache
 def message_class(full_name: str) -> Any:
-    """Return the message class of that full name, e.g. ``riegeli.RecordsMetadata``. Raises KeyError if there is none."""
+    """Return the message class of that full name, e.g. ``riegeli.RecordsMetadata``; KeyError if there is none."""
     from google.protobuf import message_factory
 
     return message_factory.GetMessageClass(pool().FindMessageTypeByName(full_name))

@@ -16,6 +16,7 @@ import pytest
 
 from pparse.riegeli import (
     EXISTENCE_ONLY,
+    FailedPrecondition,
     InvalidArgumentError,
     RecordPosition,
     RecordReader,
@@ -29,6 +30,7 @@ from tests.riegeli_fixtures import (
     SIGNATURE,
     Chunk,
     Pipe,
+    chunk_table,
     digest,
     edited,
     lines,
@@ -211,6 +213,107 @@ def test_projection_taken_back():
 
 def test_existence_only_is_field_zero():
     assert EXISTENCE_ONLY == 0
+
+
+def many_blocks(options: str, seed: int) -> tuple[bytes, list[bytes]]:
+    """A file of some dozen blocks: chunks of all sizes, empty records, padding, signatures and metadata in between."""
+    chooser = random.Random(seed)
+    out = io.BytesIO()
+    contents: list[bytes] = []
+    for part in range(4):
+        more = ["", ",final_padding:5000", ",final_padding:64k", ",initial_padding:70000,final_padding:64k"][part]
+        if part == 3:  # physically concatenated
+            out.write(out.getvalue())
+            contents += contents
+        with RecordWriter(out, owns_dest=False, options=options + more) as writer:
+            for _ in range(25):
+                size = chooser.choice((0, 1, 30, 500, 4000, 30_000, 90_000))
+                content = b"%06d" % len(contents) + chooser.randbytes(size)
+                for record in (content, *[b""] * chooser.choice((0, 0, 0, 1, 50))):
+                    writer.write_record(record)
+                    contents.append(record)
+                if chooser.random() < 0.3:
+                    writer.flush()
+    return out.getvalue(), contents
+
+
+MANY = [("uncompressed", 1), ("snappy,chunk_size:2k", 2), ("transpose,snappy", 3)]
+
+
+@pytest.mark.parametrize(("options", "seed"), MANY)
+def test_seek_numeric_over_many_blocks(options, seed):
+    """To the record, if it is the position of one; else to the next chunk. Everything from there on is read."""
+    data, contents = many_blocks(options, seed)
+    chunks = chunk_table(data)
+    first = [sum(chunk.num_records for chunk in chunks[:number]) for number in range(len(chunks) + 1)]
+    chooser = random.Random(seed)
+    edges = [chunk.begin + n for chunk in chunks for n in (-1, 0, 1, chunk.num_records - 1, chunk.num_records)]
+    blocks = [block + n for block in range(0, len(data), BLOCK) for n in (-1, 0, 1, 24, 25)]
+    places = [place for place in edges + blocks if 0 <= place <= len(data)] + [len(data)]
+    places += [chooser.randrange(len(data)) for _ in range(100)]
+    with RecordReader(data) as reader:
+        for place in chooser.sample(places, len(places)):
+            reader.seek_numeric(place)
+            for number, chunk in enumerate(chunks):
+                if place <= chunk.begin or place < chunk.begin + chunk.num_records:
+                    index = max(0, place - chunk.begin)
+                    assert str(reader.pos) == f"{chunk.begin}/{index}", place
+                    expected = contents[first[number] + index : first[number] + index + 2]
+                    break
+            else:
+                assert str(reader.pos) == f"{len(data)}/0", place
+                expected = []
+            found = [reader.read_record() for _ in range(2)]
+            assert [record for record in found if record is not None] == expected, place
+
+
+@pytest.mark.parametrize(("options", "seed"), MANY)
+def test_backwards_over_many_blocks(options, seed):
+    data, contents = many_blocks(options, seed)
+    with RecordReader(data) as reader:
+        reader.seek_numeric(len(data))
+        for content in reversed(contents):
+            assert reader.seek_back() is True
+            here = reader.pos
+            assert reader.read_record() == content
+            reader.seek(here)
+        assert reader.seek_back() is False
+        assert reader.read_record() == contents[0]
+
+
+@pytest.mark.parametrize("where", [1, 24, BLOCK + 1, BLOCK + 24])
+def test_seek_to_where_no_chunk_can_begin(where):
+    data = raw("blocks_uncompressed")
+    reader = RecordReader(data)
+    with pytest.raises(InvalidArgumentError):  # noqa: PT012 (which call it is may differ)
+        reader.seek(RecordPosition(where, 0))
+        reader.read_record()
+    for salvage in (False, True):
+        regions: list[SkippedRegion] = []
+        with RecordReader(data, recovery=regions.append, salvage=salvage) as reader:
+            reader.seek(RecordPosition(where, 0))
+            # The chunk at 64 covers the next block's beginning, which tells of what follows it only.
+            expected = records("blocks_uncompressed")[0 if salvage and where < 64 else 1]
+            check(reader.read_record(), reader, expected)
+        assert [(region.begin, region.end) for region in regions] == [(where, expected.begin)]
+
+
+def test_seek_beyond_the_records_of_a_chunk():
+    """An index that is too large stands for the next chunk's beginning."""
+    with RecordReader(raw("flush")) as reader:
+        for index in (10, 11, 2**40):
+            reader.seek(RecordPosition(64, index))
+            check(reader.read_record(), reader, records("flush")[10])
+
+
+def test_metadata_are_read_at_the_beginning_only():
+    with RecordReader(raw("transpose_brotli")) as reader:
+        check(reader.read_record(), reader, records("transpose_brotli")[0])
+        with pytest.raises(FailedPrecondition):
+            reader.read_serialized_metadata()
+        check(reader.read_record(), reader, records("transpose_brotli")[1])
+        reader.seek_numeric(0)
+        assert reader.read_serialized_metadata() == bytes.fromhex(manifest()["transpose_brotli"]["metadata_hex"])
 
 
 # -- search ----------------------------------------------------------------------------------------------------------
@@ -552,6 +655,57 @@ def test_the_last_record_of_a_truncated_file():
     assert all(0 <= region.begin < region.end <= len(data) for region in regions)
 
 
+MOVED = [
+    pytest.param(size, options, id=f"{size:+d}-{options}")
+    for size in (1, 3, 16, 23, 24, 1000, 40_000, 65_535, 65_536, 100_000, -1, -40, -1000, -30_000, -65_536, -90_001)
+    for options in ("uncompressed,chunk_size:1", "snappy,chunk_size:20k")
+]
+
+
+@pytest.mark.parametrize(("size", "options"), MOVED)
+@pytest.mark.parametrize("place", ["within a chunk", "within a chunk of two blocks", "between chunks"])
+def test_bytes_inserted_or_lost_cost_what_they_hit(size, options, place):
+    """All that follows stands off the multiples of the block size then; it is found there all the same."""
+    chooser = random.Random(7)
+    out = io.BytesIO()
+    contents = [chooser.randbytes(chooser.choice((0, 20, 500, 9000, 30_000, 70_000))) for _ in range(40)]
+    with RecordWriter(out, owns_dest=False, options=options) as writer:
+        writer.write_records(contents)
+    data = out.getvalue()
+    chunks = chunk_table(data)
+    first = [sum(chunk.num_records for chunk in chunks[:number]) for number in range(len(chunks) + 1)]
+    hit = next(
+        chunk
+        for chunk in chunks
+        if chunk.begin > 2.4 * BLOCK
+        and chunk.data_size > 5000
+        and (place != "within a chunk of two blocks" or (chunk.begin + 2000) // BLOCK < chunk.end // BLOCK)
+    )
+    at = hit.begin + (2000 if place != "between chunks" else 0)
+    if size > 0:
+        damaged = data[:at] + chooser.randbytes(size) + data[at:]
+    else:
+        damaged = data[:at] + data[at - size :]
+    expected = []
+    for number, chunk in enumerate(chunks):
+        whole = chunk.end <= at or chunk.begin >= at - min(size, 0)
+        expected += contents[first[number] : first[number + 1]] if whole else []
+    assert len(expected) > 20
+    regions: list[SkippedRegion] = []
+    with RecordReader(damaged, recovery=regions.append) as reader:
+        assert list(reader.read_records()) == expected
+    assert regions or (size < 0 and place == "between chunks")
+
+
+@pytest.mark.parametrize("lost", [1, 63, 64, 100, 5000, 65_535, 65_536, 65_600, 200_001])
+def test_a_file_whose_beginning_is_lost(lost):
+    data, contents = many_blocks("snappy,chunk_size:2k", 2)
+    chunks = chunk_table(data)
+    expected = contents[sum(chunk.num_records for chunk in chunks if chunk.begin < lost) :]
+    with RecordReader(data[lost:], recovery=lambda region: None) as reader:
+        assert list(reader.read_records()) == expected
+
+
 # -- a file that grows, callbacks, errors ----------------------------------------------------------------------------
 
 
@@ -707,8 +861,9 @@ def test_a_closed_reader_says_so():
     reader = RecordReader(raw("flush"))
     reader.close()
     reader.close()
-    with pytest.raises((RiegeliError, ValueError)):
-        reader.read_record()
+    for call in (reader.read_record, lambda: reader.seek_numeric(0), reader.seek_back, reader.size):
+        with pytest.raises((RiegeliError, ValueError)):
+            call()
 
 
 def test_a_skipped_region_explains_itself():

@@ -7,14 +7,17 @@ read with a projection) and the ``t_*`` files of ``crafted.jsonl.gz`` (made by h
 from __future__ import annotations
 
 import hashlib
+import io
 import struct
 import tracemalloc
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pparse.kernels.transposed import find_loop, is_canonical_message
+from pparse.errors import MalformedError
+from pparse.kernels.transposed import find_loop, is_canonical_message, sized_values, string_values, strings_of_stream
 from pparse.kernels.varint import encode_varint, encode_varints
 from pparse.riegeli import parts as parts_module
 from pparse.riegeli import transposed_layout
@@ -34,6 +37,9 @@ from pparse.riegeli.transposed_layout import (
     Parts,
 )
 from tests.riegeli_fixtures import CHUNK_HEADER, Chunk, chunk_at, digest, lines, manifest, raw, records, strip, table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 KINDS = {"none": NONE, "brotli": BROTLI, "zstd": ZSTD, "snappy": SNAPPY}
 TRANSPOSED = [name for name, entry in manifest().items() if any(chunk[2] == "t" for chunk in entry["chunks"])]
@@ -150,16 +156,27 @@ STATE = tuple[int, int, int | None, int | None]  # tag, next, subtype, buffer
 
 
 def machine(
-    states: list[STATE], buckets: list[list[bytes]], moves: bytes = b"", first: int = 0, kind: int = NONE
+    states: list[STATE],
+    buckets: list[list[bytes]],
+    moves: bytes = b"",
+    first: int = 0,
+    kind: int = NONE,
+    *,
+    lengths: list[int] | None = None,
+    hint: int | None = None,
 ) -> bytes:
-    """Return a chunk with these states, and buckets of buffers."""
+    """Return a chunk with these states, and buckets of buffers; ``lengths`` and ``hint`` are lies about them."""
     compressor = PartCompressor(kind)
     parts = [compressor.part(b"".join(bucket)) for bucket in buckets]
+    if hint is not None:
+        parts[0] = encode_varint(hint) + parts[0][1:]
+    if lengths is None:
+        lengths = [len(buffer) for bucket in buckets for buffer in bucket]
     tags, following, subtypes, buffers = zip(*states, strict=True) if states else ((), (), (), ())
     header = [
-        encode_varints((len(parts), sum(map(len, buckets)))),
+        encode_varints((len(parts), len(lengths))),
         encode_varints(map(len, parts)),
-        encode_varints(len(buffer) for bucket in buckets for buffer in bucket),
+        encode_varints(lengths),
         encode_varints((len(states), *tags, *following)),
         bytes(subtype for subtype in subtypes if subtype is not None),
         encode_varints(buffer for buffer in buffers if buffer is not None),
@@ -287,6 +304,7 @@ def test_stored_varints_keep_their_last_byte():
         ([(NO_OP, 1, None, None)], 0),
         ([(NO_OP, 2 + 1, None, None), (NO_OP, 2 + 0, None, None)], 0),
         ([(NO_OP, 0, None, None)], 1),
+        ([(NO_OP, 0, None, None)], 100),
         ([], 0),
     ],
 )  # fmt: skip
@@ -385,11 +403,13 @@ def test_work_is_bounded_by_the_sizes_pledged(tag, subtype, projection):
 def test_parts_are_bounded_by_the_sizes_pledged():
     def bomb(**which: bytes) -> bytes:
         compressor = PartCompressor(ZSTD)
-        header = which.get("header", encode_varints((1, 1, 12, 1 << 24, 1, NO_OP, 0, 0)))
-        parts = [compressor.part(part) for part in (header, which.get("moves", b""))]
-        return b"z" + encode_varint(len(parts[0])) + parts[0] + bytes(12) + parts[1]
+        bucket = compressor.part(which.get("bucket", b""))
+        header = encode_varints((1, 1, len(bucket), len(which.get("bucket", b"")), 1, NO_OP, 0, 0))
+        head, moves = (compressor.part(which.get(name, usual)) for name, usual in (("header", header), ("moves", b"")))
+        return b"z" + encode_varint(len(head)) + head + bucket + moves
 
-    for chunk in (bomb(), bomb(moves=bytes(1 << 24)), bomb(header=bytes(1 << 24))):
+    assert decode_transposed(bomb(), 0, 0) == []
+    for chunk in (bomb(bucket=bytes(1 << 24)), bomb(moves=bytes(1 << 24)), bomb(header=bytes(1 << 24))):
         tracemalloc.start()
         try:
             with pytest.raises(InvalidArgumentError):
@@ -723,16 +743,46 @@ def test_damage_in_a_bucket_not_needed():
             decode(damaged, contents, projection)
 
 
-def test_with_a_projection_hints_must_be_right():
+@pytest.mark.parametrize("kind", [BROTLI, ZSTD, SNAPPY])
+def test_with_a_projection_hints_must_be_right(kind):
     states: list[STATE] = [(0x0D, 2 + 1, None, 0), (START_OF_MESSAGE, 0, None, None)]
-    data = machine(states, [[b"1234"]], kind=SNAPPY)
-    at = data.index(b"1234") - 3
-    assert data[at] == 4
-    wrong = data[:at] + b"\x05" + data[at + 1 :]
     record = b"\x0d1234"
-    assert decode(wrong, [record]) == [record]
-    with pytest.raises(InvalidArgumentError):
-        decode(wrong, [record], [[1]])
+    for hint in (3, 5):
+        chunk = machine(states, [[b"1234"]], kind=kind, hint=hint)
+        assert decode(chunk, [record]) == [record]
+        with pytest.raises(InvalidArgumentError):
+            decode(chunk, [record], [[1]])
+    # A hint that fits the buffer, but not what is in the bucket; then one that fits that, but not the buffer.
+    for content, length, hint in ((b"123", 4, 4), (b"12345", 4, 4), (b"12345", 4, 5)):
+        chunk = machine(states, [[content]], kind=kind, lengths=[length], hint=hint)
+        for projection in (None, [[1]]):
+            with pytest.raises(InvalidArgumentError):
+                decode(chunk, [record], projection)
+
+
+def test_buckets_and_buffers_must_fit():
+    idle: list[STATE] = [(NO_OP, 0, None, None)]
+    for buckets, lengths in (
+        ([], []),
+        ([[]], []),
+        ([[b""]], [0]),
+        ([[b""], []], [0]),
+        ([[b"abc"], [], [b"d"], []], [2, 1, 1]),
+    ):
+        for projection in (None, [[1]]):
+            assert decode(machine(idle, buckets, lengths=lengths), [], projection) == []
+    for buckets, lengths in (
+        ([], [0]),
+        ([[], []], []),
+        ([[b"a"]], []),
+        ([[b"abc"]], [2]),
+        ([[b"ab"], [b"c"]], [3]),
+        ([[b"ab"], [b"c"]], [1, 2]),
+        ([[], [b"a"]], [1]),
+    ):
+        for projection in (None, [[1]]):
+            with pytest.raises(InvalidArgumentError):
+                decode(machine(idle, buckets, lengths=lengths), [], projection)
 
 
 # -- projections -----------------------------------------------------------------------------------------------------
@@ -782,14 +832,62 @@ def test_projection_of_the_example():
 
 
 def test_groups_that_do_not_match_are_refused_with_a_projection():
-    end, start = (0x0C, 3 + 1, None, None), (0x0B, 3 + 2, None, None)
-    message: STATE = (START_OF_MESSAGE, 0, None, None)
-    assert decode(machine([end, start, message], []), [b"\x0b\x0c"], [[1]]) == [b"\x0b\x0c"]
-    backwards: list[list[STATE]] = [[start[:1] + end[1:], end[:1] + start[1:], message]]  # type: ignore[list-item]
-    backwards.append([(OPEN_1, 3 + 1, None, None), start, message])
-    for states in backwards:
+    def chunk(*tags: int) -> bytes:
+        states: list[STATE] = [(tag, len(tags) + 2 + place, None, None) for place, tag in enumerate(tags)]
+        return machine([*states, (START_OF_MESSAGE, 0, None, None)], [])
+
+    assert decode(chunk(0x0C, 0x0B), [b"\x0b\x0c"], [[1]]) == [b"\x0b\x0c"]
+    assert decode(chunk(0x0B, 0x0C), [b"\x0c\x0b"]) == [b"\x0c\x0b"]
+    for tags in (
+        (0x0B, 0x0C),
+        (OPEN_1, 0x0B),
+        (0x0C, START_OF_SUBMESSAGE),
+        (0x0C,),
+        (OPEN_1, 0x0C, START_OF_SUBMESSAGE, 0x0B),
+    ):
+        with pytest.raises(InvalidArgumentError, match=r"did not end|overlap|within a submessage"):
+            decode_transposed(chunk(*tags), 1, 100, FieldProjection([[1]]))
+
+
+def test_with_a_projection_no_more_is_emitted_than_pledged():
+    everything = FieldProjection([[1], [2], [3], [4]])
+    assert decode_transposed(EXAMPLE, 4, 26, everything) == EXAMPLE_RECORDS
+    for size in (25, 24, 16):
         with pytest.raises(InvalidArgumentError):
-            decode_transposed(machine(states, []), 1, 2, FieldProjection([[1]]))
+            decode_transposed(EXAMPLE, 4, size, everything)
+
+
+# -- readers ---------------------------------------------------------------------------------------------------------
+
+
+def test_readers_of_lengths_stop_at_the_end():
+    def strings(buffer: bytes) -> Iterator[bytes | memoryview]:
+        return string_values(b"\1x" + buffer + b"\0" * 9, 2, 2 + len(buffer))
+
+    def streamed(buffer: bytes) -> Iterator[bytes]:
+        return strings_of_stream(io.BytesIO(buffer).read)
+
+    for reader in (strings, streamed):
+        for length in (0, 1, 127, 128, 70_000):
+            value = encode_varint(length) + bytes(length)
+            values = reader(value + b"\0" + value[:-1])
+            assert bytes(next(values)) == value
+            assert bytes(next(values)) == b"\0"
+            with pytest.raises(MalformedError):
+                next(values)
+        for bad in (b"", b"\x80", b"\x80\x80\x80\x80\x10" + bytes(100)):
+            with pytest.raises(MalformedError):
+                next(reader(bad))
+        assert bytes(next(reader(b"\x83\x80\x00abc"))) == b"\x83\x80\x00abc"
+
+
+def test_readers_of_sized_values_stop_at_the_end():
+    values = sized_values(io.BytesIO(b"abcd").read, io.BytesIO(b"\2\x80\0\3").read)
+    assert [next(values), next(values)] == [b"ab", b""]
+    with pytest.raises(MalformedError, match="ends beyond"):
+        next(values)
+    with pytest.raises(MalformedError, match="cut short"):
+        next(sized_values(io.BytesIO(b"abcd").read, io.BytesIO(b"").read))
 
 
 # -- parts -----------------------------------------------------------------------------------------------------------
@@ -832,3 +930,9 @@ def test_kinds():
         with pytest.raises(Unimplemented):
             use(0x78)
     assert issubclass(Unimplemented, RiegeliError)
+
+
+def test_variants_of_codecs_that_are_not_read():
+    # A Zstd frame that asks for a dictionary.
+    with pytest.raises(Unimplemented, match="dictionary"):
+        read_part(ZSTD, b"\0" + bytes.fromhex("28b52ffd 21 05 00") + b"\x01\x00\x00", 100)

@@ -76,7 +76,8 @@ def _find(document: Extraction, path: str | None) -> tuple[Tensor, tuple[Any, ..
     if path is None:
         return document.root
     if viewer is None:
-        return document.node(path)
+        member = document.result.parser.find_member(path)
+        return member if member is not None else document.node(path)
     # The name as it is, and as `ls` shows what cannot be printed.
     for name in dict.fromkeys((path, unescaped(path))):
         tensor = viewer.find(name)

@@ -116,7 +116,11 @@ def _document(document: Extraction, options: Any, out: Output) -> int:
         out.line(f"{document.format} {status}")
         return code
     _head(document, out)
-    _field(out, "root", root.kind + (f" of {count_words(count, 'member')}" if count is not None else ""))
+    details = list(document.parse().parser.details())
+    if not details:
+        _field(out, "root", root.kind + (f" of {count_words(count, 'member')}" if count is not None else ""))
+    for label, value in details:
+        _field(out, label, safe(value))
     _field(out, "status", out.status(status))
     if status is Status.TRUNCATED:
         size = document.size

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from pparse.cli.output import Output
     from pparse.extraction import Extraction
     from pparse.findings import Finding
-    from pparse.node import Entry, Node
+    from pparse.node import Node
+    from pparse.parser import Member
     from pparse.tensor import Tensor
     from pparse.viewer import Viewer
 
@@ -279,32 +280,9 @@ def _tensors_as_json(viewer: Viewer, listing: _Listing, tensors: Iterable[Tensor
 # -- documents without tensors ---------------------------------------------------------------------------------------
 
 
-class _Member:
-    """One row: what a parser says of a child, without a node for it."""
-
-    __slots__ = ("kind", "name", "size", "start", "status")
-
-    def __init__(self, ordinal: int, entry: Entry, end: int) -> None:
-        self.name = f"[{ordinal}]" if entry.key is None else str(entry.key)
-        self.kind = entry.kind
-        self.start = entry.start
-        self.status = entry.status or Status.COMPLETE
-        if entry.parts is not None:
-            self.size = sum(len(part) for part in entry.parts)
-        else:
-            self.size = (end if entry.end is None else entry.end) - entry.start
-
-
-def _members(root: Node) -> Iterator[_Member]:
-    if root.shape != "scalar":
-        end = root.extraction.known_end()
-        for ordinal, entry in root.result.entries_from(root, 0):
-            yield _Member(ordinal, entry, end)
-
-
 def _list_members(document: Extraction, options: Any, matches: Callable[[str], bool], out: Output) -> int:
     root = document.root
-    chosen = (member for member in _members(root) if matches(member.name))
+    chosen = (member for member in document.result.parser.members() if matches(member.name))
     rows = _sorted(chosen, options.sort or "none", lambda m: m.name, lambda m: m.size, lambda m: m.start)
     size: Callable[[int], str] = str if options.bytes else format_size
     if options.json or options.jsonl:
@@ -347,7 +325,7 @@ def _close_members(document: Extraction, root: Node, count: int, size: Callable[
     out.findings(document.findings, limit=10)
 
 
-def _members_as_json(document: Extraction, rows: Iterable[_Member], options: Any, out: Output) -> int:
+def _members_as_json(document: Extraction, rows: Iterable[Member], options: Any, out: Output) -> int:
     from json import dumps
 
     if not options.jsonl:

@@ -28,6 +28,7 @@ from pparse.riegeli.layout import (
     BLOCK_SIZE,
     CHUNK_HEADER_SIZE,
     MAX_POSITION,
+    USABLE_SIZE,
     ChunkHeader,
     Layout,
     block_header_hash,
@@ -69,25 +70,22 @@ class ChunkError(Exception):
 
 
 class Chunk:
-    """A chunk whose header was read: it takes ``[begin, end)`` of the file, block headers and padding included."""
+    """A chunk whose header was read: it takes ``[begin, end)`` of the file, block headers and padding included.
 
-    __slots__ = ("begin", "end", "header", "layout")
+    Its data stand in ``[data_begin, data_end)``.
+    """
+
+    __slots__ = ("begin", "data_begin", "data_end", "end", "header", "layout")
 
     def __init__(self, begin: int, header: ChunkHeader, layout: Layout) -> None:
         self.begin = begin
         self.header = header
         self.layout = layout
-        self.end = layout.chunk_end(begin, header)
-
-    @property
-    def data_begin(self) -> int:
-        """Where the chunk header ends; a block header may stand between it and the data."""
-        return self.layout.add(self.begin, CHUNK_HEADER_SIZE)
-
-    @property
-    def data_end(self) -> int:
-        """Where the data end; padding may follow."""
-        return self.layout.add(self.begin, CHUNK_HEADER_SIZE + self.header.data_size)
+        # Where the chunk header ends (a block header may stand between it and the data), and where the data end.
+        self.data_begin = layout.add(begin, CHUNK_HEADER_SIZE)
+        self.data_end = layout.add(begin, CHUNK_HEADER_SIZE + header.data_size)
+        # At least one byte of file per record: that is what padding is for.
+        self.end = max(self.data_end, layout.round_up(begin + header.num_records))
 
     def available(self, size: int | None) -> int:
         """Return how many bytes of its data there are in a file of ``size`` bytes (None: all)."""
@@ -156,9 +154,10 @@ class ChunkData(Data):
 
 def header_size(begin: int, layout: Layout) -> int:
     """Return how many bytes of file the header of a chunk at ``begin`` takes: 40, or 64 with a block header in it."""
-    if not layout.can_begin(begin):
+    left = (layout.shift - begin) % BLOCK_SIZE  # to the next block
+    if left >= USABLE_SIZE:
         raise ChunkError(invalid(f"no chunk can begin at {begin}", begin), begin, begin)
-    return layout.add(begin, CHUNK_HEADER_SIZE) - begin
+    return CHUNK_HEADER_SIZE if left >= CHUNK_HEADER_SIZE else CHUNK_HEADER_SIZE + BLOCK_HEADER_SIZE
 
 
 def parse_header(raw: bytes, begin: int, layout: Layout) -> Chunk | None:
@@ -166,18 +165,19 @@ def parse_header(raw: bytes, begin: int, layout: Layout) -> Chunk | None:
 
     Raises `ChunkError`.
     """
-    end = begin + header_size(begin, layout)
-    boundary = layout.next_block(begin)
-    next_chunk = None
+    size = header_size(begin, layout)
+    next_chunk, boundary = None, -1
     packed = raw
-    if boundary < end:
+    if size != CHUNK_HEADER_SIZE:
+        boundary = layout.next_block(begin)
         at = boundary - begin
         if len(raw) < at + BLOCK_HEADER_SIZE:
             return None
         next_chunk = check_block(raw, at, boundary, begin)
         packed = raw[:at] + raw[at + BLOCK_HEADER_SIZE :]
-    if len(raw) < end - begin:
+    if len(raw) < size:
         return None
+    end = begin + size
     computed, stored = chunk_header_hash(packed), stored_hash(packed)
     if computed != stored:
         reason = f"chunk header hash mismatch (computed 0x{computed:016x}, stored 0x{stored:016x})"
@@ -266,8 +266,7 @@ class ChunkReader:
 
     def header(self, begin: int) -> Chunk | None:
         """Read the header of the chunk at ``begin``; None if the file ends before its end. Raises `ChunkError`."""
-        wanted = header_size(begin, self.layout)
-        raw = self.get(begin, wanted)
+        raw = self.get(begin, header_size(begin, self.layout))
         chunk = parse_header(raw, begin, self.layout)
         if chunk is None:
             self._short(begin, begin + len(raw))
@@ -286,6 +285,14 @@ class ChunkReader:
 
         ``verify`` compares the data's hash; block headers on the way are checked in any case.
         """
+        pieces = self.pieces(chunk, verify=verify)
+        return None if pieces is None else b"".join(pieces)
+
+    def pieces(self, chunk: Chunk, *, verify: bool = True) -> list[bytes | memoryview] | None:
+        """Return the chunk's data as `data` does, in the pieces that block headers cut them into.
+
+        They are good until the next chunk is read: who needs them for longer copies them, and only once.
+        """
         start, stop = chunk.data_begin, chunk.data_end
         raw = self.get_view(start, stop - start)
         first = chunk.layout.next_block(start)
@@ -299,10 +306,16 @@ class ChunkReader:
             return None
         if not self.has_padding(chunk):
             return None
-        data = chunk.layout.strip(raw, start)
+        if first >= stop:
+            pieces = [raw]
+        else:
+            pieces = [raw[: first - start]]
+            pieces += [
+                raw[at + BLOCK_HEADER_SIZE : at + BLOCK_SIZE] for at in range(first - start, len(raw), BLOCK_SIZE)
+            ]
         if verify:
-            self._compare(chunk, hash64(data))
-        return data
+            self._compare(chunk, hash64(raw) if first >= stop else _hash_of(pieces))
+        return pieces
 
     def _check_inner_block(self, raw: bytes | memoryview, at: int, boundary: int, chunk: Chunk) -> None:
         next_chunk = check_block(raw, at, boundary, chunk.begin, chunk)
@@ -318,10 +331,10 @@ class ChunkReader:
             return size >= chunk.end
         return chunk.end == chunk.data_end or len(self.get(chunk.end - 1, 1)) == 1
 
-    def verify(self, chunk: Chunk) -> bool:
+    def verify(self, chunk: Chunk, *, blocks: bool = True) -> bool:
         """Read through the chunk's data, a block at a time, and compare its hash; False if the file ends before.
 
-        Raises `ChunkError` as `data` does.
+        Raises `ChunkError` as `data` does; ``blocks=False`` does not look at the block headers on the way.
         """
         digest = Highway64()
         at, stop = chunk.data_begin, chunk.data_end
@@ -333,7 +346,8 @@ class ChunkReader:
                 if at + len(raw) < boundary + BLOCK_HEADER_SIZE:
                     self._short(chunk.begin, at + len(raw))
                     return False
-                self._check_inner_block(raw, boundary - at, boundary, chunk)
+                if blocks:
+                    self._check_inner_block(raw, boundary - at, boundary, chunk)
             if len(raw) < until - at:
                 self._short(chunk.begin, at + len(raw))
                 return False
@@ -376,6 +390,13 @@ class ChunkReader:
         if not self.layout.can_begin(start):
             raise ChunkError(invalid(f"no chunk can begin at {start}", block), block, start)
         return start
+
+
+def _hash_of(pieces: list[bytes | memoryview]) -> int:
+    digest = Highway64()
+    for piece in pieces:
+        digest.update(piece)
+    return digest.digest()
 
 
 def invalid(reason: str, offset: int | None = None) -> InvalidArgumentError:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from pparse.errors import ClosedError, LimitError, PparseError
+from pparse.errors import ClosedError, PparseError
 from pparse.riegeli.chunks import Chunk, ChunkData, ChunkError, ChunkReader
 from pparse.riegeli.errors import InvalidArgumentError, RiegeliError, Unimplemented
 from pparse.riegeli.layout import METADATA, PADDING, SIGNATURE, SIMPLE, TRANSPOSED
 from pparse.riegeli.positions import RecordPosition, SkippedRegion
-from pparse.riegeli.records import check_room
-from pparse.riegeli.simple import SimpleRecords, decode_simple
+from pparse.riegeli.records import check_room, decoding_weight
+from pparse.riegeli.simple import SimpleRecords, decode_pieces
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -60,6 +60,7 @@ class ChunkCursor:
         self._error: PparseError | None = None
         self._truncated: int | None = None  # where an incomplete chunk begins
         self._stopped = False
+        self._held = budget.charge(0, "a chunk and its records")
         self.closed = False
         self.healed: list[SkippedRegion] = []
 
@@ -104,42 +105,36 @@ class ChunkCursor:
 
     def _enter(self, chunk: Chunk, *, lazily: bool = False) -> bool | None:
         """Read a chunk; say whether there are records in it, None if the file ends in it. Raises `ChunkError`."""
-        header = chunk.header
+        chunk_type = chunk.header.chunk_type
         self._verified = None
-        large = self._is_large(chunk) or (lazily and header.chunk_type == SIMPLE)
-        if large and header.chunk_type in (SIMPLE, PADDING, METADATA):
+        weight = _weight(chunk)
+        large = weight > self._budget.limit // 4
+        if (large and chunk_type != TRANSPOSED) or (lazily and chunk_type == SIMPLE):
             return self._enter_large(chunk)
-        data = self._data_of(chunk)
-        if data is None:
-            return None
-        self._take(chunk, data)
-        return self._count > 0
-
-    def _is_large(self, chunk: Chunk) -> bool:
-        header = chunk.header
-        weight = header.data_size + header.num_records * 64
-        if header.chunk_type in (SIMPLE, TRANSPOSED):
-            weight += header.decoded_data_size
-        return weight > self._budget.limit // 4
-
-    def _data_of(self, chunk: Chunk) -> bytes | None:
-        """Return a chunk's data, checked; None where the file ends in it, which is noted."""
-        if self._is_large(chunk):  # a transposed chunk cannot be taken apart in pieces
+        if large:  # it cannot be taken apart in pieces
             size = self._source.known_size()
             if size is not None and size < chunk.end:
                 self._truncated = chunk.begin
                 return None
-            try:
-                check_room(chunk, self._budget)
-            except LimitError as error:
-                raise self._keep(error) from None
+            check_room(chunk, self._budget)
+            weight = decoding_weight(chunk)
+        if weight > self._held.amount:
+            self._held.resize(weight)
+        pieces = self._pieces_of(chunk)
+        if pieces is None:
+            return None
+        self._take(chunk, pieces)
+        return self._count > 0
+
+    def _pieces_of(self, chunk: Chunk) -> list[bytes | memoryview] | None:
+        """Return a chunk's data, checked; None where the file ends in it, which is noted."""
         verify = self._verify != "headers" or chunk.header.chunk_type == SIGNATURE
-        data = self._chunks.data(chunk, verify=verify)
-        if data is None:
+        pieces = self._chunks.pieces(chunk, verify=verify)
+        if pieces is None:
             self._truncated = chunk.begin
             return None
         self._verified = True if verify else None
-        return data
+        return pieces
 
     def _enter_large(self, chunk: Chunk) -> bool | None:
         """Open a chunk without holding it, as `_enter`; its hash is checked only if all is to be verified."""
@@ -172,11 +167,11 @@ class ChunkCursor:
         except (InvalidArgumentError, Unimplemented) as error:
             raise ChunkError(error, chunk.begin, chunk.end, have=True, chunk=chunk) from error
 
-    def _take(self, chunk: Chunk, data: bytes) -> None:
+    def _take(self, chunk: Chunk, pieces: list[bytes | memoryview]) -> None:
         """Decode a chunk and stand at its first record. Raises `ChunkError` if it contradicts itself."""
         self._check_empty(chunk)
         try:
-            records = self._decode(chunk, data)
+            records = self._decode(chunk, pieces)
         except (InvalidArgumentError, Unimplemented) as error:
             raise ChunkError(error, chunk.begin, chunk.end, have=True, chunk=chunk) from error
         if records is None:
@@ -184,14 +179,15 @@ class ChunkCursor:
         else:
             self._set(chunk, records, len(records))
 
-    def _decode(self, chunk: Chunk, data: bytes) -> list[bytes] | None:
+    def _decode(self, chunk: Chunk, pieces: list[bytes | memoryview]) -> list[bytes] | None:
         """Return the records of a chunk, None if it is of a kind that has none."""
         header = chunk.header
         if header.chunk_type == SIMPLE:
-            return decode_simple(data, header)
+            return decode_pieces(pieces, header)
         if header.chunk_type == TRANSPOSED:
             from pparse.riegeli.transposed import decode_transposed
 
+            data = b"".join(pieces)
             return decode_transposed(data, header.num_records, header.decoded_data_size, self._projection)
         return None
 
@@ -240,7 +236,7 @@ class ChunkCursor:
             try:
                 self._verified = True
                 self._leave(outcome.healed.begin)
-                self._take(outcome.healed, outcome.data)
+                self._take(outcome.healed, [outcome.data])
                 return
             except ChunkError:
                 self.healed.pop()
@@ -279,7 +275,7 @@ class ChunkCursor:
             return False
         chunk, data = found
         try:
-            self._take(chunk, data)
+            self._take(chunk, [data])
         except ChunkError:
             return False
         self._verified = True
@@ -295,3 +291,10 @@ class ChunkCursor:
         self._check_open()
         if self._error is not None:
             raise self._error
+
+
+def _weight(chunk: Chunk) -> int:
+    """Return what a chunk and its records take in memory, about."""
+    header = chunk.header
+    decoded = header.decoded_data_size if header.chunk_type in (SIMPLE, TRANSPOSED) else 0
+    return header.data_size + decoded + 64 * header.num_records

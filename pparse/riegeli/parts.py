@@ -6,7 +6,7 @@ raw Snappy block, and nothing after it. Readers never compare the hint with what
 
 from __future__ import annotations
 
-from pparse.errors import MalformedError
+from pparse.errors import EndOfDataError, LimitError, MalformedError, UnsupportedError
 from pparse.kernels.varint import encode_varint, read_varint
 from pparse.riegeli.errors import InvalidArgumentError, ResourceExhausted, Unimplemented
 
@@ -36,8 +36,8 @@ def read_part(kind: int, data: bytes | memoryview, max_size: int) -> bytes:
     """Return what the part ``data`` holds, the whole of it, decompressed.
 
     Raises `InvalidArgumentError` if it is not exactly one valid stream or gives more than ``max_size`` bytes (never
-    more than that is made), `Unimplemented` for an unknown compression ``kind``, `ResourceExhausted` if there is no
-    memory for it.
+    more than that is made), `Unimplemented` for an unknown compression ``kind`` or variant of a codec,
+    `ResourceExhausted` if there is no memory for it, `UnsupportedError` if a library is missing.
     """
     codec = codec_of(kind)
     if codec is None:
@@ -49,9 +49,13 @@ def read_part(kind: int, data: bytes | memoryview, max_size: int) -> bytes:
     _, begin = _size_hint(data)
     try:
         return decompress(codec, memoryview(data)[begin:], max_size)
-    except (OSError, MemoryError) as error:
-        raise ResourceExhausted("no memory for decompressing a part", wanted=max_size) from error
-    except MalformedError as error:
+    except UnsupportedError as error:
+        if error.package is not None:
+            raise
+        raise Unimplemented(f"decompressing a part failed: {error}") from error
+    except LimitError as error:
+        raise ResourceExhausted(f"decompressing a part failed: {error}", wanted=max_size) from error
+    except (MalformedError, EndOfDataError) as error:
         raise InvalidArgumentError(f"decompressing a part failed: {error}") from error
 
 

@@ -19,6 +19,7 @@ from pparse.riegeli.errors import (
 )
 from pparse.riegeli.layout import METADATA, TRANSPOSED
 from pparse.riegeli.positions import RecordPosition, SkippedRegion
+from pparse.riegeli.records import check_room
 from pparse.riegeli.simple import SimpleRecords
 from pparse.riegeli.source import Source
 
@@ -242,10 +243,11 @@ class RecordReader(ChunkCursor):
             chunk = self._chunks.header(self._pos)
             if chunk is None or chunk.header.chunk_type != METADATA:
                 return b"" if chunk is not None else None
-            data = self._data_of(chunk)
-            if data is None:
+            check_room(chunk, self._budget)
+            pieces = self._pieces_of(chunk)
+            if pieces is None:
                 return None
-            return self._decode_metadata(chunk, data)
+            return self._decode_metadata(chunk, b"".join(pieces))
         except ChunkError as error:
             self._fail(error)
             return b""
@@ -372,6 +374,7 @@ class RecordReader(ChunkCursor):
                 self._error = InvalidArgumentError(reason, offset=truncated)
         pos = self._pos if self._chunk is None else self._chunk.begin
         self._records = None
+        self._held.release()
         self._source.close(pos)
         if self._error is not None:
             raise self._error

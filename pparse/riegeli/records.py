@@ -7,12 +7,14 @@ from bisect import bisect_right
 from itertools import accumulate
 
 from pparse.data import Data
-from pparse.errors import EndOfDataError, LimitError, MalformedError, PparseError
+from pparse.errors import EndOfDataError, GapError, LimitError, MalformedError, PparseError
 from pparse.riegeli.errors import InvalidArgumentError
 from pparse.riegeli.layout import SIMPLE, TRANSPOSED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Final
+
     from pparse.budget import Charge, MemoryBudget
     from pparse.limits import Limits
     from pparse.reader import Range
@@ -20,6 +22,9 @@ if TYPE_CHECKING:
     from pparse.riegeli.projection import FieldProjection
     from pparse.riegeli.source import Source
     from pparse.scratch import Scratch
+
+
+_STEP: Final = 256 << 10
 
 
 class ChunkRecords:
@@ -35,6 +40,7 @@ class ChunkRecords:
     def __init__(self) -> None:
         self.error: PparseError | None = None
         self._ends = array("Q")
+        self._extent: int | None = None
 
     @property
     def count(self) -> int:
@@ -57,7 +63,10 @@ class ChunkRecords:
         damaged before.
         """
         part = self.range(index)
-        chunk = part.data.pread(part.start, len(part)) if len(part) else b""
+        try:
+            chunk = part.data.pread(part.start, len(part)) if len(part) else b""
+        except GapError:
+            chunk = b""
         if len(chunk) < len(part):
             raise self._why(part.start + len(chunk), len(part), len(chunk))
         return chunk
@@ -72,6 +81,27 @@ class ChunkRecords:
         """Return how many records are there to their last byte, as far as that is known without decoding."""
         size = self.values.size
         return self.count if size is None else bisect_right(self._ends, size - self.values_at)
+
+    def extent(self) -> int:
+        """Return where in ``values`` the bytes end that can be had; decodes all of them, a block at a time."""
+        values = self.values
+        end = self._ends[-1] + self.values_at if self._ends else self.values_at
+        if values.size is not None and not values.gaps and self.stored:
+            return min(end, values.size)
+        if self._extent is None:
+            at = self.values_at
+            try:
+                while at < end and (piece := values.pread(at, min(_STEP, end - at))):
+                    at += len(piece)
+            except GapError:
+                pass
+            self._extent = at
+        return self._extent
+
+    def why_short(self) -> PparseError:
+        """Return the error for values that end before they should."""
+        at = self.extent()
+        return self._why(at, (self._ends[-1] if self._ends else 0) + self.values_at, at)
 
     def close(self) -> None:
         """Give the memory back."""

@@ -161,7 +161,7 @@ def unpadded(chunks: ChunkReader, begin: int) -> tuple[Chunk, bytes] | None:
 # -- the damaged chunk itself ----------------------------------------------------------------------------------------
 
 
-def _read_header(chunks: ChunkReader, begin: int, layout: Layout) -> tuple[ChunkHeader, bool] | None:
+def read_header(chunks: ChunkReader, begin: int, layout: Layout) -> tuple[ChunkHeader, bool] | None:
     """Return the chunk header at ``begin``, whatever a block header in it says, and whether its hash is right."""
     end = layout.add(begin, CHUNK_HEADER_SIZE)
     packed = layout.strip(chunks.get(begin, end - begin), begin)
@@ -184,7 +184,7 @@ def _heal(chunks: ChunkReader, error: ChunkError) -> Outcome | None:
     """Return the chunk at hand where its data's hash proves it whole."""
     if error.have and error.chunk is not None and error.resume == error.chunk.end:
         return None  # the data themselves are what is wrong
-    found = _read_header(chunks, error.begin, chunks.layout)
+    found = read_header(chunks, error.begin, chunks.layout)
     if found is None:
         return None
     header, sound = found
@@ -239,13 +239,13 @@ def _saved(chunks: ChunkReader, error: ChunkError, outcome: Outcome) -> Outcome:
 
 
 def _is_sound(chunks: ChunkReader, pos: int, layout: Layout) -> bool:
-    found = _read_header(chunks, pos, layout)
+    found = read_header(chunks, pos, layout)
     return found is not None and found[1]
 
 
 def _claimed_end(chunks: ChunkReader, error: ChunkError, size: int) -> int | None:
     """Return where the damaged chunk ends by what its header says, if another begins there or the file ends."""
-    found = _read_header(chunks, error.begin, chunks.layout)
+    found = read_header(chunks, error.begin, chunks.layout)
     if found is None:
         return None
     header, sound = found
@@ -278,7 +278,7 @@ def _candidates(chunks: ChunkReader, begin: int, stop: int, layout: Layout) -> I
         for pos in sorted(places):
             if at <= pos < until:
                 place = pos - BLOCK_HEADER_SIZE if not layout.can_begin(pos) else pos
-                if place > begin and (found := _read_header(chunks, place, layout)) is not None and found[1]:
+                if place > begin and (found := read_header(chunks, place, layout)) is not None and found[1]:
                     yield place, found[0]
         at = until
 
@@ -322,7 +322,7 @@ def _true_end(chunks: ChunkReader, error: ChunkError, ends: list[int], layout: L
 
     Earlier ones would lie inside it.
     """
-    found = _read_header(chunks, error.begin, chunks.layout)
+    found = read_header(chunks, error.begin, chunks.layout)
     if found is None or error.chunk is not None:
         return None
     wanted, digest = found[0].data_hash, Highway64()

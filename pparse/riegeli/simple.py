@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 CODEC_NAMES: Final = {BROTLI: "brotli", ZSTD: "zstd", SNAPPY: "snappy"}
 MAX_VARINT: Final = 10
+# From here on, putting a record together from pieces costs less than copying the chunk first.
+_LARGE_RECORD: Final = 4 << 10
 
 
 def decode_simple(data: bytes, header: ChunkHeader) -> list[bytes]:
@@ -53,6 +55,37 @@ def decode_simple(data: bytes, header: ChunkHeader) -> list[bytes]:
         ends = [end + at for end in ends]
     starts = [at, *ends]
     return [values[a:b] for a, b in zip(starts, ends)]  # noqa: B905 -- one start too many, on purpose
+
+
+def decode_pieces(pieces: list[bytes | memoryview], header: ChunkHeader) -> list[bytes]:
+    """Return the records of a simple chunk whose data come in pieces, as `decode_simple` does.
+
+    Large records of an uncompressed chunk are put together from the pieces, without making one of all before.
+    """
+    if header.decoded_data_size < _LARGE_RECORD * header.num_records or len(pieces[0]) < 2 * MAX_VARINT or pieces[0][0]:
+        return decode_simple(b"".join(pieces), header)
+    head = bytes(pieces[0][: 1 + MAX_VARINT])
+    _, begin, middle = _split(head, header.data_size)
+    if middle > len(pieces[0]):
+        return decode_simple(b"".join(pieces), header)
+    sizes = _sizes(bytes(pieces[0][begin:middle]), header.num_records)
+    if sum(sizes) != header.decoded_data_size:
+        raise _wrong_total(sum(sizes), header)
+    if header.data_size - middle != header.decoded_data_size:
+        raise _wrong_size(header.data_size - middle, header.decoded_data_size)
+    records = []
+    current, at = 0, middle
+    for size in sizes:
+        parts = []
+        while size:
+            piece = pieces[current][at : at + size]
+            parts.append(piece)
+            size -= len(piece)
+            at += len(piece)
+            if at == len(pieces[current]) and current + 1 < len(pieces):
+                current, at = current + 1, 0
+        records.append(b"".join(parts))
+    return records
 
 
 def encode_simple(records: Sequence[bytes], compressor: PartCompressor) -> bytes:

@@ -131,6 +131,8 @@ class Source:
     def known_size(self) -> int | None:
         """Return the size known now, or None."""
         size = self.data.size
+        if self._end is None and not self._start:
+            return size
         if size is not None:
             size -= self._start
         end = None if self._end is None else self._end - self._start

@@ -1,0 +1,426 @@
+"""Riegeli/records: chunks, and the records in them. array_record files, which are Riegeli files, are read as such.
+
+States::
+
+    state           needs  reads                                           goes to
+    expect_chunk    0..64  the header of a chunk (40 bytes, or 64 with a   expect_chunk at the chunk's end; DONE at
+                           block header in it); the chunk becomes a child  the end of the data, or of a cut chunk
+    expect_records  0      nothing of its own: the sizes of the records    DONE
+                           are decoded from the chunk's data
+    expect_fields   0      nothing of its own: the metadata are decoded    DONE
+
+The root is a map: a chunk's key is its offset, so ``[64][3]`` is the record at position 64/3; the metadata chunk behind
+the signature is ``metadata``. A chunk is a list of records. A record is a scalar: a stretch of the file where nothing
+is compressed, else of the decompressed values.
+
+Rules: a chunk header is believed when its hash agrees. Damage makes a ``gap``, from the chunk that failed to where
+`pparse.riegeli.salvage` goes on. A last chunk that is cut keeps the records that are there, TRUNCATED where they end
+early. Hashes of data are checked as the option ``verify`` says, and all of them by `check`.
+"""
+
+from __future__ import annotations
+
+from pparse.errors import LimitError, MalformedError, OptionError, PparseError, UnsupportedError
+from pparse.findings import Finding, Status
+from pparse.node import LIST, MAP, Entry
+from pparse.parser import DONE, Confidence, Member, NodeContext, Parser, Visit
+from pparse.parsers.riegeli_metadata import metadata_entries
+from pparse.paths import KeyStep, OrdinalStep
+from pparse.riegeli.chunks import Chunk, ChunkError, ChunkReader, header_size, parse_header
+from pparse.riegeli.errors import InvalidArgumentError, Unimplemented
+from pparse.riegeli.layout import FILE_SIGNATURE, METADATA, SIMPLE, TRANSPOSED, Layout, block_is_sound
+from pparse.riegeli.positions import RecordPosition
+from pparse.riegeli.records import open_records
+from pparse.riegeli.salvage import read_header, resume
+from pparse.riegeli.source import Source
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any, ClassVar, Final
+
+    from pparse.index import ChildIndex
+    from pparse.node import Key, Node
+    from pparse.reader import Reader
+    from pparse.result import Result
+    from pparse.riegeli.records import ChunkRecords
+
+VERIFY: Final = ("headers", "touched", "all")
+# With verify=touched, chunks of at most this many bytes are read whole when a record of theirs is loaded.
+TOUCHED: Final = 4 << 20
+_MAX_REMEMBERED: Final = 4096
+
+
+class RiegeliParser(Parser):
+    """A Riegeli/records file."""
+
+    name = "riegeli"
+    description = "Riegeli records (array_record files too)"
+    extensions = (".riegeli", ".array_record", ".arrayrecord")
+    media_type = "application/x-riegeli"
+    references = ("google/riegeli: doc/riegeli_records_file_format.md", "google/array_record")
+    limitations = (
+        "a transposed chunk is decoded as a whole, within the budget",
+        "a record of a chunk above 4 MiB is handed out without checking the chunk's hash, unless -O verify=all",
+    )
+    options: ClassVar[dict[str, str]] = {
+        "verify": "which hashes of data are checked before a record is handed out: headers (none), touched (of chunks "
+        "up to 4 MiB; the default), all"
+    }
+    shapes: ClassVar[dict[str, str]] = {
+        "riegeli": MAP, "simple": LIST, "transposed": LIST, "metadata": MAP, "descriptors": MAP,
+    }  # fmt: skip
+    child_state = "expect_chunk"
+
+    def __init__(self, result: Result) -> None:
+        super().__init__(result)
+        extraction = result.extraction
+        verify = extraction.session.options.get("verify", "touched")
+        if verify not in VERIFY:
+            raise OptionError(f"the option verify is {', '.join(VERIFY)}, not {verify!r}")
+        self.verify = str(verify)
+        self._start = extraction.start
+        self._source = Source(extraction.data.range(extraction.start, extraction.known_end()))
+        self._chunks = ChunkReader(self._source)
+        self._grids: list[tuple[int, Layout]] = [(0, Layout())]  # from which position on which grid is in force
+        self._opened: tuple[int, ChunkRecords] | None = None
+        self._sound: set[int] = set()  # chunks whose hash was found right
+
+    @classmethod
+    def match(cls, reader: Reader) -> Confidence:
+        """CERTAIN by the file signature, LIKELY by a sound block header or what is left of a signature."""
+        head = reader.peek(len(FILE_SIGNATURE))
+        if head == FILE_SIGNATURE:
+            return Confidence.CERTAIN
+        cut = len(head) >= 8 and FILE_SIGNATURE.startswith(head)
+        if cut or block_is_sound(head) or head[24:] == FILE_SIGNATURE[24:]:
+            return Confidence.LIKELY
+        return Confidence.NO
+
+    # -- the root: chunks --------------------------------------------------------------------------------------------
+
+    def begin(self, ctx: NodeContext) -> tuple[int, Any, int]:
+        """Begin the file, a chunk, or the metadata."""
+        node = ctx.node
+        if node.parent is None:
+            return node.start, self.expect_chunk, 0
+        fields = node.kind in ("metadata", "descriptors")
+        return node.start, self.expect_fields if fields else self.expect_records, 0
+
+    def expect_chunk(self, ctx: NodeContext, block: bytes, base: int) -> tuple[int, Any, int]:
+        """Make a chunk visible."""
+        begin = ctx.pos - self._start
+        raw = block[ctx.pos - base : ctx.pos - base + 64]
+        if not raw and ctx.at_end:
+            return ctx.pos, DONE, 0
+        layout = self._layout_at(begin)
+        try:
+            need = header_size(begin, layout)
+            chunk = parse_header(raw[:need], begin, layout)
+        except ChunkError as error:
+            return self._go_on(ctx, error)
+        if chunk is None:
+            return ctx.pos, self.expect_chunk, need
+        return self._show(ctx, chunk)
+
+    def _layout_at(self, begin: int) -> Layout:
+        return next(layout for first, layout in reversed(self._grids) if first <= begin)
+
+    def _show(self, ctx: NodeContext, chunk: Chunk, problem: Finding | None = None) -> tuple[int, Any, int]:
+        """Emit a chunk; go to its end, or stop where the file ends in it."""
+        size = self._source.size()
+        end = self._start + chunk.end
+        key: Key = "metadata" if chunk.begin == 64 and chunk.header.chunk_type == METADATA else chunk.begin
+        status = Status.COMPLETE
+        if chunk.end > size:
+            problem = self._cut_finding(chunk, size)
+            status = Status.TRUNCATED if chunk.data_end > size else Status.COMPLETE
+            if ctx.collected is None:
+                worse = ctx.node.known_status is Status.DAMAGED
+                self.result.close_node(ctx.node, Status.DAMAGED if worse else Status.TRUNCATED, problem)
+        ctx.emit(Entry(key, chunk.header.type_name, self._start + chunk.begin, end, status=status, finding=problem))
+        return (end, self.expect_chunk, 0) if chunk.end <= size else (self._start + size, DONE, 0)
+
+    def _cut_finding(self, chunk: Chunk, size: int) -> Finding:
+        lost = "its padding, and no record" if chunk.data_end <= size else f"{chunk.data_end - size:,} bytes of it"
+        return Finding(
+            "truncated", f"the file ends inside the chunk at {chunk.begin}: {lost} is missing", path="",
+            source=self.result.extraction.name, offset=self._start + size, wanted=chunk.end - chunk.begin,
+            got=size - chunk.begin,
+        )  # fmt: skip
+
+    def _go_on(self, ctx: NodeContext, error: ChunkError) -> tuple[int, Any, int]:
+        """Pass over damage: it becomes a gap; a damaged chunk that proves whole all the same becomes visible."""
+        begin, size = error.begin, self._source.size()
+        self._chunks.layout = self._layout_at(begin)
+        outcome = resume(self._chunks, error)
+        offset = error.error.offset if error.error.offset is not None else begin
+        reason = error.error.reason
+        problem = Finding("malformed", reason, path="", source=self.result.extraction.name, offset=self._start + offset)
+        if ctx.collected is None:
+            self.result.close_node(ctx.node, Status.DAMAGED, problem)
+        if outcome.healed is not None:
+            return self._show(ctx, outcome.healed, problem)
+        if outcome.layout is not None and all(first != outcome.pos for first, _ in self._grids):
+            self._grids.append((outcome.pos, outcome.layout))
+            self._grids.sort(key=lambda grid: grid[0])
+        end = max(begin + 1, min(outcome.pos, size))
+        problem.length = end - begin
+        ctx.emit(Entry(begin, "gap", self._start + begin, self._start + end, status=Status.DAMAGED, finding=problem))
+        return self._start + end, self.expect_chunk, 0
+
+    def resync(self, ctx: NodeContext, error: MalformedError) -> tuple[int, Any, int] | None:
+        """Go on behind a gap of the data."""
+        if ctx.node.parent is not None:
+            return None
+        begin = ctx.pos - self._start
+        beyond = error.offset if error.offset is not None else ctx.pos
+        resume_at = self._source.gap_end(beyond - self._start)
+        if resume_at is None:
+            return None
+        return self._go_on(ctx, ChunkError(InvalidArgumentError(error.reason, offset=begin), begin, resume_at))
+
+    def cut(self, ctx: NodeContext) -> None:
+        """The file ends inside a chunk's header."""
+        begin, size = ctx.pos - self._start, self._source.size()
+        finding = Finding(
+            "truncated", f"the file ends inside the header of the chunk at {begin}", path=ctx.node.path,
+            source=self.result.extraction.name, offset=self._start + size, wanted=ctx.need, got=size - begin,
+        )  # fmt: skip
+        worse = ctx.node.known_status is Status.DAMAGED
+        self.result.close_node(ctx.node, Status.DAMAGED if worse else Status.TRUNCATED, finding, end=self._start + size)
+
+    def step_to(self, parent: Node, ordinal: int, key: Key) -> KeyStep | OrdinalStep:
+        """Chunks are told apart by their offsets."""
+        return KeyStep(key) if isinstance(key, str | int) else super().step_to(parent, ordinal, key)
+
+    # -- one chunk ---------------------------------------------------------------------------------------------------
+
+    def chunk(self, node: Node) -> Chunk:
+        """Return the chunk that ``node``, a child of the root, is."""
+        begin = node.start - self._start
+        layout = self._layout_at(begin)
+        found = read_header(self._chunks, begin, layout)
+        if found is None:
+            raise MalformedError("no chunk begins here", offset=node.start, source=self.result.extraction.name)
+        return Chunk(begin, found[0], layout)
+
+    def records(self, node: Node) -> ChunkRecords:
+        """Return the records of the chunk that ``node`` is. Raises `MalformedError`, `LimitError`."""
+        if self._opened is not None and self._opened[0] == node.start:
+            return self._opened[1]
+        session = self.result.extraction.session
+        chunk = self.chunk(node)
+        records = open_records(
+            self._source, chunk, budget=session.budget, limits=session.limits, scratch=session.spools
+        )
+        if records is None:
+            raise MalformedError(f"a chunk of {chunk.header.type_name} holds no records", offset=node.start)
+        self._opened = (node.start, records)
+        return records
+
+    def expect_records(self, ctx: NodeContext, block: bytes, base: int) -> tuple[int, Any, int]:
+        """Make the records of a chunk visible."""
+        node = ctx.node
+        end = node.end if node.end is not None else ctx.pos
+        try:
+            records = self.records(node)
+        except Unimplemented as error:
+            self._close(node, Status.UNSUPPORTED, "unsupported", error)
+            return end, DONE, 0
+        except InvalidArgumentError as error:
+            self._close(node, Status.DAMAGED, "malformed", error)
+            return end, DONE, 0
+        except EOFError:
+            return end, DONE, 0  # a transposed chunk that is cut: nothing of it can be told
+        for ordinal in range(records.count):
+            ctx.emit(Entry(None, "record", node.start, end, at=node.start + ordinal))
+        if records.error is not None and node.known_status is Status.COMPLETE:
+            self._close(node, Status.DAMAGED, "malformed", records.error)
+        return end, DONE, 0
+
+    def _close(self, node: Node, status: Status, code: str, error: PparseError) -> None:
+        reason = f"the chunk is {'of an unknown kind' if status is Status.UNSUPPORTED else 'invalid'}: {error.reason}"
+        finding = Finding(
+            code, reason, path=node.path, source=self.result.extraction.name, offset=node.start,
+            wanted=error.wanted, got=error.got,
+        )  # fmt: skip
+        self.result.close_node(node, status, finding)
+
+    def entries(self, node: Node, index: ChildIndex, first: int, count: int) -> list[Entry]:
+        """Return children of the root (read again), of a chunk (by their sizes), or of the metadata."""
+        if node.parent is None:
+            return super().entries(node, index, first, count)
+        if node.kind in ("metadata", "descriptors"):
+            return metadata_entries(node, self._metadata(node))[first : first + count]
+        records = self.records(node)
+        cut = node.known_status is not Status.COMPLETE
+        return [self._record_entry(node, records, ordinal, cut) for ordinal in range(first, first + count)]
+
+    def _record_entry(self, node: Node, records: ChunkRecords, ordinal: int, cut: bool) -> Entry:
+        part = records.range(ordinal)
+        status, finding = Status.COMPLETE, None
+        if cut and node.known_status is Status.DAMAGED:
+            status, finding = Status.DAMAGED, node.finding
+        elif cut:
+            there = records.extent()
+            if part.end > there:
+                got = max(0, there - part.start)
+                status = Status.TRUNCATED if got else Status.MISSING
+                finding = Finding(
+                    "truncated", "the record ends beyond what there is of its chunk", offset=node.start,
+                    wanted=len(part), got=got,
+                )  # fmt: skip
+        return Entry(None, "record", part.start, part.end, status=status, finding=finding, parts=(part,))
+
+    def load_scalar(self, node: Node) -> Any:
+        """Return a record, once its chunk's hash was checked as the option ``verify`` says; a field's value."""
+        if node.kind != "record" or node.parent is None:
+            return super().load_scalar(node)
+        self.result.extraction.session.limits.check("scalar_bytes", len(node.parts[0]), "the record", path=node.path)
+        chunk_node = node.parent
+        if chunk_node.known_status is Status.COMPLETE and self.verify != "headers":
+            chunk = self.chunk(chunk_node)
+            if self.verify == "all" or chunk.header.data_size <= TOUCHED:
+                self.check_hash(chunk, node.path)
+        return self.records(chunk_node).read(node.ordinal)
+
+    def check_hash(self, chunk: Chunk, path: str) -> None:
+        """Compare the hash of a chunk's data. Raises `MalformedError` if it differs."""
+        if chunk.begin in self._sound:
+            return
+        problem = self._hash_problem(chunk)
+        if problem is not None:
+            raise MalformedError(
+                f"{problem.reason}; -O verify=headers reads it all the same", offset=problem.offset, path=path,
+                source=self.result.extraction.name,
+            )  # fmt: skip
+        if len(self._sound) > _MAX_REMEMBERED:
+            self._sound.clear()
+        self._sound.add(chunk.begin)
+
+    def _hash_problem(self, chunk: Chunk) -> PparseError | None:
+        try:
+            self._chunks.verify(chunk, blocks=False)
+        except ChunkError as error:
+            return error.error
+        return None
+
+    def _metadata(self, node: Node) -> bytes:
+        """Return the serialized metadata. Raises `InvalidArgumentError`."""
+        from pparse.riegeli.chunks import ChunkData
+        from pparse.riegeli.records import check_room
+        from pparse.riegeli.transposed import decode_transposed
+
+        holder = node.parent if node.kind == "descriptors" and node.parent is not None else node
+        chunk = self.chunk(holder)
+        check_room(chunk, self.result.extraction.session.budget)
+        data = ChunkData(self._source, chunk).read_exact(0, chunk.header.data_size)
+        return decode_transposed(data, 1, chunk.header.decoded_data_size)[0]
+
+    def expect_fields(self, ctx: NodeContext, block: bytes, base: int) -> tuple[int, Any, int]:
+        """Make the fields of the metadata, or its descriptors, visible."""
+        node = ctx.node
+        end = node.end if node.end is not None else ctx.pos
+        try:
+            for entry in metadata_entries(node, self._metadata(node)):
+                ctx.emit(entry)
+        except (InvalidArgumentError, Unimplemented) as error:
+            self._close(node, Status.DAMAGED, "malformed", error)
+        except EOFError:
+            pass  # the chunk is cut, which it says itself
+        return end, DONE, 0
+
+    # -- everything --------------------------------------------------------------------------------------------------
+
+    def check(self, *, strict: bool = False) -> Iterator[Visit]:
+        """Compare the hash of every chunk, and decode every record."""
+        root = self.result.root
+        yield Visit.of(root, 0)
+        for kid in root.children():
+            if kid.kind != "gap":
+                self._inspect(kid)
+            yield Visit.of(kid, 1)
+
+    def _inspect(self, node: Node) -> None:
+        """Look at a whole chunk: its hash, and whether its records can be decoded."""
+        self.result.extraction.session.check_cancelled()
+        chunk = self.chunk(node)
+        if node.known_status is Status.COMPLETE and (problem := self._hash_problem(chunk)) is not None:
+            self._close(node, Status.DAMAGED, "hash", problem)
+            return
+        if chunk.header.chunk_type == METADATA and node.kind == "metadata":
+            node.index_to(None)
+        if chunk.header.chunk_type not in (SIMPLE, TRANSPOSED):
+            return
+        try:
+            node.index_to(None)
+            if node.known_status is Status.COMPLETE:
+                records = self.records(node)
+                total = chunk.header.decoded_data_size
+                if not records.stored and records.extent() < total:
+                    raise records.why_short()
+        except LimitError as error:
+            self.result.note_limit(node, error)
+        except UnsupportedError as error:
+            self._close(node, Status.UNSUPPORTED, "unsupported", error)
+        except (MalformedError, EOFError) as error:
+            self._close(node, Status.DAMAGED, "malformed", error)  # type: ignore[arg-type]
+
+    def members(self) -> Iterator[Member]:
+        """Yield the metadata, the records (named by position), and the gaps."""
+        for kid in self.result.root.children():
+            if kid.kind in ("simple", "transposed"):
+                yield from self._records_of(kid)
+            elif kid.kind == "gap":
+                begin = kid.start - self._start
+                yield Member(f"gap {begin}", kid.kind, kid.start, (kid.end or kid.start) - kid.start, Status.DAMAGED)
+            elif kid.key == "metadata":
+                yield Member("metadata", kid.kind, kid.start, (kid.end or kid.start) - kid.start, kid.status)
+
+    def _records_of(self, node: Node) -> Iterator[Member]:
+        begin, seen = node.start - self._start, 0
+        try:
+            for ordinal, entry in self.result.entries_from(node, 0):
+                seen += 1
+                size = entry.parts[0].end - entry.parts[0].start if entry.parts else 0
+                yield Member(f"{begin}/{ordinal}", "record", node.start, size, entry.status or Status.COMPLETE)
+        except LimitError as error:
+            self.result.note_limit(node, error)
+        if not seen and node.known_status is not Status.COMPLETE:
+            size = (node.end or node.start) - node.start
+            yield Member(f"chunk {begin}", node.kind, node.start, size, node.known_status or Status.DAMAGED)
+
+    def find_member(self, name: str) -> Node | None:
+        """Return the record at the position ``name`` (``64/3``), or the chunk or gap that `members` names so."""
+        kind, _, number = name.rpartition(" ")
+        try:
+            if kind in ("gap", "chunk"):
+                return self.result.root.find(int(number))
+            pos = RecordPosition.from_str(name)
+        except ValueError:
+            return None
+        chunk = self.result.root.find(pos.chunk_begin)
+        if chunk is None or chunk.shape != LIST or pos.record_index >= chunk.index_to(None).count:
+            return None
+        return chunk.child(pos.record_index)
+
+    def details(self) -> Iterator[tuple[str, str]]:
+        """Yield what `pparse info` shows: chunks, records, their bytes, and the type of the records."""
+        kinds: dict[str, int] = {}
+        records = decoded = 0
+        metadata: Node | None = None
+        for kid in self.result.root.children():
+            kinds[kid.kind] = kinds.get(kid.kind, 0) + 1
+            if kid.kind in ("simple", "transposed"):
+                header = self.chunk(kid).header
+                records += header.num_records
+                decoded += header.decoded_data_size
+            elif kid.key == "metadata":
+                metadata = kid
+        yield "chunks", ", ".join(f"{count:,} {kind}" for kind, count in kinds.items())
+        yield "records", f"{records:,} of {decoded:,} bytes"
+        if metadata is not None:
+            for field in metadata.children():
+                value = f"{len(field):,} files" if field.kind == "descriptors" else str(field.load())
+                yield "metadata", f"{field.key} = {value[:200]}{'…' if len(value) > 200 else ''}"
