@@ -679,19 +679,21 @@ CUTS = [
 ]
 
 
-@pytest.mark.parametrize("way", ["append", "ab"])
+@pytest.mark.parametrize("way", ["append", "ab", "r+b"])
 @pytest.mark.parametrize(("name", "cut"), CUTS)
 def test_append_to_a_truncated_file(name, cut, way, tmp_path):
     """New records must not be buried in the chunk that was cut: refused, or done so that they can be read."""
     path = tmp_path / "out"
     path.write_bytes(raw(name)[:cut])
     before = read_all_that_is_whole(raw(name)[:cut])
-    dest = path if way == "append" else open(path, "ab")  # noqa: SIM115
+    dest = path if way == "append" else open(path, way)  # noqa: SIM115
+    if way != "append":
+        dest.seek(0, io.SEEK_END)
     try:
         with RecordWriter(dest, **({"append": True} if way == "append" else {})) as writer:
             writer.write_records([b"new"] * 3)
     except RiegeliError:
-        if way == "ab":
+        if way != "append":
             dest.close()
         assert path.read_bytes() == raw(name)[:cut]
     else:
