@@ -18,6 +18,7 @@ COMMANDS = (
     ("ls", "docs/samples/tiny-gpt.safetensors", "h.0.*"),
     ("get", "docs/samples/tiny-gpt.safetensors", "h.0.attn.c_attn.weight[0, :6]"),
     ("info", "docs/samples/tiny-gpt.cut.safetensors"),
+    ("ls", "docs/samples/records.damaged.riegeli"),
 )
 
 

@@ -535,7 +535,7 @@ class JsonParser(Parser):
                 begin = stop
             first += count
 
-    def members(self, node: Node, first: int = 0) -> Iterator[tuple[int, str | None, Any, Entry | None]]:
+    def each_member(self, node: Node, first: int = 0) -> Iterator[tuple[int, str | None, Any, Entry | None]]:
         """Yield ``(ordinal, key, value, entry)`` of each child of an object from ``first`` on, many decoded at a time.
 
         ``value`` is plain Python and ``entry`` None where the child is whole; otherwise ``value`` is `UNLOADED_VALUE`

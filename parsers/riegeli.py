@@ -28,7 +28,7 @@ from pparse.parsers.riegeli_metadata import metadata_entries
 from pparse.paths import KeyStep, OrdinalStep
 from pparse.riegeli.chunks import Chunk, ChunkError, ChunkReader, header_size, parse_header
 from pparse.riegeli.errors import InvalidArgumentError, Unimplemented
-from pparse.riegeli.layout import FILE_SIGNATURE, METADATA, SIMPLE, TRANSPOSED, Layout, block_is_sound
+from pparse.riegeli.layout import FILE_SIGNATURE, METADATA, SIMPLE, TRANSPOSED, block_is_sound
 from pparse.riegeli.positions import RecordPosition
 from pparse.riegeli.records import open_records
 from pparse.riegeli.salvage import read_header, resume
@@ -82,7 +82,6 @@ class RiegeliParser(Parser):
         self._start = extraction.start
         self._source = Source(extraction.data.range(extraction.start, extraction.known_end()))
         self._chunks = ChunkReader(self._source)
-        self._grids: list[tuple[int, Layout]] = [(0, Layout())]  # from which position on which grid is in force
         self._opened: tuple[int, ChunkRecords] | None = None
         self._sound: set[int] = set()  # chunks whose hash was found right
 
@@ -113,7 +112,7 @@ class RiegeliParser(Parser):
         raw = block[ctx.pos - base : ctx.pos - base + 64]
         if not raw and ctx.at_end:
             return ctx.pos, DONE, 0
-        layout = self._layout_at(begin)
+        layout = self._chunks.layout_at(begin)
         try:
             need = header_size(begin, layout)
             chunk = parse_header(raw[:need], begin, layout)
@@ -122,9 +121,6 @@ class RiegeliParser(Parser):
         if chunk is None:
             return ctx.pos, self.expect_chunk, need
         return self._show(ctx, chunk)
-
-    def _layout_at(self, begin: int) -> Layout:
-        return next(layout for first, layout in reversed(self._grids) if first <= begin)
 
     def _show(self, ctx: NodeContext, chunk: Chunk, problem: Finding | None = None) -> tuple[int, Any, int]:
         """Emit a chunk; go to its end, or stop where the file ends in it."""
@@ -152,7 +148,6 @@ class RiegeliParser(Parser):
     def _go_on(self, ctx: NodeContext, error: ChunkError) -> tuple[int, Any, int]:
         """Pass over damage: it becomes a gap; a damaged chunk that proves whole all the same becomes visible."""
         begin, size = error.begin, self._source.size()
-        self._chunks.layout = self._layout_at(begin)
         outcome = resume(self._chunks, error)
         offset = error.error.offset if error.error.offset is not None else begin
         reason = error.error.reason
@@ -161,9 +156,8 @@ class RiegeliParser(Parser):
             self.result.close_node(ctx.node, Status.DAMAGED, problem)
         if outcome.healed is not None:
             return self._show(ctx, outcome.healed, problem)
-        if outcome.layout is not None and all(first != outcome.pos for first, _ in self._grids):
-            self._grids.append((outcome.pos, outcome.layout))
-            self._grids.sort(key=lambda grid: grid[0])
+        if outcome.layout is not None:
+            self._chunks.add_grid(outcome.pos, outcome.layout)
         end = max(begin + 1, min(outcome.pos, size))
         problem.length = end - begin
         ctx.emit(Entry(begin, "gap", self._start + begin, self._start + end, status=Status.DAMAGED, finding=problem))
@@ -199,7 +193,7 @@ class RiegeliParser(Parser):
     def chunk(self, node: Node) -> Chunk:
         """Return the chunk that ``node``, a child of the root, is."""
         begin = node.start - self._start
-        layout = self._layout_at(begin)
+        layout = self._chunks.layout_at(begin)
         found = read_header(self._chunks, begin, layout)
         if found is None:
             raise MalformedError("no chunk begins here", offset=node.start, source=self.result.extraction.name)

@@ -306,7 +306,7 @@ class SafetensorsParser(Parser):
             return
         json: JsonParser = self.header.parser  # type: ignore[assignment]
         metadata: list[int] = []
-        for ordinal, name, fields, entry in json.members(root, first):
+        for ordinal, name, fields, entry in json.each_member(root, first):
             if name == METADATA:
                 metadata.append(ordinal)
                 continue
@@ -462,7 +462,7 @@ class SafetensorsParser(Parser):
         found: list[Entry] = []
         json: JsonParser = self.header.parser  # type: ignore[assignment]
         skipped = set(self.metadata_at())
-        for ordinal, key, fields, entry in json.members(self.header.root, self._header_ordinal(first)):
+        for ordinal, key, fields, entry in json.each_member(self.header.root, self._header_ordinal(first)):
             if ordinal in skipped:
                 continue
             if entry is not None and entry.status is Status.UNSUPPORTED:

@@ -177,7 +177,7 @@ class SafetensorsIndexParser(ShardSet):
         node = self._map()
         assert node is not None  # noqa: S101 -- has_map looked
         json: JsonParser = self.json.parser  # type: ignore[assignment]
-        for _, name, shard, entry in json.members(node):
+        for _, name, shard, entry in json.each_member(node):
             if name is not None and entry is None:
                 yield name, shard if isinstance(shard, str) else None
 

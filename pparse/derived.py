@@ -273,15 +273,13 @@ class InflatedData(Data):
 
     def _chunk(self, offset: int, length: int) -> bytes:
         """Return at least one byte at ``offset``; none at the end and in a gap."""
-        if self.closed:
-            raise ClosedError("the data is closed", source=self.name)
+        self._check_open()
         while True:
             held = self._held(offset, length)
             if held or (self._finished and offset >= self._furthest):
                 return held
             self._check_limit(offset)
-            if self._run.decoder is None or self._run.out > offset:
-                self._go_back(offset)
+            self._go_near(offset)
             block = self._advance(self._most)
             at = len(block) - (self._run.out - offset)
             if 0 <= at < len(block):  # even if it could not be kept
@@ -296,6 +294,7 @@ class InflatedData(Data):
         """Say whether there are ``count`` bytes at ``offset``; without a known size, by decoding no more than those."""
         end = offset + max(0, count)
         with self._lock:
+            self._check_open()
             while self.size is None and not self._finished and self._furthest < end:
                 self._go_on(end - self._furthest)
             if self.size is None:
@@ -304,21 +303,24 @@ class InflatedData(Data):
 
     def finish(self) -> None:
         """Decode to the end, so that ``size``, ``error``, ``gaps`` and ``consumed`` are final. Raises `LimitError`."""
+        self._check_open()
         while not self._finished:
             with self._lock:
                 self._go_on(self._most)
 
     def _go_on(self, limit: int) -> None:
         """Decode up to ``limit`` bytes beyond what was ever produced."""
-        if self.closed:
-            raise ClosedError("the data is closed", source=self.name)
+        self._check_open()
         self._check_limit(self._furthest)
-        if self._run.decoder is None or self._run.out > self._furthest:
-            self._go_back(self._furthest)
+        self._go_near(self._furthest)
         while self._run.out < self._furthest and not self._finished:
             self._advance(min(self._most, self._furthest - self._run.out))
         if not self._finished:
             self._advance(min(self._most, limit))
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise ClosedError("the data is closed", source=self.name)
 
     def _check_limit(self, offset: int) -> None:
         most = self._limits.inflated_bytes
@@ -327,13 +329,18 @@ class InflatedData(Data):
 
     # -- going back ----------------------------------------------------------------------------------------------
 
-    def _go_back(self, offset: int) -> None:
-        """Begin to decode again, as near before ``offset`` as can be."""
-        self._points = [point for point in self._points if point.alive]
+    def _go_near(self, offset: int) -> None:
+        """See to it that decoding goes on before ``offset``, and not further from it than need be."""
+        run = self._run
+        if not all(point.alive for point in self._points):
+            self._points = [point for point in self._points if point.alive]
         point = self._points[bisect_right(self._points, offset, key=attrgetter("out")) - 1]
-        if self.access is Access.RESTART and self._run.out:
+        if run.decoder is not None and run.out <= offset:
+            if point.out <= run.out or self._spool is not None or self._whole is not None:
+                return
+        elif run.out and self.access is Access.RESTART:
             point = self._check_restart(point)
-        self._run.drop()
+        run.drop()
         self._run = self._begin(point)
         self._cache = Kept(self._budget, self._cache_limit, self._run.out)
 
@@ -427,6 +434,8 @@ class InflatedData(Data):
                 pieces.append(piece)
                 room -= len(piece)
                 self._count(run, len(piece))
+                if run.out > self._limits.inflated_bytes:
+                    break
             if run.decoder.eof:
                 self._end_member(run, run.decoder)
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)

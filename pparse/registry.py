@@ -62,9 +62,9 @@ BUILTINS: Final = (
             tuple((0, start) for start in (b"{", b" ", b"\t", b"\n", b"\r")), (".safetensors.index.json",)),
     Builtin("safetensors-folder", "pparse.parsers.safetensors_folder:SafetensorsFolderParser",
             "pparse.viewers.safetensors_set:SafetensorsSetViewer", (), (), folder=True),
+    Builtin("json", "pparse.parsers.json:JsonParser", None, _JSON_STARTS, (".json",), generic=True),
     Builtin("riegeli", "pparse.parsers.riegeli:RiegeliParser", None, ((0, bytes.fromhex("83af70d10d884a3f")),),
             (".riegeli", ".array_record", ".arrayrecord"), generic=True),
-    Builtin("json", "pparse.parsers.json:JsonParser", None, _JSON_STARTS, (".json",), generic=True),
 )  # fmt: skip
 
 # What ends up under a model's name without being one: (bytes at the start, what to tell).

@@ -15,9 +15,11 @@ from pparse.limits import format_size
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import mmap
-    from typing import Any
+    from typing import Final
 
     from pparse.data import Buffer
+
+_MAX_SYSTEM_CALL: Final = 1 << 30
 
 
 class Scratch:
@@ -39,7 +41,8 @@ class Scratch:
         import tempfile
 
         try:
-            return Spool(self, tempfile.TemporaryFile(buffering=0, dir=self.folder, prefix="pparse-"))
+            with tempfile.TemporaryFile(buffering=0, dir=self.folder, prefix="pparse-") as file:
+                return Spool(self, os.dup(file.fileno()))
         except OSError as error:
             raise SourceError(
                 f"cannot make a scratch file: {error.strerror or error}", errno=error.errno, source=self.folder
@@ -70,9 +73,9 @@ def no_scratch(what: str) -> LimitError:
 class Spool:
     """A temporary file that is written at its end and read anywhere. Thread-safe. ``size`` is what it holds."""
 
-    def __init__(self, scratch: Scratch, file: Any) -> None:
+    def __init__(self, scratch: Scratch, descriptor: int) -> None:
         self._scratch = scratch
-        self._file = file
+        self._descriptor = descriptor
         self._lock = threading.Lock()
         self.size = 0
         self._held = 0
@@ -80,15 +83,13 @@ class Spool:
 
     def append(self, data: Buffer) -> None:
         """Write ``data`` at the end. Raises `LimitError` above the cap, `SourceError` if the disk is full."""
-        view = memoryview(data)
-        self._scratch._take(len(view))
+        view = memoryview(data).cast("B") if len(data) else memoryview(b"")
         with self._lock:
-            self._held += len(view)
+            self._take(len(view))
             try:
-                self._check()
-                self._file.seek(self.size)
+                os.lseek(self._descriptor, self.size, os.SEEK_SET)
                 while view:
-                    done = self._file.write(view)
+                    done = os.write(self._descriptor, view[:_MAX_SYSTEM_CALL])
                     self.size += done
                     view = view[done:]
             except OSError as error:
@@ -96,33 +97,39 @@ class Spool:
 
     def pread(self, offset: int, length: int) -> bytes:
         """Return up to ``length`` bytes at ``offset``; fewer only at the end."""
+        if offset < 0 or length < 0:
+            raise ValueError(f"negative offset or length: {offset}, {length}")
         pieces: list[bytes] = []
-        length = max(0, min(length, self.size - offset))
-        try:
-            with self._lock:  # one position, and the writer has it too
-                self._check()
-                self._file.seek(offset)
-                while length and (chunk := self._file.read(length)):
+        with self._lock:  # one position, and the writer has it too
+            self._check()
+            length = max(0, min(length, self.size - offset))
+            try:
+                if length:
+                    os.lseek(self._descriptor, offset, os.SEEK_SET)
+                while length and (chunk := os.read(self._descriptor, min(length, _MAX_SYSTEM_CALL))):
                     pieces.append(chunk)
                     length -= len(chunk)
-        except OSError as error:
-            raise self._failed("read", error) from error
+            except OSError as error:
+                raise self._failed("read", error) from error
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def memory(self, size: int) -> mmap.mmap:
-        """Return the file, now of ``size`` bytes (zeros), as writable memory."""
+        """Return the file, which must be empty, as writable memory of ``size`` bytes (zeros)."""
         import mmap
 
-        self._scratch._take(size)
         with self._lock:
-            self._held += size
-            self._check()
+            self._take(size)
             try:
-                self._file.truncate(size)
+                os.ftruncate(self._descriptor, size)
                 self.size = size
-                return mmap.mmap(self._file.fileno(), size)
+                return mmap.mmap(self._descriptor, size)
             except (OSError, ValueError, OverflowError) as error:
                 raise self._failed("map", error) from error
+
+    def _take(self, count: int) -> None:
+        self._check()
+        self._scratch._take(count)
+        self._held += count
 
     def _check(self) -> None:
         if self.closed:
@@ -139,9 +146,8 @@ class Spool:
         with self._lock:
             if not self.closed:
                 self.closed = True
-                self._file.close()
+                os.close(self._descriptor)
                 self._scratch._give_back(self._held)
 
     def __del__(self) -> None:
-        if not getattr(self, "closed", True):
-            self.close()
+        self.close()

@@ -869,8 +869,8 @@ def test_members_of_an_object_decoded_in_batches():
     text = dump(members)
     extraction = read(text)
     parser = extraction.parse().parser
-    assert [(key, value) for _, key, value, entry in parser.members(extraction.root)] == list(members.items())
-    assert [number for number, *_ in parser.members(extraction.root, 2900)] == list(range(2900, 3000))
+    assert [(key, value) for _, key, value, entry in parser.each_member(extraction.root)] == list(members.items())
+    assert [number for number, *_ in parser.each_member(extraction.root, 2900)] == list(range(2900, 3000))
     broken = text.replace(b'"k1500": {', b'"k1500": {x', 1)
     found = {key: (value, entry) for _, key, value, entry in parser_of(broken)}
     assert len(found) == 3000
@@ -884,7 +884,7 @@ def test_members_of_an_object_decoded_in_batches():
 
 def parser_of(text):
     extraction = read(text)
-    return extraction.parse().parser.members(extraction.root)
+    return extraction.parse().parser.each_member(extraction.root)
 
 
 def test_a_failing_read_is_not_taken_for_damage_by_members():
@@ -896,7 +896,7 @@ def test_a_failing_read_is_not_taken_for_damage_by_members():
         data = FailingData(text, number)
         extraction = read(data, limits=Limits(leaf_bytes=1000))
         try:
-            found = list(extraction.parse().parser.members(extraction.root))
+            found = list(extraction.parse().parser.each_member(extraction.root))
         except SourceError:
             failures += 1
             continue

@@ -25,7 +25,7 @@ from pparse.riegeli.errors import InvalidArgumentError, ResourceExhausted, Riege
 from pparse.riegeli.parts import BROTLI, NONE, SNAPPY, ZSTD, PartCompressor, codec_of, read_part, size_hint
 from pparse.riegeli.projection import EXISTENCE_ONLY, FieldProjection
 from pparse.riegeli.transposed import decode_transposed
-from pparse.riegeli.transposed_encoder import encode_metadata, encode_transposed
+from pparse.riegeli.transposed_encoder import MAX_DEPTH, encode_metadata, encode_transposed
 from pparse.riegeli.transposed_layout import (
     END_OF_SUBMESSAGE,
     INLINE,
@@ -246,6 +246,8 @@ def test_a_limit_of_the_caller():
 
 
 def test_unknown_compression():
+    with pytest.raises(InvalidArgumentError, match="ends beyond the chunk"):
+        decode(b"garbage", [])
     with pytest.raises(Unimplemented, match="0x78"):
         decode(b"x" + EXAMPLE[1:], EXAMPLE_RECORDS)
 
@@ -638,13 +640,12 @@ def test_nesting_is_taken_apart_to_a_depth():
     record = b"\x08\x05"
     for _ in range(150):
         record = delimited(3, record)
-    deep = encode([record])
-    assert decode(deep, [record]) == [record]
-    inner = [[3] * depth + [EXISTENCE_ONLY] for depth in (100, 101)]
-    # Within 100 submessages the 101st is a string: dropping its value empties it.
-    whole = len(decode(deep, [record], [[3] * 101])[0])
-    assert whole == len(record)
-    assert len(decode(deep, [record], [inner[1]])[0]) < 600
+    data = encode([record])
+    assert decode(data, [record]) == [record]
+    states = Parts(memoryview(data), 1, len(record)).header.tags
+    assert states.count(3 << 3 | END_OF_SUBMESSAGE) == MAX_DEPTH == 100
+    # The rest is a string in the innermost of them.
+    assert states.count(3 << 3 | LENGTH_DELIMITED) == 1
     groups = b"\x0b" * 5000 + b"\x0c" * 5000
     assert tags_of([groups]) == MESSAGE | {0x0B, 0x0C}
 
@@ -656,7 +657,7 @@ def test_equal_names_at_different_places_do_not_share_buffers():
 
 
 def test_buckets():
-    contents = [field(1, 0, b"\x7f") + field(2, 0, b"\x81\x01") + field(3, 5, b"1234") + delimited(4, b"text"), b"\xff"]
+    contents = [field(1, 0, b"\x81\x01") + field(2, 0, b"\x7f") + field(3, 5, b"1234") + delimited(4, b"text"), b"\xff"]
     for bucket_size, expected in (
         (None, [3, 4, 5, 1, 1]),
         (1, [1, 2, 4, 5, 1, 1]),
@@ -680,6 +681,25 @@ def test_many_fields_make_trees_of_lists():
     assert states.count(NO_OP) > 9000 // 64
 
 
+def test_lists_are_filled_from_the_top():
+    contents = [field(number, 0, b"\x07") for number in range(1, 67)]
+    transitions = Parts(memoryview(encode(contents)), len(contents), sum(map(len, contents))).transitions
+    # 65 moves; 63 states are reached by one, the others by two.
+    assert sum(1 + (byte & 3) for byte in transitions) == 63 + 2 * 2
+
+
+def test_frames_of_header_and_buckets_tell_their_size():
+    import zstandard
+
+    contents = [delimited(1, b"text"), delimited(2, b"more")] * 3
+    data = encode(contents, ZSTD)
+    size = data[1]
+    frames = [data[3 : 2 + size], *(bytes(bucket[1:]) for bucket in Parts(memoryview(data), 6, 36).buckets)]
+    assert [zstandard.frame_content_size(frame) for frame in frames] == [data[2], 30]
+    moves = data[2 + size + sum(len(frame) + 1 for frame in frames[1:]) :]
+    assert zstandard.frame_content_size(moves[1:]) == -1
+
+
 def test_no_records():
     for kind in KINDS.values():
         assert decode(encode([], kind), []) == []
@@ -689,6 +709,17 @@ def test_no_records():
 def test_repeats_are_packed():
     contents = [b"\x08\x00" if number % 2 else b"\x10\x00" for number in range(4000)]
     assert len(encode(contents)) < 40 + 4000 / 4 * 2
+
+
+def test_states_often_followed_by_the_same_have_their_own_lists():
+    def pair(number: int) -> bytes:
+        first, other, chance, *_ = hashlib.sha256(b"%d" % number).digest()
+        return field(1 + first % 40, 0, b"\x07") + field(41 + (other if chance < 25 else first) % 40, 0, b"\x08")
+
+    contents = [pair(number) for number in range(10_000)]
+    transitions = Parts(memoryview(encode(contents)), len(contents), sum(map(len, contents))).transitions
+    # The likely move from each is offset 0, so that it mostly is part of the byte before.
+    assert len(transitions) < 13_000
 
 
 # -- memory, and what is not read ------------------------------------------------------------------------------------

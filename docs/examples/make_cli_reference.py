@@ -21,6 +21,7 @@ PAGE = ROOT / "docs" / "cli.md"
 GOOD = "docs/samples/tiny-gpt.safetensors"
 CUT = "docs/samples/tiny-gpt.cut.safetensors"
 INDEX = "docs/samples/sharded/model.safetensors.index.json"
+RECORDS = "docs/samples/records.cut.riegeli"
 
 HEAD = """# Command line
 
@@ -185,10 +186,10 @@ OBJECTS = {
     ),
     "member": (
         "One member in `ls` of a document without tensors.",
-        [(["ls", "--json", INDEX, "-f", "json"], ["members", "*"])],
+        [(["ls", "--json", INDEX, "-f", "json"], ["members", "*"]), (["ls", "--json", RECORDS], ["members", "*"])],
         {
-            "name": "key, or `[3]` in a list",
-            "size": "in bytes, as stored",
+            "name": "key, `[3]` in a list, or a name that the format has for it (`64/3`)",
+            "size": "in bytes, as stored; of a record in a compressed chunk, its own",
             "status": "as far as it was looked into",
             "kind": "the format's word for it",
         },

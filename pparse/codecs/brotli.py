@@ -50,14 +50,32 @@ def window_log(head: bytes) -> int | None:
     return 8 + (first >> 4 & 7) if first >> 4 & 7 else 17
 
 
+def narrowed(head: bytes, room: int) -> bytes:
+    """Return the first two bytes of a stream with a window no wider than ``room`` bytes of output need, if possible.
+
+    Both libraries fill their window before they hand anything out: a few bytes may hold a gigabyte.
+    """
+    log = window_log(head) or 0
+    needed = (room + 15).bit_length()  # a window reaches back 16 bytes less than its size
+    if needed >= log:
+        return head
+    if head[0] == LARGE:
+        return bytes([LARGE, head[1] & 0xC0 | max(needed, 10)]) + head[2:]
+    if log >= 18:  # these share one shape of header
+        return bytes([head[0] & 0xF1 | max(needed, 18) - 17 << 1]) + head[1:]
+    return head
+
+
 def whole_brotli(codec: str, data: Buffer, max_size: int) -> bytes:
     """Return what a Brotli stream holds; see `pparse.codecs.decompress`."""
     if memoryview(data).nbytes and memoryview(data)[0] == LARGE:
         return _whole_large(codec, data, max_size)
     brotli = package("brotli")
     stream = brotli.Decompressor()
+    view = memoryview(data)
     try:
-        out: bytes = stream.process(data, output_buffer_limit=max_size + 1)
+        stream.process(narrowed(bytes(view[:1]), max_size))
+        out: bytes = stream.process(view[1:], output_buffer_limit=max_size + 1)
         return checked(codec, out, stream.is_finished(), 0, max_size)
     except brotli.error as error:
         raise MalformedError(f"the {codec} stream is damaged, or bytes follow it ({error})") from error
@@ -74,8 +92,8 @@ class _BrotliCore:
 
     def feed(self, data: bytes, limit: int) -> bytes:
         out: bytes = self._stream.process(data, output_buffer_limit=limit)
-        # Its can_accept_more_data() knows of input that is held back, not of output.
-        self.hungry = len(out) < limit
+        # It may hold back output although it could take more input: only an empty answer says that there is none.
+        self.hungry = not out
         return out
 
     @property
@@ -118,19 +136,21 @@ class _Brotli(LibraryDecompressor):
         return out
 
     def _decode_large(self) -> _Large:
-        data = bytes(self._input)
-        room = max(_FIRST_TRY, 2 * len(data)) if self._size is None else self._size + 1
+        room = max(_FIRST_TRY, 2 * len(self._input)) if self._size is None else self._size + 1
         while True:
-            large = _Large(self.codec, data, self._memory(room + _SLACK))
+            output = self._memory(room)
+            large = _Large(self.codec, narrowed(bytes(self._input[:2]), room) + self._input[2:], output)
             if large.size <= room or self._size is not None:
                 del self._input[: large.taken]
                 return large
             large.close()
             room *= 8
 
-    def _memory(self, size: int) -> mmap.mmap:
-        """Return memory for ``size`` bytes of output: of the budget's, or of a scratch file. Raises `LimitError`."""
-        held = min(1 << (window_log(bytes(self._input[:2])) or 10), size) + _STATE + 2 * len(self._input)
+    def _memory(self, room: int) -> mmap.mmap:
+        """Return memory for ``room`` bytes of output: of the budget's, or of a scratch file. Raises `LimitError`."""
+        window = 1 << (window_log(narrowed(bytes(self._input[:2]), room)) or 10)
+        held = min(window, room) + _STATE + 3 * len(self._input)
+        size = room + _SLACK
         try:
             self._reserve(held + size)
             return _anonymous(size)
@@ -138,6 +158,8 @@ class _Brotli(LibraryDecompressor):
             if self._scratch is None:
                 raise
         self._reserve(held)
+        if self._spool is not None:  # the one before was too small
+            self._spool.close()
         self._spool = self._scratch.spool()
         return self._spool.memory(size)
 
@@ -216,7 +238,7 @@ def _whole_large(codec: str, data: Buffer, max_size: int) -> bytes:
     data = bytes(data)
     room = min(max_size, max(_FIRST_TRY, 2 * len(data)))
     while True:
-        large = _Large(codec, data, _anonymous(room + _SLACK))
+        large = _Large(codec, narrowed(data[:2], room) + data[2:], _anonymous(room + _SLACK))
         try:
             if large.size > room:
                 if room == max_size:
@@ -231,14 +253,11 @@ def _whole_large(codec: str, data: Buffer, max_size: int) -> bytes:
 
 
 def _plan(head: bytes, ended: bool, size: int | None) -> Plan | None:
-    log = window_log(head)
-    if log is None and not ended:
+    if window_log(head) is None and not ended:
         return None
-    window = 1 << (log or 10)
     brotli = package("brotli")
-    # Its ring grows with what the stream has to say: never beyond twice the output.
-    window = window if size is None else min(window, 2 * size)
-    return Plan(window + _STATE, lambda _: _BrotliCore(brotli.Decompressor()))
+    head = head[:1] if size is None else narrowed(head[:1], size)
+    return Plan((1 << (window_log(head) or 10)) + _STATE, lambda _: _BrotliCore(brotli.Decompressor()), head)
 
 
 def brotli_stream(

@@ -10,7 +10,7 @@ from __future__ import annotations
 from copy import copy
 
 from pparse.codecs.base import Decompressor
-from pparse.errors import EndOfDataError, LimitError, MalformedError
+from pparse.errors import EndOfDataError, LimitError, MalformedError, PparseError
 from pparse.limits import KIB
 
 TYPE_CHECKING = False
@@ -162,28 +162,26 @@ class LibraryDecompressor(Decompressor):
 
     def _rescue(self, error: Exception) -> Core:
         """After ``error``, return a core that stands before the last slice. Raises what is final."""
-        more_memory = "emory usage limit" in str(error)
-        damage = MalformedError(f"the {self.codec} stream is damaged ({error})", offset=self._core_in)
-        if more_memory:  # a later block asks for more than the first did
-            self._grow(error)
-        elif self._core_in <= self._careful_end:
-            raise damage from error
-        core = self._way_again(self._core_in - self._last)
+        final: PparseError = MalformedError(f"the {self.codec} stream is damaged ({error})", offset=self._core_in)
+        grown = False
+        if "emory usage limit" in str(error):  # a later block asks for more than the first did
+            try:
+                self._reserve(2 * self.window)
+                grown = True
+            except LimitError as limit:
+                final = limit
+        core = None
+        if grown or self._core_in > self._careful_end:
+            core = self._way_again(self._core_in - self._last)
         if core is None:
-            raise damage from error
-        self._core = core
-        if not more_memory:
+            self._error = copy(final)  # there is no repeating the call: the core is spoilt
+            self._drop()
+            raise final from error
+        if not grown:
             self._careful_end = self._core_in
         self._core_in -= self._last
+        self._core = core
         return core
-
-    def _grow(self, error: Exception) -> None:
-        try:
-            self._reserve(2 * self.window)
-        except LimitError as limit:
-            self._error = copy(limit)  # the core is spoilt: there is no repeating the call
-            self._drop()
-            raise limit from error
 
     def _way_again(self, end: int) -> Core | None:
         """Return a core that has taken the stream as far as ``end``, and put back into the input what follows.

@@ -172,15 +172,15 @@ class _Lz4(Decompressor):
             count = self._lz4.decompress_block_into(whole, target)
             return bytes(memoryview(target)[len(history) : count])
         except (self._error_type, ValueError) as error:
-            out = self._salvaged(block)
+            out = self._salvaged(block, cut=False)
             self._step = _Lz4._damaged
             if not out:
                 raise MalformedError("a block of the lz4 frame is damaged", offset=self.consumed) from error
             return out
 
-    def _salvaged(self, block: bytes) -> bytes:
+    def _salvaged(self, block: bytes, cut: bool) -> bytes:
         out = bytearray(self._history)
-        salvage(block, out, self._most)
+        salvage(block, out, self._most, cut)
         return bytes(memoryview(out)[len(self._history) :])
 
     def _damaged(self) -> bytes:
@@ -190,7 +190,7 @@ class _Lz4(Decompressor):
         """Return what can be had of a block that the end of the input cuts."""
         data = bytes(self._input[4 : 4 + size])
         self._input.clear()
-        return data if stored else self._salvaged(data)
+        return data if stored else self._salvaged(data, cut=True)
 
     def _end_mark(self) -> bytes:
         length = 4 if self._hash is None else 8

@@ -32,10 +32,10 @@ def with_history(block: bytes, history: bytes) -> bytes:
     return b"".join((head, history, block[at:]))
 
 
-def salvage(block: bytes, out: bytearray, limit: int) -> None:
+def salvage(block: bytes, out: bytearray, limit: int, cut: bool) -> None:
     """Append to ``out`` (which holds the history) what ``block`` yields up to where it ends or contradicts itself.
 
-    At most ``limit`` bytes are appended.
+    ``cut``: whether the block is only the beginning of one. At most ``limit`` bytes are appended.
     """
     at, end = 0, len(block)
     limit += len(out)
@@ -46,6 +46,8 @@ def salvage(block: bytes, out: bytearray, limit: int) -> None:
         if count == 15:
             at, more, _ = _length(block, at)
             count += more
+        if not cut and count > end - at:
+            return
         count = min(count, limit - len(out))
         out += block[at : at + count]
         at += count

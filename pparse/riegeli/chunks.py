@@ -20,6 +20,8 @@ Whatever is *short* is no error but the end of the file, for now: the same call 
 
 from __future__ import annotations
 
+from operator import itemgetter
+
 from pparse.data import Data
 from pparse.kernels.highway import Highway64, hash64
 from pparse.riegeli.errors import InvalidArgumentError
@@ -211,15 +213,32 @@ def check_block(raw: bytes | memoryview, at: int, boundary: int, begin: int, chu
 
 
 class ChunkReader:
-    """Reads chunk after chunk. Positions are file offsets; ``layout`` is the grid of block headers in force."""
+    """Reads chunk after chunk. Positions are file offsets.
+
+    `layout_at` says which grid of block headers is in force where: one in a sound file, another from where bytes were
+    lost or came in.
+    """
 
     def __init__(self, source: Source) -> None:
         self.source = source
-        self.layout = Layout()
+        self._grids = [(0, Layout())]  # from which position on which grid is in force
         self._block = b""
         self._block_at = 0
         self._buffer = bytearray()
         self._ahead = FIRST_BLOCK
+
+    def layout_at(self, pos: int) -> Layout:
+        """Return the grid that is in force at ``pos``."""
+        return self._grids[0][1] if len(self._grids) == 1 else self.grid_at(pos)[1]
+
+    def grid_at(self, pos: int) -> tuple[int, Layout]:
+        """Return where the grid that is in force at ``pos`` begins (0, or at a chunk), and the grid."""
+        return next((grid for grid in reversed(self._grids) if grid[0] <= pos), self._grids[0])
+
+    def add_grid(self, pos: int, layout: Layout) -> None:
+        """Note that from the chunk at ``pos`` on another grid is in force."""
+        if self.layout_at(pos).shift != layout.shift:
+            self._grids = sorted([grid for grid in self._grids if grid[0] != pos] + [(pos, layout)], key=itemgetter(0))
 
     def forget_block(self) -> None:
         """Drop what was read ahead: the file has grown."""
@@ -266,8 +285,9 @@ class ChunkReader:
 
     def header(self, begin: int) -> Chunk | None:
         """Read the header of the chunk at ``begin``; None if the file ends before its end. Raises `ChunkError`."""
-        raw = self.get(begin, header_size(begin, self.layout))
-        chunk = parse_header(raw, begin, self.layout)
+        layout = self.layout_at(begin)
+        raw = self.get(begin, header_size(begin, layout))
+        chunk = parse_header(raw, begin, layout)
         if chunk is None:
             self._short(begin, begin + len(raw))
         return chunk
@@ -371,7 +391,8 @@ class ChunkReader:
         One read of the header of the block that ``pos`` is in. Raises `ChunkError` if that header is damaged; returns
         the block's own offset where the file ends before the header does.
         """
-        block = max(0, self.layout.block_of(pos))
+        layout = self.layout_at(pos)
+        block = max(0, layout.block_of(pos))
         raw = self.get(block, BLOCK_HEADER_SIZE)
         if len(raw) < BLOCK_HEADER_SIZE:
             return block
@@ -387,7 +408,7 @@ class ChunkReader:
             error = invalid(f"the block header at {block} names a chunk before the file", block)
             raise ChunkError(error, block, block + BLOCK_HEADER_SIZE)
         start = block - previous_chunk if block + next_chunk > pos else block + next_chunk
-        if not self.layout.can_begin(start):
+        if not layout.can_begin(start):
             raise ChunkError(invalid(f"no chunk can begin at {start}", block), block, start)
         return start
 

@@ -232,21 +232,25 @@ class ChunkCursor:
 
         outcome = resume(self._chunks, error, salvage=self._salvage)
         if outcome.healed is not None and outcome.data is not None and begin is None:
-            self.healed.append(SkippedRegion(error.begin, outcome.healed.end, error.error.reason))
+            region = SkippedRegion(error.begin, outcome.healed.end, error.error.reason)
             try:
                 self._verified = True
                 self._leave(outcome.healed.begin)
                 self._take(outcome.healed, [outcome.data])
+                self._note_healed(region)
                 return
             except ChunkError:
-                self.healed.pop()
                 outcome = resume(self._chunks, error, salvage=self._salvage, heal=False)
         self._leave(outcome.pos)
         if outcome.layout is not None:
-            self._chunks.layout = outcome.layout
+            self._chunks.add_grid(outcome.pos, outcome.layout)
         first = error.begin if begin is None else begin
         if outcome.end > first:
             self._report(SkippedRegion(first, outcome.end, outcome.message))
+
+    def _note_healed(self, region: SkippedRegion) -> None:
+        if region not in self.healed:
+            self.healed.append(region)
 
     def _report(self, region: SkippedRegion) -> bool:
         """Tell the recovery of a region; False if there is none. StopIteration ends reading."""
@@ -280,7 +284,7 @@ class ChunkCursor:
             return False
         self._verified = True
         self._truncated = None
-        self.healed.append(SkippedRegion(chunk.data_end, chunk.end, "the padding of the last chunk is cut off"))
+        self._note_healed(SkippedRegion(chunk.data_end, chunk.end, "the padding of the last chunk is cut off"))
         return self._count > 0
 
     def _check_open(self) -> None:

@@ -26,8 +26,8 @@ WINDOW_LOGS: Final = {"brotli": (10, 30), "zstd": (10, 31)}
 DEFAULT_PADDING: Final = 64 << 10
 MAX_SIZE: Final = (1 << 64) - 1
 _SUFFIXES: Final = {"": 0, "B": 0, "k": 10, "K": 10, "M": 20, "G": 30, "T": 40, "P": 50, "E": 60}
-_REAL: Final = re.compile(r"[ \t\n\v\f\r]*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)([A-Za-z]*)")
-_INTEGER: Final = re.compile(r"[ \t\n\v\f\r]*([+-]?\d{1,30})[ \t\n\v\f\r]*")
+_REAL: Final = re.compile(r"[ \t\n\v\f\r]*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)([A-Za-z]*)", re.ASCII)
+_INTEGER: Final = re.compile(r"[ \t\n\v\f\r]*([+-]?\d{1,30})[ \t\n\v\f\r]*", re.ASCII)
 
 
 class RecordWriterOptions:

@@ -74,7 +74,9 @@ class RecordPosition:
             return NotImplemented
         return self._chunk_begin == other._chunk_begin and self._record_index == other._record_index
 
-    def __lt__(self, other: RecordPosition) -> bool:
+    def __lt__(self, other: object) -> bool:
+        if not isinstance(other, RecordPosition):
+            return NotImplemented
         return (self._chunk_begin, self._record_index) < (other._chunk_begin, other._record_index)
 
     def __hash__(self) -> int:

@@ -307,10 +307,14 @@ class RecordReader(ChunkCursor):
         self._pos = begin
         try:
             chunk = self._pull()
-            if chunk is not None and self._enter(chunk):
-                self._index = min(index, self._count)
+            if chunk is None:
+                self._salvage_tail()
+            else:
+                self._enter(chunk)
         except ChunkError as error:
             self._fail(error)
+        if self._chunk is not None and self._chunk.begin == begin:  # as it was, or healed
+            self._index = min(index, self._count)
 
     def seek_numeric(self, pos: int) -> None:
         """Go to the record at numeric position ``pos``, or else to the first chunk that begins there or after.

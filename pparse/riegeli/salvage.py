@@ -58,11 +58,12 @@ _BLOCK_TAIL: Final = re.compile(rb"(?=.{5}\0\0\0.{5}\0\0\0)", re.DOTALL)
 class Outcome:
     """Where reading goes on: at ``pos``, after a region that ends at ``end``, on the grid ``layout`` (None: the same).
 
-    ``crossing`` is where a chunk begins that a sound block header tells of. ``healed`` is the damaged chunk itself,
+    ``crossing`` is where a chunk begins that a sound block header tells of; ``lost`` says that there was no sound block
+    header up to the end of the file. ``healed`` is the damaged chunk itself,
     with its ``data``, where they prove whole.
     """
 
-    __slots__ = ("crossing", "data", "end", "healed", "layout", "message", "pos")
+    __slots__ = ("crossing", "data", "end", "healed", "layout", "lost", "message", "pos")
 
     def __init__(
         self,
@@ -72,6 +73,7 @@ class Outcome:
         *,
         layout: Layout | None = None,
         crossing: int | None = None,
+        lost: bool = False,
         healed: Chunk | None = None,
         data: bytes | None = None,
     ) -> None:
@@ -80,6 +82,7 @@ class Outcome:
         self.message = message
         self.layout = layout
         self.crossing = crossing
+        self.lost = lost
         self.healed = healed
         self.data = data
 
@@ -98,7 +101,7 @@ def resume(chunks: ChunkReader, error: ChunkError, *, salvage: bool = True, heal
 
 def by_block_headers(chunks: ChunkReader, error: ChunkError) -> Outcome:
     """Say where the reference goes on after ``error``."""
-    layout, pos, have, message = chunks.layout, error.resume, error.have, error.error.reason
+    layout, pos, have, message = chunks.layout_at(error.begin), error.resume, error.have, error.error.reason
     begin = error.begin
     while True:
         if have and pos > begin:
@@ -114,7 +117,7 @@ def by_block_headers(chunks: ChunkReader, error: ChunkError) -> Outcome:
             if gap is not None:
                 pos = gap
                 continue
-            return Outcome(block, min(block, end_of_file(chunks, block)), message)
+            return Outcome(block, min(block, end_of_file(chunks, block)), message, lost=True)
         if not block_is_sound(raw):
             message = f"corrupted Riegeli/records file: block header hash mismatch, block at {block}"
             pos = block + BLOCK_HEADER_SIZE
@@ -154,7 +157,7 @@ def unpadded(chunks: ChunkReader, begin: int) -> tuple[Chunk, bytes] | None:
         return None
     if chunk is None or chunk.header.data_size > MAX_HEALED:
         return None
-    data = _data(chunks, chunk)
+    data = chunk_data(chunks, chunk)
     return (chunk, data) if data is not None and hash64(data) == chunk.header.data_hash else None
 
 
@@ -170,7 +173,7 @@ def read_header(chunks: ChunkReader, begin: int, layout: Layout) -> tuple[ChunkH
     return ChunkHeader.unpack(packed), chunk_header_hash(packed) == stored_hash(packed)
 
 
-def _data(chunks: ChunkReader, chunk: Chunk) -> bytes | None:
+def chunk_data(chunks: ChunkReader, chunk: Chunk) -> bytes | None:
     """Return the data of a chunk, whatever the block headers in them say; None if they are not all there."""
     start, stop = chunk.data_begin, chunk.data_end
     size = chunks.source.known_size()
@@ -184,14 +187,14 @@ def _heal(chunks: ChunkReader, error: ChunkError) -> Outcome | None:
     """Return the chunk at hand where its data's hash proves it whole."""
     if error.have and error.chunk is not None and error.resume == error.chunk.end:
         return None  # the data themselves are what is wrong
-    found = read_header(chunks, error.begin, chunks.layout)
+    found = read_header(chunks, error.begin, chunks.layout_at(error.begin))
     if found is None:
         return None
     header, sound = found
     if not sound and header.chunk_type not in (SIMPLE, TRANSPOSED):
         return None
-    chunk = Chunk(error.begin, header, chunks.layout)
-    data = _data(chunks, chunk)
+    chunk = Chunk(error.begin, header, chunks.layout_at(error.begin))
+    data = chunk_data(chunks, chunk)
     if data is None or hash64(data) != header.data_hash:
         return None
     return Outcome(chunk.end, chunk.end, error.error.reason, healed=chunk, data=data)
@@ -213,12 +216,12 @@ def _saved(chunks: ChunkReader, error: ChunkError, outcome: Outcome) -> Outcome:
         # Nothing begins where the chunk's own header says: bytes were lost or came in. Look all the way.
         further = ChunkError(error.error, begin, error.chunk.data_begin)
         outcome = by_block_headers(chunks, further)
-    stop = min(outcome.pos, size)
+    stop = size if outcome.lost else min(outcome.pos, size)
     if outcome.crossing is not None:
         if outcome.crossing < begin:
             return outcome
         stop = outcome.crossing
-    layout = chunks.layout
+    layout = chunks.layout_at(begin)
     if stop >= size and (moved := _moved_grid(chunks, begin, size)) is not None:
         layout, stop, crossing = moved
         found = _first_chunk(chunks, begin, stop, layout, error)
@@ -245,16 +248,16 @@ def _is_sound(chunks: ChunkReader, pos: int, layout: Layout) -> bool:
 
 def _claimed_end(chunks: ChunkReader, error: ChunkError, size: int) -> int | None:
     """Return where the damaged chunk ends by what its header says, if another begins there or the file ends."""
-    found = read_header(chunks, error.begin, chunks.layout)
+    found = read_header(chunks, error.begin, chunks.layout_at(error.begin))
     if found is None:
         return None
     header, sound = found
-    chunk = Chunk(error.begin, header, chunks.layout)
+    chunk = Chunk(error.begin, header, chunks.layout_at(error.begin))
     ends = [chunk.end] if sound else [chunk.end, chunk.data_end]
     for end in ends:
-        if error.begin < end <= size and (end == size or _is_sound(chunks, end, chunks.layout)):
+        if error.begin < end <= size and (end == size or _is_sound(chunks, end, chunk.layout)):
             return end
-    if not sound and chunk.data_end <= size and (data := _data(chunks, chunk)) is not None and header.data_size:
+    if not sound and chunk.data_end <= size and (data := chunk_data(chunks, chunk)) is not None and header.data_size:
         return chunk.data_end if hash64(data) == header.data_hash else None
     return None
 
@@ -308,7 +311,7 @@ def _first_chunk(chunks: ChunkReader, begin: int, stop: int, layout: Layout, err
 
 
 def _data_agrees(chunks: ChunkReader, chunk: Chunk) -> bool:
-    data = _data(chunks, chunk)
+    data = chunk_data(chunks, chunk)
     if data is not None:
         return hash64(data) == chunk.header.data_hash
     try:
@@ -322,11 +325,11 @@ def _true_end(chunks: ChunkReader, error: ChunkError, ends: list[int], layout: L
 
     Earlier ones would lie inside it.
     """
-    found = read_header(chunks, error.begin, chunks.layout)
+    found = read_header(chunks, error.begin, chunks.layout_at(error.begin))
     if found is None or error.chunk is not None:
         return None
     wanted, digest = found[0].data_hash, Highway64()
-    at = chunks.layout.add(error.begin, CHUNK_HEADER_SIZE)
+    at = chunks.layout_at(error.begin).add(error.begin, CHUNK_HEADER_SIZE)
     for end in ends:
         if not 0 <= end - at <= MAX_HEALED:
             return None
@@ -351,7 +354,7 @@ def _moved_grid(chunks: ChunkReader, begin: int, size: int) -> tuple[Layout, int
         block = begin + at
         if next_chunk > size or not block_is_sound(raw, at):
             continue
-        if Layout(block).shift == chunks.layout.shift:
+        if Layout(block).shift == chunks.layout_at(begin).shift:
             continue  # on the grid: that was looked at
         nested = previous_chunk == 0 and raw[at : at + len(FILE_SIGNATURE)] == FILE_SIGNATURE
         if nested and begin and at:

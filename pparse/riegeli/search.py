@@ -7,13 +7,14 @@ position costs one small read, and one for each chunk between the block's first 
 from __future__ import annotations
 
 from pparse.riegeli.chunks import Chunk, ChunkError
-from pparse.riegeli.layout import BLOCK_SIZE
+from pparse.riegeli.layout import BLOCK_HEADER_SIZE, unpack_block
 from pparse.riegeli.positions import RecordPosition
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from pparse.riegeli.chunks import ChunkReader
     from pparse.riegeli.reader import RecordReader
 
 
@@ -46,45 +47,90 @@ def chunk_at(reader: RecordReader, pos: int) -> tuple[Chunk | None, int]:
 
     With a recovery, damage on the way is passed over (and told); without one it raises.
     """
-    chunks = reader._chunks
-    start = _start_before(reader, pos)
-    while True:
+    end = start = _start_before(reader, pos)
+    for chunk in _hop(reader, start, pos + 1):
+        if chunk.begin > pos:
+            return None, chunk.begin  # what lies at ``pos`` was skipped
+        if pos < chunk.end and chunk.end <= reader._source.size():
+            return chunk, chunk.begin
+        end = chunk.end if chunk.end <= reader._source.size() else chunk.begin
+    return None, max(end, reader._pos) if end < pos and reader._recovery is not None else end
+
+
+def _hop(reader: RecordReader, start: int, stop: int) -> Iterator[Chunk]:
+    """Yield the chunks that begin in ``[start, stop)``, the first one behind damage too, and one that is cut.
+
+    With a recovery, damage is passed over (and told); without one it raises.
+    """
+    chunks, before = reader._chunks, None
+    while start < stop:
         try:
             chunk = chunks.header(start)
         except ChunkError as error:
-            reader._fail(error)
-            if reader._chunk is not None:  # healed, and entered
-                chunk = reader._chunk
-            else:
-                start = reader._pos
-                if start > pos or reader._stopped:
-                    return None, start
+            reader._fail(error if reader._recovery is None else _first_damage(chunks, before) or error)
+            before = None
+            chunk = reader._chunk  # healed, and entered
+            if chunk is None:
+                start = max(reader._pos, start) if reader._pos != start else start + 1
+                if reader._stopped:
+                    return
                 continue
         if chunk is None:
-            return None, start
-        if pos < chunk.end:
-            return chunk, chunk.begin
-        start = chunk.end
+            return
+        yield chunk
+        before, start = chunk, chunk.end
+
+
+def _first_damage(chunks: ChunkReader, before: Chunk | None) -> ChunkError | None:
+    """Say what is wrong with the chunk ``before`` one that was not found: it may be shorter than it says."""
+    try:
+        if before is not None:
+            chunks.verify(before)
+    except ChunkError as error:
+        return error
+    return None
 
 
 def _start_before(reader: RecordReader, pos: int) -> int:
     """Return a chunk boundary at or before ``pos``, from the header of its block, or of an earlier one if damaged."""
     chunks, at = reader._chunks, pos
-    while True:
+    size = reader._source.size()
+    while at >= 0:
+        first, layout = chunks.grid_at(at)
+        block = layout.block_of(at)
+        if block < first:
+            return first  # a grid begins at a chunk
+        at = block - 1
+        if block and size - block < BLOCK_HEADER_SIZE:
+            continue  # the last block header is cut: take the one before
         try:
-            start = chunks.start_for(at)
+            start = chunks.start_for(block)
         except ChunkError as error:
             if reader._recovery is None:
                 reader._fail(error)
-            at = chunks.layout.block_of(at) - BLOCK_SIZE
-            if at < 0:
-                return 0
             continue
-        if start <= pos:
-            return start
-        at = chunks.layout.block_of(at) - BLOCK_SIZE  # the block's chunk began before the file, or so it says
-        if at < 0:
-            return 0
+        if size - block >= BLOCK_HEADER_SIZE:
+            start = _nearest(chunks, block, start, pos, first)
+        if reader._recovery is not None and block and not _is_chunk(chunks, start):
+            continue  # the block header lies, or the chunk that it names is damaged
+        return start
+    return 0
+
+
+def _is_chunk(chunks: ChunkReader, pos: int) -> bool:
+    try:
+        return chunks.header(pos) is not None
+    except ChunkError:
+        return False
+
+
+def _nearest(chunks: ChunkReader, block: int, start: int, pos: int, first: int) -> int:
+    """Return the later of the two chunk boundaries that a block header names, if it is not beyond ``pos``."""
+    _, next_chunk = unpack_block(chunks.get(block, BLOCK_HEADER_SIZE))
+    following = block + next_chunk
+    if start < block and next_chunk and following <= pos and chunks.layout_at(pos).can_begin(following):
+        return following
+    return max(start, first)
 
 
 def seek_back(reader: RecordReader) -> bool:
@@ -110,7 +156,10 @@ def seek_back(reader: RecordReader) -> bool:
         pos = chunk.begin  # it was damaged, and skipped: look further back
     reader._leave(0)
     reader._last = None
-    first = reader._chunks.header(0) if size else None
+    try:
+        first = reader._chunks.header(0)
+    except ChunkError:
+        return False
     if first is not None:
         reader._pos = first.end
     return False
@@ -120,41 +169,15 @@ def _last_with_records(reader: RecordReader, pos: int) -> Chunk | None:
     """Return the last chunk with records that begins before ``pos`` and is not cut by the end of the file."""
     while pos > 0:
         start = _start_before(reader, pos - 1)
-        found, lowest = None, start
-        for chunk in _chunks_between(reader, start, pos):
-            lowest = min(lowest, chunk.begin)
-            if chunk.header.num_records:
+        found, size = None, reader._source.size()
+        for chunk in _hop(reader, start, pos):
+            cut = chunk.end > size and (reader._recovery is None or chunk.data_end > size)
+            if chunk.begin < pos and chunk.header.num_records and not cut:
                 found = chunk
         if found is not None:
             return found
-        if lowest >= pos:
-            lowest = pos - 1
-        pos = min(lowest, pos - 1)
+        pos = min(start, pos - 1)
     return None
-
-
-def _chunks_between(reader: RecordReader, start: int, stop: int) -> Iterator[Chunk]:
-    """Yield the whole chunks that begin in ``[start, stop)``; damage is passed over if there is a recovery."""
-    size = reader._source.size()
-    while start < stop:
-        try:
-            chunk = reader._chunks.header(start)
-        except ChunkError as error:
-            reader._fail(error)
-            if reader._chunk is not None:
-                healed = reader._chunk
-                reader._leave(healed.end)
-                yield healed
-                start = healed.end
-            else:
-                start = max(reader._pos, start + 1)
-            continue
-        if chunk is None or chunk.end > size:
-            if chunk is not None and reader._recovery is not None and chunk.data_end <= size:
-                yield chunk  # it lacks its padding only
-            return
-        yield chunk
-        start = chunk.end
 
 
 def search(reader: RecordReader, test: Callable[[RecordReader], int | None]) -> int | None:

@@ -25,7 +25,7 @@ from pparse.kernels.transposed import (
 )
 from pparse.kernels.varint import MAX_BYTES_32, MAX_BYTES_64, read_varint, read_varints
 from pparse.riegeli.errors import InvalidArgumentError
-from pparse.riegeli.parts import codec_of, read_part, size_hint
+from pparse.riegeli.parts import read_part, size_hint
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -150,7 +150,6 @@ class Parts:
         self.kind, bounded = data[0] if data else -1, size + min(num_records, 1 << 24)
         if not data:
             raise InvalidArgumentError("the chunk is empty: no compression type")
-        codec_of(self.kind)
         length, pos = read_varint(data, 1, len(data), MAX_BYTES_64, "the length of the header")
         if length > len(data) - pos:
             raise MalformedError("the header ends beyond the chunk", offset=pos, wanted=length, got=len(data) - pos)

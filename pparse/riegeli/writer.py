@@ -20,6 +20,7 @@ from pparse.riegeli.options import RecordWriterOptions, parse_options
 from pparse.riegeli.parts import NONE, SNAPPY, PartCompressor, codec_of
 from pparse.riegeli.positions import RecordPosition
 from pparse.riegeli.simple import encode_simple
+from pparse.riegeli.tail import examine_tail
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -66,7 +67,8 @@ class RecordWriter:
     says where ``dest`` stands if it cannot tell.
 
     ``append=True`` opens a path for appending: the file's tail is looked at first, and one that ends inside a chunk
-    is refused (`FailedPrecondition`), or cut back to its last whole chunk with ``repair=True``. ``scratch`` is where
+    is refused (`FailedPrecondition`); with ``repair=True`` such a chunk is cut off, or given the padding that it lacks.
+    A file that is damaged otherwise, or none of Riegeli, is refused in any case. ``scratch`` is where
     huge records are compressed to (beside the file, or in the system's folder for such, if not given).
 
     A Brotli window above 24 is written as 24, which every reader takes: no library here writes a wider one.
@@ -107,6 +109,8 @@ class RecordWriter:
         if isinstance(dest, str | os.PathLike):
             self._owns = True
             self._stream = _open(os.fspath(dest), append, repair)
+        elif not hasattr(dest, "write"):
+            raise TypeError("give a path or a binary file object to write to")
         elif append:
             raise ValueError("append= is for paths; open the file with 'ab' or 'r+b' yourself")
         try:
@@ -383,66 +387,27 @@ def check_tail(stream: Any, size: int) -> None:
     """
     path = getattr(stream, "name", None)
     readable = getattr(stream, "readable", None)
-    end: int | None = size
     if readable is not None and readable():
         at = stream.tell()
-        end = whole_size(stream)
+        tail = examine_tail(stream)
         stream.seek(at)
+        tail.refuse()
     elif isinstance(path, str) and os.path.isfile(path) and os.path.getsize(path) == size:
-        end = whole_size(path)
-    if end != size:
-        raise _cut_tail(end or 0, size)
-
-
-def _cut_tail(end: int, size: int) -> FailedPrecondition:
-    return FailedPrecondition(
-        f"the file's last {size - end} bytes are no whole chunk; what is appended would be lost behind them. Cut the "
-        f"file to {end} bytes first (repair=True does)", offset=end, wanted=size, got=end,
-    )  # fmt: skip
-
-
-def whole_size(src: Any) -> int:
-    """Return where the last whole chunk of a Riegeli file ends: its size, unless its tail is cut or damaged."""
-    from pparse.riegeli.chunks import ChunkError, ChunkReader
-    from pparse.riegeli.source import Source
-
-    source = Source(src, owns=False)
-    try:
-        chunks = ChunkReader(source)
-        size = source.size()
-        block = chunks.layout.block_of(max(0, size - 1))
-        while True:
-            try:
-                pos = chunks.start_for(block)
-                break
-            except ChunkError:
-                if block == 0:
-                    return 0
-                block -= 1 << 16
-        while pos < size:
-            try:
-                chunk = chunks.header(pos)
-            except ChunkError:
-                return pos
-            if chunk is None or chunk.end > size:
-                return pos
-            pos = chunk.end
-        return pos
-    finally:
-        if isinstance(src, str | os.PathLike):
-            source.close(0)
+        examine_tail(path).refuse()
 
 
 def _open(path: str, append: bool, repair: bool) -> BinaryIO:
     if not append or not os.path.exists(path) or not os.path.getsize(path):
         return open(path, "wb")
-    size, end = os.path.getsize(path), whole_size(path)
-    if end != size and not repair:
-        raise _cut_tail(end, size)
+    tail = examine_tail(path)
+    if not repair:
+        tail.refuse()
     stream = open(path, "r+b")  # noqa: SIM115 -- the writer closes it
-    if end != size:
-        stream.truncate(end)
-    stream.seek(0, os.SEEK_END)
+    try:
+        tail.mend(stream)
+    except BaseException:
+        stream.close()
+        raise
     return stream
 
 

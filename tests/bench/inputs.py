@@ -116,3 +116,20 @@ def counting_tensor(path: Path, size: int) -> Path:
         for start in range(0, size // 8, 4 * MIB):
             file.write(np.arange(start, min(size // 8, start + 4 * MIB), dtype=np.uint64).tobytes())
     return path
+
+
+def weights(path: Path, size: int) -> Path:
+    """Write ``size`` bytes of float32 weights, normally distributed (with numpy); from 256 MiB on they come again."""
+    import numpy as np
+
+    values = memoryview(np.random.default_rng(1).standard_normal(min(size, 256 * MIB) // 4, dtype=np.float32))
+    with path.open("wb") as file:
+        while size:
+            size -= file.write(values.cast("B")[:size])
+    return path
+
+
+def lines(path: Path, count: int) -> Path:
+    """Write numbers, one a line of 10 bytes."""
+    path.write_bytes(b"".join(b"%09d\n" % number for number in range(count)))
+    return path

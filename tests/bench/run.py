@@ -12,136 +12,22 @@ import datetime
 import os
 import platform
 import shutil
-import statistics
 import subprocess
 import sys
 import tempfile
-import time
 import venv
 from pathlib import Path
-from typing import NamedTuple
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 sys.path.insert(0, str(HERE))
 
 import inputs  # noqa: E402 -- the folder was just added
+from harness import MIB, Bench, mib  # noqa: E402
+from rows_riegeli import RIEGELI_ROWS  # noqa: E402
 
-MIB = 1 << 20
 PEERS = ("safetensors", "orjson", "ijson")
 BLOCK_LIMIT = 64 * MIB  # the default budget
-
-
-class Line(NamedTuple):
-    """One line of the table; ``met`` is None where nothing is promised."""
-
-    job: str
-    ours: str
-    peer: str
-    ratio: str
-    bar: str
-    met: bool | None
-
-
-class Runs:
-    """What repeated runs of one job gave."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.values: dict[str, list[float]] = {}
-
-    def add(self, values: dict[str, float]) -> None:
-        for name, value in values.items():
-            self.values.setdefault(name, []).append(value)
-
-    def __getitem__(self, name: str) -> float:
-        return statistics.median(self.values[name])
-
-    def __str__(self) -> str:
-        spread = f"{min(self.values['wall']) * 1000:,.0f}–{max(self.values['wall']) * 1000:,.0f}"
-        more = f", call {self['seconds'] * 1000:,.0f} ms" if "seconds" in self.values else ""
-        return (f"{self.name}: wall {self['wall'] * 1000:,.0f} ms ({spread}){more}, CPU {self['cpu'] * 1000:,.0f} ms, "
-                f"peak {self['peak'] / MIB:,.1f} MiB")  # fmt: skip
-
-
-class Bench:
-    """The environment, the inputs, and the lines of the table."""
-
-    def __init__(self, work: Path, python: Path, quick: bool, repeat: int) -> None:
-        self.work = work
-        self.python = python
-        self.quick = quick
-        self.repeat = repeat
-        self.lines: list[Line] = []
-        self.notes: list[str] = []
-        self._made: dict[str, Path] = {}
-
-    def input(self, name: str, make: object, *arguments: object) -> Path:
-        """Return an input, made when it is first asked for."""
-        if name not in self._made:
-            start = time.perf_counter()
-            self._made[name] = make(self.work / name, *arguments)  # type: ignore[operator]
-            print(f"  made {name} in {time.perf_counter() - start:.1f} s", flush=True)
-        return self._made[name]
-
-    def drop(self, *names: str) -> None:
-        """Remove inputs that no later row needs."""
-        for name in names:
-            path = self._made.pop(name, None)
-            if path is not None:
-                shutil.rmtree(path) if path.is_dir() else path.unlink()
-
-    def once(self, job: str, *words: object, limit_files: int = 0) -> dict[str, float]:
-        """Run a job in a fresh process and return what it tells, with the wall time that we saw."""
-        read, write = os.pipe()
-        command = [str(self.python), str(HERE / "jobs" / f"{job}.py"), *map(str, words)]
-        if limit_files:
-            command = ["/bin/sh", "-c", f'ulimit -n {limit_files} && exec "$@"', "sh", *command]
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
-        start = time.perf_counter()
-        ran = subprocess.run(
-            command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, pass_fds=(write,),
-            env=environment | {"BENCH_FD": str(write)},
-        )  # fmt: skip
-        wall = time.perf_counter() - start
-        os.close(write)
-        with os.fdopen(read) as file:
-            told = dict(line.split() for line in file)
-        if ran.returncode or not told:
-            raise RuntimeError(f"{job} {words} failed ({ran.returncode}): {ran.stderr.decode()[-2000:]}")
-        return {"wall": wall, **{name: float(value) for name, value in told.items()}}
-
-    def by_turns(self, jobs: dict[str, tuple[object, ...]], repeat: int = 0, **options: int) -> list[Runs]:
-        """Run jobs by turns, each ``repeat`` times; the first round warms the caches and does not count."""
-        runs = [Runs(name) for name in jobs]
-        for number in range((repeat or self.repeat) + 1):
-            for run, words in zip(runs, jobs.values(), strict=True):
-                values = self.once(str(words[0]), *words[1:], **options)
-                if number:
-                    run.add(values)
-        for run in runs:
-            print(f"    {run}", flush=True)
-        return runs
-
-    def line(self, *cells: str, met: bool | None = None) -> None:
-        """Add a line to the table: job, ours, peer, ratio, bar; the last ones may be left out."""
-        self.lines.append(Line(*cells, *[""] * (5 - len(cells)), met))
-        print("  " + " | ".join(self.lines[-1][:5]) + {None: "", True: " | met", False: " | MISSED"}[met], flush=True)
-
-    def compare(self, job: str, ours: Runs, peer: Runs) -> None:
-        """Add the lines for whole processes: wall time, CPU time and peak, ours over the peer's."""
-        for key in ("wall", "cpu", "peak"):
-            ratio = ours[key] / peer[key]
-            shown = [mib(run[key]) if key == "peak" else f"{run[key] * 1000:,.0f} ms" for run in (ours, peer)]
-            cells = (f"{job}: {key}", shown[0], f"{shown[1]} ({peer.name})", f"{ratio:.2f}×")
-            if key == "cpu":
-                self.line(*cells)
-            else:
-                self.line(*cells, "≤ 1×", met=ratio <= 1)
-
-
-def mib(size: float) -> str:
-    return f"{size / MIB:,.1f} MiB"
 
 
 # -- rows --------------------------------------------------------------------------------------------------------------
@@ -297,7 +183,9 @@ def row_h(bench: Bench) -> None:
                    f"{run['wall'] / bare['wall']:.2f}×", "≤ 40 ms", met=run["wall"] <= 0.040)  # fmt: skip
 
 
-ROWS = {"a": row_a, "b": row_b, "c": row_c, "d": row_d, "e": row_e, "f": row_f, "g": row_g, "h": row_h}
+ROWS = {
+    "a": row_a, "b": row_b, "c": row_c, "d": row_d, "e": row_e, "f": row_f, "g": row_g, "h": row_h, **RIEGELI_ROWS,
+}  # fmt: skip
 
 
 # -- environment -------------------------------------------------------------------------------------------------------
@@ -313,12 +201,12 @@ def make_environment(folder: Path) -> Path:
     for path in (source, wheels):
         shutil.rmtree(path, ignore_errors=True)
     source.mkdir()
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
+    for name in ("pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE"):
         if (ROOT / name).exists():
             shutil.copy(ROOT / name, source)
     for name in ("pparse", "parsers", "viewers", "protos"):
         if (ROOT / name).exists():
-            shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__", "*.so", "*.pyd"))
     pip(python, "wheel", "--no-deps", "--wheel-dir", wheels, source)
     pip(python, "install", "--force-reinstall", "--no-deps", *wheels.glob("*.whl"))
     pip(python, "install", *wheels.glob("*.whl"))  # what it depends on
@@ -343,7 +231,7 @@ def facts(python: Path) -> list[tuple[str, str]]:
         "import sys, importlib.metadata as m; print('Python', sys.version.split()[0], end='');"
         "[print(f', {name} {m.version(name)}', end='') for name in sys.argv[1:]]"
     )
-    names = ("lazy-pparse", "numpy", "ml_dtypes", *PEERS)
+    names = ("lazy-pparse", "numpy", "ml_dtypes", *PEERS, "brotli", "zstandard", "cramjam")
     versions = subprocess.run([str(python), "-c", code, *names], capture_output=True, text=True).stdout
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / (1 << 30)
     commit = subprocess.run(["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True).stdout
@@ -367,6 +255,10 @@ wheel; peers are used as their documentation shows. Files of 2 GB and 200 GB are
 which costs us a little: `pparse ls` looks for holes and reports them. Other work may have run on the machine: read
 ratios rather than times.
 
+Large Riegeli records are read in one process with their peer, by turns: the bare steps, which read the same chunks'
+data from a table of chunks made before (without headers, back to back), compare the hash and decompress them with the
+bare library, and make no records. The ratio is the median of pairs of passes, and of {few} processes.
+
 {facts}
 
 | job | ours | peer | ratio | bar | met |
@@ -380,7 +272,8 @@ def as_markdown(bench: Bench, known: list[tuple[str, str]]) -> str:
     met = [line.met for line in bench.lines if line.met is not None]
     words = {None: "", True: "yes", False: "**no**"}
     lines = ["| " + " | ".join((*line[:5], words[line.met])) + " |" for line in bench.lines]
-    page = PAGE.format(met=sum(met), promised=len(met), repeat=bench.repeat, lines="\n".join(lines),
+    page = PAGE.format(met=sum(met), promised=len(met), repeat=bench.repeat, few=min(3, bench.repeat),
+                       lines="\n".join(lines),
                        facts="\n".join(f"- {name}: {value}" for name, value in known))  # fmt: skip
     return page + "".join(f"\n{note}\n" for note in bench.notes)
 
