@@ -20,15 +20,16 @@ early. Hashes of data are checked as the option ``verify`` says, and all of them
 
 from __future__ import annotations
 
-from pparse.errors import LimitError, MalformedError, OptionError, PparseError, UnsupportedError
+from pparse.errors import LimitError, MalformedError, OptionError, PathError, PparseError, UnsupportedError
 from pparse.findings import Finding, Status
+from pparse.limits import count_words
 from pparse.node import LIST, MAP, Entry
 from pparse.parser import DONE, Confidence, Member, NodeContext, Parser, Visit
 from pparse.parsers.riegeli_metadata import metadata_entries
-from pparse.paths import KeyStep, OrdinalStep
+from pparse.paths import KeyStep, OrdinalStep, format_path
 from pparse.riegeli.chunks import Chunk, ChunkError, ChunkReader, header_size, parse_header
 from pparse.riegeli.errors import InvalidArgumentError, Unimplemented
-from pparse.riegeli.layout import FILE_SIGNATURE, METADATA, SIMPLE, TRANSPOSED, block_is_sound
+from pparse.riegeli.layout import CHUNK_HEADER_SIZE, FILE_SIGNATURE, METADATA, SIMPLE, TRANSPOSED, block_is_sound
 from pparse.riegeli.positions import RecordPosition
 from pparse.riegeli.records import open_records
 from pparse.riegeli.salvage import read_header, resume
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from pparse.result import Result
     from pparse.riegeli.records import ChunkRecords
 
+RECORDS: Final = ("simple", "transposed")  # kinds of chunks that hold some
 VERIFY: Final = ("headers", "touched", "all")
 # With verify=touched, chunks of at most this many bytes are read whole when a record of theirs is loaded.
 TOUCHED: Final = 4 << 20
@@ -71,6 +73,7 @@ class RiegeliParser(Parser):
         "riegeli": MAP, "simple": LIST, "transposed": LIST, "metadata": MAP, "descriptors": MAP,
     }  # fmt: skip
     child_state = "expect_chunk"
+    member_word = "record"
 
     def __init__(self, result: Result) -> None:
         super().__init__(result)
@@ -126,10 +129,10 @@ class RiegeliParser(Parser):
         """Emit a chunk; go to its end, or stop where the file ends in it."""
         size = self._source.size()
         end = self._start + chunk.end
-        key: Key = "metadata" if chunk.begin == 64 and chunk.header.chunk_type == METADATA else chunk.begin
+        key: str | int = "metadata" if chunk.begin == 64 and chunk.header.chunk_type == METADATA else chunk.begin
         status = Status.COMPLETE
         if chunk.end > size:
-            problem = self._cut_finding(chunk, size)
+            problem = self._cut_finding(chunk, size, format_path([KeyStep(key)]))
             status = Status.TRUNCATED if chunk.data_end > size else Status.COMPLETE
             if ctx.collected is None:
                 worse = ctx.node.known_status is Status.DAMAGED
@@ -137,10 +140,13 @@ class RiegeliParser(Parser):
         ctx.emit(Entry(key, chunk.header.type_name, self._start + chunk.begin, end, status=status, finding=problem))
         return (end, self.expect_chunk, 0) if chunk.end <= size else (self._start + size, DONE, 0)
 
-    def _cut_finding(self, chunk: Chunk, size: int) -> Finding:
-        lost = "its padding, and no record" if chunk.data_end <= size else f"{chunk.data_end - size:,} bytes of it"
+    def _cut_finding(self, chunk: Chunk, size: int, path: str) -> Finding:
+        if chunk.data_end <= size:
+            lost = "only padding is missing, and no record"
+        else:
+            lost = f"{count_words(chunk.end - size, 'byte')} of it are missing"
         return Finding(
-            "truncated", f"the file ends inside the chunk at {chunk.begin}: {lost} is missing", path="",
+            "truncated", f"the file ends inside the chunk at {chunk.begin}: {lost}", path=path,
             source=self.result.extraction.name, offset=self._start + size, wanted=chunk.end - chunk.begin,
             got=size - chunk.begin,
         )  # fmt: skip
@@ -149,17 +155,18 @@ class RiegeliParser(Parser):
         """Pass over damage: it becomes a gap; a damaged chunk that proves whole all the same becomes visible."""
         begin, size = error.begin, self._source.size()
         outcome = resume(self._chunks, error)
-        offset = error.error.offset if error.error.offset is not None else begin
-        reason = error.error.reason
-        problem = Finding("malformed", reason, path="", source=self.result.extraction.name, offset=self._start + offset)
+        offset = self._start + (error.error.offset if error.error.offset is not None else begin)
+        end = max(begin + 1, min(outcome.pos, size))
+        problem = Finding(
+            "malformed", error.error.reason, path=f"[{begin}]", source=self.result.extraction.name, offset=offset,
+            length=end - begin if outcome.healed is None else None,
+        )  # fmt: skip
         if ctx.collected is None:
             self.result.close_node(ctx.node, Status.DAMAGED, problem)
         if outcome.healed is not None:
             return self._show(ctx, outcome.healed, problem)
         if outcome.layout is not None:
             self._chunks.add_grid(outcome.pos, outcome.layout)
-        end = max(begin + 1, min(outcome.pos, size))
-        problem.length = end - begin
         ctx.emit(Entry(begin, "gap", self._start + begin, self._start + end, status=Status.DAMAGED, finding=problem))
         return self._start + end, self.expect_chunk, 0
 
@@ -234,9 +241,8 @@ class RiegeliParser(Parser):
         return end, DONE, 0
 
     def _close(self, node: Node, status: Status, code: str, error: PparseError) -> None:
-        reason = f"the chunk is {'of an unknown kind' if status is Status.UNSUPPORTED else 'invalid'}: {error.reason}"
         finding = Finding(
-            code, reason, path=node.path, source=self.result.extraction.name, offset=node.start,
+            code, error.reason, path=node.path, source=self.result.extraction.name, offset=node.start,
             wanted=error.wanted, got=error.got,
         )  # fmt: skip
         self.result.close_node(node, status, finding)
@@ -265,7 +271,13 @@ class RiegeliParser(Parser):
                     "truncated", "the record ends beyond what there is of its chunk", offset=node.start,
                     wanted=len(part), got=got,
                 )  # fmt: skip
-        return Entry(None, "record", part.start, part.end, status=status, finding=finding, parts=(part,))
+        # Where nothing is compressed, the record's own place in the file; else that of its chunk.
+        start, end = node.start, node.end
+        if records.stored and len(part) and status is Status.COMPLETE:
+            chunk = self.chunk(node)
+            start = self._start + chunk.layout.offset(chunk.begin, CHUNK_HEADER_SIZE + part.start)
+            end = self._start + chunk.layout.offset(chunk.begin, CHUNK_HEADER_SIZE + part.end - 1) + 1
+        return Entry(None, "record", start, end, status=status, finding=finding, parts=(part,), at=start)
 
     def load_scalar(self, node: Node) -> Any:
         """Return a record, once its chunk's hash was checked as the option ``verify`` says; a field's value."""
@@ -364,7 +376,7 @@ class RiegeliParser(Parser):
     def members(self) -> Iterator[Member]:
         """Yield the metadata, the records (named by position), and the gaps."""
         for kid in self.result.root.children():
-            if kid.kind in ("simple", "transposed"):
+            if kid.kind in RECORDS:
                 yield from self._records_of(kid)
             elif kid.kind == "gap":
                 begin = kid.start - self._start
@@ -386,35 +398,63 @@ class RiegeliParser(Parser):
             yield Member(f"chunk {begin}", node.kind, node.start, size, node.known_status or Status.DAMAGED)
 
     def find_member(self, name: str) -> Node | None:
-        """Return the record at the position ``name`` (``64/3``), or the chunk or gap that `members` names so."""
+        """Return the record at the position ``name`` (``64/3``), or the chunk or gap that `members` names so.
+
+        Raises `PathError` for a position where nothing is, `MalformedError` or `EndOfDataError` for one that is lost.
+        """
         kind, _, number = name.rpartition(" ")
+        if kind in ("gap", "chunk") and number.isdecimal():
+            return self.result.root.find(int(number))
         try:
-            if kind in ("gap", "chunk"):
-                return self.result.root.find(int(number))
             pos = RecordPosition.from_str(name)
         except ValueError:
             return None
         chunk = self.result.root.find(pos.chunk_begin)
-        if chunk is None or chunk.shape != LIST or pos.record_index >= chunk.index_to(None).count:
+        if chunk is None:
+            begins = [kid.start - self._start for kid in self.result.root.children() if kid.kind in RECORDS]
+            near = sorted(sorted(begins, key=lambda begin: abs(begin - pos.chunk_begin))[:2])
+            raise PathError(
+                f"no chunk begins at {pos.chunk_begin}", path=name, suggestions=tuple(f"{begin}/0" for begin in near)
+            )
+        count = chunk.index_to(None).count if chunk.shape == LIST else 0
+        if pos.record_index < count:
+            return chunk.child(pos.record_index)
+        chunk._refuse_if_not_whole()
+        raise PathError(f"the chunk at {pos.chunk_begin} ({chunk.kind}) has {count_words(count, 'record')}", path=name)
+
+    def missing(self) -> int | None:
+        """Return how many bytes the chunk lacks in which the file ends; its header's, if that is cut."""
+        finding = self.result.root.finding
+        if finding is None or finding.code != "truncated" or not isinstance(finding.wanted, int):
             return None
-        return chunk.child(pos.record_index)
+        return finding.wanted - int(finding.got or 0)
+
+    def metadata(self) -> dict[str, object]:
+        """Return the file's metadata: its fields, with the names of the descriptors' files."""
+        node = self.result.root.find("metadata")
+        if node is None or node.kind != "metadata":
+            return {}
+        return {
+            str(field.key): list(field.keys()) if field.kind == "descriptors" else _plain(field.load())
+            for field in node.children()
+        }
 
     def details(self) -> Iterator[tuple[str, str]]:
-        """Yield what `pparse info` shows: chunks, records, their bytes, and the type of the records."""
+        """Yield what `pparse info` shows: chunks, records, their bytes, and the metadata."""
         kinds: dict[str, int] = {}
         records = decoded = 0
-        metadata: Node | None = None
         for kid in self.result.root.children():
             kinds[kid.kind] = kinds.get(kid.kind, 0) + 1
-            if kid.kind in ("simple", "transposed"):
+            if kid.kind in RECORDS and kid.status is Status.COMPLETE:
                 header = self.chunk(kid).header
                 records += header.num_records
                 decoded += header.decoded_data_size
-            elif kid.key == "metadata":
-                metadata = kid
         yield "chunks", ", ".join(f"{count:,} {kind}" for kind, count in kinds.items())
-        yield "records", f"{records:,} of {decoded:,} bytes"
-        if metadata is not None:
-            for field in metadata.children():
-                value = f"{len(field):,} files" if field.kind == "descriptors" else str(field.load())
-                yield "metadata", f"{field.key} = {value[:200]}{'…' if len(value) > 200 else ''}"
+        yield "records", f"{records:,} in whole chunks, {decoded:,} bytes decoded"
+        for name, value in self.metadata().items():
+            text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+            yield "metadata", f"{name} = {text[:200]}{'…' if len(text) > 200 else ''}"
+
+
+def _plain(value: object) -> object:
+    return value.hex() if isinstance(value, bytes) else value

@@ -38,13 +38,13 @@ if TYPE_CHECKING:
 
     from pparse.budget import MemoryBudget
     from pparse.data import BytesData, Data, FileData
-    from pparse.derived import SplicedData
+    from pparse.derived import InflatedData, SplicedData
     from pparse.document import open, view
     from pparse.extraction import Extraction, FolderExtraction
     from pparse.findings import Finding, Severity, Status
     from pparse.limits import Limits
     from pparse.node import LIST, MAP, SCALAR, UNLOADED_VALUE, Entry, Node
-    from pparse.parser import DONE, Confidence, NodeContext, Parser
+    from pparse.parser import DONE, Confidence, Member, NodeContext, Parser
     from pparse.reader import Cursor, Range, Reader
     from pparse.registry import Registry
     from pparse.tensor import DType, Tensor
@@ -55,19 +55,21 @@ __version__ = "0.1.0"
 _WHERE = {
     "BytesData": "data", "Confidence": "parser", "Cursor": "reader", "DONE": "parser", "DType": "tensor",
     "Data": "data", "Entry": "node", "Extraction": "extraction", "FileData": "data", "Finding": "findings",
-    "FolderExtraction": "extraction", "LIST": "node", "Limits": "limits", "MAP": "node", "MemoryBudget": "budget",
-    "Node": "node", "NodeContext": "parser", "Parser": "parser", "Range": "reader", "Reader": "reader",
-    "Registry": "registry", "SCALAR": "node", "Severity": "findings", "SplicedData": "derived", "Status": "findings",
-    "Tensor": "tensor", "UNLOADED_VALUE": "node", "Viewer": "viewer", "open": "document", "view": "document",
+    "FolderExtraction": "extraction", "InflatedData": "derived", "LIST": "node", "Limits": "limits", "MAP": "node",
+    "Member": "parser", "MemoryBudget": "budget", "Node": "node", "NodeContext": "parser", "Parser": "parser",
+    "Range": "reader", "Reader": "reader", "Registry": "registry", "SCALAR": "node", "Severity": "findings",
+    "SplicedData": "derived", "Status": "findings", "Tensor": "tensor", "UNLOADED_VALUE": "node", "Viewer": "viewer",
+    "open": "document", "view": "document",
 }  # fmt: skip
 
 __all__ = [
     "BytesData", "CancelledError", "ClosedError", "Confidence", "Cursor", "DONE", "DType", "DamagedTensorError",
-    "Data", "DataChangedError", "EndOfDataError", "EndOfRangeError", "EngineError", "Entry", "Extraction", "FileData",
-    "Finding", "FolderExtraction", "FormatError", "GapError", "LIST", "LimitError", "Limits", "MAP", "MalformedError",
-    "MemoryBudget", "MissingTensorError", "Node", "NodeContext", "OptionError", "Parser", "PathError", "PparseError",
-    "Range", "Reader", "Registry", "SCALAR", "Severity", "SourceError", "SplicedData", "Status", "Tensor",
-    "TensorError", "TruncatedTensorError", "UNLOADED_VALUE", "UnsupportedError", "Viewer", "open", "view",
+    "Data", "DataChangedError", "EndOfDataError", "EndOfRangeError", "EngineError", "Entry", "Extraction",
+    "FileData", "Finding", "FolderExtraction", "FormatError", "GapError", "InflatedData", "LIST", "LimitError",
+    "Limits", "MAP", "MalformedError", "Member", "MemoryBudget", "MissingTensorError", "Node", "NodeContext",
+    "OptionError", "Parser", "PathError", "PparseError", "Range", "Reader", "Registry", "SCALAR", "Severity",
+    "SourceError", "SplicedData", "Status", "Tensor", "TensorError", "TruncatedTensorError", "UNLOADED_VALUE",
+    "UnsupportedError", "Viewer", "open", "view",
 ]  # fmt: skip
 
 

@@ -57,6 +57,11 @@ def format_size(count: int) -> str:
     return f"{value:.0f} {unit}" if value >= 100 else f"{value:.1f} {unit}"
 
 
+def count_words(count: int, noun: str) -> str:
+    """Return ``1 tensor``, ``1,200 tensors``."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 class Limits:
     """The caps of one document; immutable. ``Limits(depth=5000)`` changes one, ``replace`` derives another set."""
 

@@ -158,8 +158,17 @@ class Node:
 
     @property
     def spans(self) -> tuple[tuple[int, int], ...]:
-        """``(offset, length)`` of each stretch, in offsets of the extraction's data."""
-        return tuple((part.start, len(part)) for part in self.parts)
+        """``(offset, length)`` of each stretch of the extraction's data.
+
+        A value that was decompressed has the stretch that it was made from.
+        """
+        data = self.extraction.data
+        if self._extra is None or self._extra[1] is None or all(part.data is data for part in self._extra[1]):
+            return tuple((part.start, len(part)) for part in self.parts)
+        found = [span for part in self.parts for span in part.data.locate(part.start, len(part))]
+        if all(source is data for source, _, _ in found):
+            return tuple((offset, length) for _, offset, length in found)
+        return ((self._start, (self._end or self._start) - self._start),)
 
     @property
     def range(self) -> Range:

@@ -313,6 +313,8 @@ class Parser:
     shapes: ClassVar[dict[str, str]] = {}
     # Name of the state that can begin at any child's `at`; None keeps the entries instead of offsets.
     child_state: ClassVar[str | None] = None
+    # What one of `members` is called.
+    member_word: ClassVar[str] = "member"
     # Whether `walk` adds every finding to the result itself.
     notes_findings: ClassVar[bool] = False
     # What one byte of block costs in memory while a state works on it.
@@ -509,6 +511,14 @@ class Parser:
 
     def find_member(self, name: str) -> Node | None:
         """Return the node that `members` lists as ``name``, where that is no path; None if there is none."""
+        return None
+
+    def metadata(self) -> dict[str, object]:
+        """Return what the file says about itself, as plain data for JSON."""
+        return {}
+
+    def missing(self) -> int | None:
+        """Return how many bytes a cut file lacks at least, where the format tells; else None."""
         return None
 
     def details(self) -> Iterator[tuple[str, str]]:

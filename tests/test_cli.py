@@ -750,7 +750,7 @@ def test_info_of_a_document(run, tmp_path):
     path.write_text('{"a": 1, "b": 2')
     ran = run("info", path)
     assert ran.code == 4
-    assert "15 bytes are there and the object does not end" in ran.out
+    assert "the document ends at byte 15 inside its object; how much is missing, json does not say" in ran.out
     assert "resume the download at byte 15" in ran.out
 
 
@@ -859,7 +859,8 @@ def test_json_of_nodes(run, layers, tmp_path):
     assert run("ls", broken, "--jsonl").jsonl == found["members"]
     info = run("info", broken, "--json").json
     assert set(info) == {
-        "schema", "file", "format", "description", "status", "size", "kind", "members", "metadata", "findings",
+        "schema", "file", "format", "description", "status", "size", "kind", "members", "metadata", "details",
+        "findings",
     }  # fmt: skip
 
 

@@ -92,7 +92,12 @@ OBJECTS = {
     ),
     "info --json": (
         "One document about the file.",
-        [(["info", "--json", GOOD], []), (["info", "--json", CUT], []), (["info", "--json", INDEX, "-f", "json"], [])],
+        [
+            (["info", "--json", GOOD], []),
+            (["info", "--json", CUT], []),
+            (["info", "--json", INDEX, "-f", "json"], []),
+            (["info", "--json", RECORDS], []),
+        ],
         SCHEMA
         | FILE
         | FORMAT
@@ -104,6 +109,7 @@ OBJECTS = {
             "metadata": "what the file says of itself, as plain JSON",
             "kind": "of the root, where there are no tensors",
             "members": "number of members of the root, where there are no tensors",
+            "details": "what only this format knows, label to text, where there are no tensors",
         }
         | FINDINGS,
     ),

@@ -8,7 +8,7 @@ file name in a download cache, by an LFS pointer, by a SHA256SUMS file beside it
 from __future__ import annotations
 
 from pparse.cli.common import DAMAGED, OK, add_json, open_file
-from pparse.cli.output import report_cut, safe
+from pparse.cli.output import report_cut, report_document_cut, safe
 from pparse.findings import Finding, Severity, Status
 from pparse.registry import viewer_for
 
@@ -82,8 +82,7 @@ def run(options: Any, out: Output) -> int:
             if extent is not None:
                 report_cut(out, extent)
             elif status is Status.TRUNCATED:
-                out.line(f"{out.paint('truncated', 'red')}: the document ends at byte {document.size}; how much is "
-                         "missing cannot be known; resume the download there")  # fmt: skip
+                report_document_cut(out, document)
             out.line(_summary(document, counts, damaged, options, out))
         return DAMAGED if damaged else OK
 

@@ -14,7 +14,7 @@ from pparse.cli.output import safe, shape_words, status_words, unescaped
 from pparse.errors import EndOfDataError, PathError, PparseError
 from pparse.findings import Status
 from pparse.limits import MIB, format_size
-from pparse.node import SCALAR
+from pparse.node import SCALAR, Node
 from pparse.paths import split_slice
 from pparse.registry import viewer_for
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from pparse.cli.output import Output
     from pparse.extraction import Extraction
-    from pparse.node import Node
+    from pparse.reader import Range
     from pparse.tensor import Tensor
 
 EXAMPLES: Final = """examples:
@@ -34,6 +34,8 @@ EXAMPLES: Final = """examples:
   pparse get model.safetensors h.0.attn.weight -o weight.npy
   pparse get model.safetensors metadata.format
   pparse get config.json 'quantization.bits'
+  pparse get records.riegeli 64/3 --raw -o record.bin
+  pparse get records.riegeli '64/3[0:16]'
 """
 # As text, only so much of a tensor is read; the middle of a larger one is left out.
 _TEXT_LIMIT: Final = 64 * MIB
@@ -58,9 +60,12 @@ def run(options: Any, out: Output) -> int:
     with open_file(options, out) as document:
         _refuse_own_input(document, options.output)
         found = _find(document, options.path)
-        if isinstance(found, tuple):
-            return _give_tensor(*found, options, out)
-        return _give_node(found, options, out)
+        if not isinstance(found, tuple):
+            return _give_node(found, options, out)
+        thing, index = found
+        if not isinstance(thing, Node):
+            return _give_tensor(thing, index, options, out)
+        return _give_slice(thing, index or (), options, out)
 
 
 def _refuse_own_input(document: Extraction, output: str | None) -> None:
@@ -71,13 +76,17 @@ def _refuse_own_input(document: Extraction, output: str | None) -> None:
         raise PathError("is the file being read; name another one", path=output)
 
 
-def _find(document: Extraction, path: str | None) -> tuple[Tensor, tuple[Any, ...] | None] | Node:
+def _find(document: Extraction, path: str | None) -> tuple[Tensor | Node, tuple[Any, ...] | None] | Node:
     viewer = viewer_for(document)
     if path is None:
         return document.root
     if viewer is None:
         member = document.result.parser.find_member(path)
-        return member if member is not None else document.node(path)
+        if member is not None:
+            return member
+        parts = split_slice(path)
+        sliced = document.result.parser.find_member(parts[0]) if parts is not None else None
+        return document.node(path) if sliced is None or parts is None else (sliced, parts[1])
     # The name as it is, and as `ls` shows what cannot be printed.
     for name in dict.fromkeys((path, unescaped(path))):
         tensor = viewer.find(name)
@@ -233,6 +242,35 @@ def _give_node(node: Node, options: Any, out: Output) -> int:
     return OK if node.known_status in (None, Status.COMPLETE) else DAMAGED
 
 
+def _give_slice(node: Node, index: tuple[Any, ...], options: Any, out: Output) -> int:
+    """Give some bytes of a record or another scalar; only those are read."""
+    cut = index[0] if len(index) == 1 else None
+    if not isinstance(cut, slice) or cut.step not in (None, 1) or node.shape != SCALAR:
+        raise PathError("bytes take one slice, [a:b]", path=node.path)
+    whole = node.open()
+    start, stop, _ = cut.indices(len(whole))
+    part = whole.range(start, max(start, stop))
+    code = OK if node.known_status in (None, Status.COMPLETE) else DAMAGED
+    if options.raw:
+        if options.output is None and sys.stdout.isatty():
+            out.error("binary data is not for a terminal; use -o FILE or a pipe")
+            return USAGE
+        _write(options.output, out, lambda stream: _copy(part, stream))
+        return code
+    node.extraction.session.limits.check("scalar_bytes", len(part), "the slice", path=node.path)
+    digits = part.read_exact(len(part)).hex()
+    if options.json:
+        from json import dumps
+
+        digits = dumps({"schema": 1, "file": options.file, "path": node.path, "kind": node.kind,
+                        "offset": start, "value": {"hex": digits}})  # fmt: skip
+    if options.output:
+        _write(options.output, out, lambda stream: stream.write(f"{digits}\n".encode()))
+    else:
+        out.line(digits)
+    return code
+
+
 def safe_lines(text: str) -> str:
     """Return text for a terminal, line breaks kept."""
     return "\n".join(safe(line) for line in text.split("\n"))
@@ -267,7 +305,10 @@ def _hex(value: object) -> object:
 
 
 def _node_bytes(node: Node, stream: BinaryIO) -> None:
-    reader = node.open()
+    _copy(node.open(), stream)
+
+
+def _copy(reader: Range, stream: BinaryIO) -> None:
     while chunk := reader.read(MIB):
         stream.write(chunk)
 

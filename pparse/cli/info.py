@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pparse.cli.common import add_json, exit_code_for, open_file
-from pparse.cli.output import count_words, parameters_words, report_cut, safe
+from pparse.cli.output import parameters_words, report_cut, report_document_cut, safe
 from pparse.findings import Status
-from pparse.limits import format_size
+from pparse.limits import count_words, format_size
 from pparse.registry import viewer_for
 
 TYPE_CHECKING = False
@@ -101,6 +101,8 @@ def _document(document: Extraction, options: Any, out: Output) -> int:
     root = document.root
     status = root.status if root.shape != "scalar" else root.known_status or Status.COMPLETE
     count = None if root.shape == "scalar" else len(root)
+    parser = document.parse().parser
+    details = list(parser.details())
     code = exit_code_for(document.findings, damaged=status in (Status.TRUNCATED, Status.DAMAGED))
     if options.json:
         from json import dumps
@@ -108,7 +110,7 @@ def _document(document: Extraction, options: Any, out: Output) -> int:
         out.line(dumps({
             "schema": 1, "file": options.file, "format": document.format,
             "description": document.parse().parser.description, "status": status.value, "size": document.size,
-            "kind": root.kind, "members": count, "metadata": {},
+            "kind": root.kind, "members": count, "metadata": parser.metadata(), "details": dict(details),
             "findings": [finding.to_dict() for finding in document.findings],
         }, indent=2))  # fmt: skip
         return code
@@ -116,17 +118,12 @@ def _document(document: Extraction, options: Any, out: Output) -> int:
         out.line(f"{document.format} {status}")
         return code
     _head(document, out)
-    details = list(document.parse().parser.details())
     if not details:
         _field(out, "root", root.kind + (f" of {count_words(count, 'member')}" if count is not None else ""))
     for label, value in details:
         _field(out, label, safe(value))
     _field(out, "status", out.status(status))
     if status is Status.TRUNCATED:
-        size = document.size
-        out.line(
-            f"{out.paint('truncated', 'red')}: {size:,} bytes are there and the {root.kind} does not end; how many are "
-            f"missing, {document.format} does not say; resume the download at byte {size}"
-        )
+        report_document_cut(out, document)
     out.findings(document.findings, limit=10)
     return code

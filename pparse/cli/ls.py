@@ -11,16 +11,16 @@ import re
 from pparse.cli.common import DAMAGED, OK, add_json, exit_code_for, open_file
 from pparse.cli.output import (
     Table,
-    count_words,
     parameters_words,
     report_cut,
+    report_document_cut,
     safe,
     shape_words,
     status_words,
 )
 from pparse.errors import PathError
 from pparse.findings import Status
-from pparse.limits import format_size
+from pparse.limits import count_words, format_size
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -287,11 +287,13 @@ def _list_members(document: Extraction, options: Any, matches: Callable[[str], b
     size: Callable[[int], str] = str if options.bytes else format_size
     if options.json or options.jsonl:
         return _members_as_json(document, rows, options, out)
-    count = 0
+    count = others = 0
     damaged = False
+    word = document.result.parser.member_word
     table = Table(out, ("NAME", "KIND", "SIZE", "STATUS"), "<<><")
     for member in rows:
         count += 1
+        others += word != "member" and member.kind != word
         status = member.status
         damaged |= status not in (Status.COMPLETE, Status.UNSUPPORTED)
         if options.quiet:
@@ -301,27 +303,27 @@ def _list_members(document: Extraction, options: Any, matches: Callable[[str], b
             table.row(safe(member.name), member.kind, size(member.size), words)
     if not options.quiet:
         table.close()
-        _close_members(document, root, count, size, out)
+        _close_members(document, root, count - others, damaged, size, out)
     if options.pattern is not None and not count:
         out.error(f"no name matches {options.pattern!r}")
     whole = root.status if root.shape != "scalar" else root.known_status or Status.COMPLETE
     return exit_code_for(document.findings, damaged=damaged or whole in (Status.TRUNCATED, Status.DAMAGED))
 
 
-def _close_members(document: Extraction, root: Node, count: int, size: Callable[[int], str], out: Output) -> None:
+def _close_members(
+    document: Extraction, root: Node, count: int, damaged: bool, size: Callable[[int], str], out: Output
+) -> None:
     status = root.status if root.shape != "scalar" else root.known_status or Status.COMPLETE
     total = document.size
+    what = document.format if root.kind == document.format else f"{document.format} {root.kind}"
+    if damaged and status is Status.COMPLETE:
+        status = Status.DAMAGED  # not the frame, but something in it
     out.line(
-        f"{document.format} {root.kind}, {count_words(count, 'member')}, "
+        f"{what}, {count_words(count, document.result.parser.member_word)}, "
         f"{size(total) if total is not None else 'unknown size'}: {out.status(status)}"
     )
     if status is Status.TRUNCATED:
-        out.line(
-            f"{out.paint('truncated', 'red')}: the document ends at byte {total} inside its {root.kind}; how much is "
-            f"missing cannot be known from JSON; resume the download at byte {total}"
-            if document.format == "json"
-            else f"{out.paint('truncated', 'red')}: the document ends at byte {total}; resume the download there"
-        )
+        report_document_cut(out, document)
     out.findings(document.findings, limit=10)
 
 

@@ -6,7 +6,7 @@ import os
 import sys
 
 from pparse.findings import Severity, Status
-from pparse.limits import format_size
+from pparse.limits import count_words, format_size
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
     from pparse.data import IoStats
+    from pparse.extraction import Extraction
     from pparse.findings import Finding
     from pparse.tensor import Tensor
     from pparse.viewer import Extent
@@ -208,9 +209,16 @@ def shape_words(shape: Sequence[int]) -> str:
     return "×".join(map(str, shape)) if shape else "scalar"
 
 
-def count_words(count: int, noun: str) -> str:
-    """Return ``1 tensor``, ``1,200 tensors``."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+def report_document_cut(out: Output, document: Extraction) -> None:
+    """Say where a cut document without tensors ends, and what is known of what is missing."""
+    size, kind = document.size or 0, document.root.kind
+    missing = document.result.parser.missing()
+    if missing is not None:
+        known = f"{count_words(missing, 'byte')} {'is' if missing == 1 else 'are'} missing at least"
+    else:
+        known = f"how much is missing, {document.format} does not say"
+    cut = f"the document ends at byte {size} inside its {kind}" if missing is None else f"the file ends at byte {size}"
+    out.line(f"{out.paint('truncated', 'red')}: {cut}; {known}; resume the download at byte {size}")
 
 
 def parameters_words(parameters: dict[str, int]) -> str:

@@ -48,6 +48,8 @@ _SLICE: Final = 16 * KIB
 # Output of one call. Fixed, not the caller's, so that what comes out before an error does not depend on who asks.
 _ROOM: Final = 64 * KIB
 _CAREFUL_ROOM: Final = 32
+# Input that waits and output that is ready.
+_BUFFERS: Final = 2 * _ROOM
 # Input and output that may pass before the way back is shortened by a copy; input, before it is forgotten.
 _WAY_BACK: Final = 256 * KIB
 
@@ -128,7 +130,7 @@ class LibraryDecompressor(Decompressor):
         plan = self._plan or self._find_plan(bytes(self._input[: 2 * KIB]), self._ended, self._size)
         if plan is None:
             return None
-        self._reserve(plan.window + (_WAY_BACK if self._reread is None else 0))
+        self._reserve(plan.window + _BUFFERS + (_WAY_BACK if self._reread is None else 0))
         if self._base is not None:
             self._core = self._base.copy()
         else:

@@ -29,6 +29,7 @@ from pparse.riegeli.layout import (
     BLOCK_HEADER_SIZE,
     BLOCK_SIZE,
     CHUNK_HEADER_SIZE,
+    FILE_SIGNATURE,
     MAX_POSITION,
     USABLE_SIZE,
     ChunkHeader,
@@ -200,8 +201,13 @@ def check_block(raw: bytes | memoryview, at: int, boundary: int, begin: int, chu
     computed, stored = block_header_hash(raw, at), stored_hash(raw, at)
     after = boundary + BLOCK_HEADER_SIZE
     if computed != stored:
-        reason = f"block header hash mismatch (computed 0x{computed:016x}, stored 0x{stored:016x})"
-        raise ChunkError(invalid(f"{reason}, block at {boundary}", boundary), begin, after, chunk=chunk)
+        reason = f"block header hash mismatch (computed 0x{computed:016x}, stored 0x{stored:016x}), block at {boundary}"
+        if not boundary and raw[24:64] != FILE_SIGNATURE[24:]:
+            error = InvalidArgumentError(
+                f"this is no Riegeli/records file, or its beginning is lost: {reason}", offset=0
+            )
+            raise ChunkError(error, begin, after, chunk=chunk)
+        raise ChunkError(invalid(reason, boundary), begin, after, chunk=chunk)
     previous_chunk, next_chunk = unpack_block(raw, at)
     if previous_chunk != boundary - begin:
         reason = f"the block header at {boundary} says that its chunk begins at {boundary - previous_chunk}"
@@ -422,4 +428,4 @@ def _hash_of(pieces: list[bytes | memoryview]) -> int:
 
 def invalid(reason: str, offset: int | None = None) -> InvalidArgumentError:
     """Return the error for an invalid file."""
-    return InvalidArgumentError(f"corrupted Riegeli/records file: {reason}", offset=offset)
+    return InvalidArgumentError(reason, offset=offset)

@@ -265,6 +265,7 @@ class ChunkCursor:
 
     def _keep(self, error: PparseError) -> PparseError:
         """Remember ``error``: every later call raises the same."""
+        error.source = error.source or self._source.data.name
         self._error = error
         return error
 

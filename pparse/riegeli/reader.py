@@ -134,6 +134,7 @@ class RecordReader(ChunkCursor):
         try:
             return self._chunks.header(self._pos) is not None
         except ChunkError as error:
+            error.error.source = self._source.data.name
             raise error.error from None
 
     # -- records -----------------------------------------------------------------------------------------------------

@@ -119,7 +119,7 @@ def by_block_headers(chunks: ChunkReader, error: ChunkError) -> Outcome:
                 continue
             return Outcome(block, min(block, end_of_file(chunks, block)), message, lost=True)
         if not block_is_sound(raw):
-            message = f"corrupted Riegeli/records file: block header hash mismatch, block at {block}"
+            message = f"block header hash mismatch, block at {block}"
             pos = block + BLOCK_HEADER_SIZE
             continue
         previous_chunk, next_chunk = unpack_block(raw)
@@ -129,7 +129,7 @@ def by_block_headers(chunks: ChunkReader, error: ChunkError) -> Outcome:
         if pos > begin and layout.can_begin(pos):
             end = min(pos, end_of_file(chunks, pos))
             return Outcome(pos, end, message, crossing=block - previous_chunk)
-        message = f"corrupted Riegeli/records file: the block header at {block} names no place for a chunk"
+        message = f"the block header at {block} names no place for a chunk"
         pos = max(pos, block + BLOCK_HEADER_SIZE)
 
 

@@ -254,10 +254,10 @@ def _finish(
             verdict = test(reader)
             if verdict is not None and verdict >= 0:
                 reader.seek(pos)
-                return min(verdict, 1)
+                return 1 if verdict else 0
             if reader.pos == pos:
                 reader.seek(RecordPosition(pos.chunk_begin, pos.record_index + 1))
     if best is not None:
         reader.seek(best[0])
-        return min(best[1], 1)
+        return 1 if best[1] else 0
     return -1 if judged else None

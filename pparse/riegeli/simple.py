@@ -8,6 +8,7 @@ Data: ``u8 compression | varint64 n | n bytes: part with the sizes | rest: part 
 
 from __future__ import annotations
 
+from array import array
 from itertools import accumulate
 
 from pparse.errors import EndOfDataError, GapError, PparseError
@@ -197,8 +198,24 @@ class SimpleRecords(ChunkRecords):
             scratch=self._scratch, name=name, stats=None,
         ), 0  # fmt: skip
 
+    def _read_small_sizes(self, begin: int, end: int, most: int) -> bool:
+        """Decode the sizes at once; False if they are cut or damaged, and had better be streamed."""
+        try:
+            sizes = _sizes(read_part(self.kind, self._data.read_exact(begin, end - begin), most), most // MAX_VARINT)
+            self._charge = self._budget.charge(8 * len(sizes), "the offsets of a chunk's records")
+            self._ends.extend(accumulate(sizes))
+        except (EndOfDataError, GapError, ValueError, OverflowError):
+            self._ends = array("Q")
+            return False
+        return True
+
     def _read_sizes(self, begin: int, end: int) -> None:
         count = self.header.num_records
+        # Sizes that are few are decoded at once: a decoder of streams would take its whole window for them.
+        most = count * MAX_VARINT
+        small = self.kind != NONE and max(most, end - begin) <= self._budget.limit // 16
+        if small and self._read_small_sizes(begin, end, most):
+            return
         raw, at = self._part(begin, end, None)
         stop = end if raw is self._data else None
         rest, total = b"", 0
