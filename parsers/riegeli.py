@@ -163,10 +163,10 @@ class RiegeliParser(Parser):
         )  # fmt: skip
         if ctx.collected is None:
             self.result.close_node(ctx.node, Status.DAMAGED, problem)
+        if outcome.layout is not None:
+            self._chunks.add_grid(begin if outcome.healed is not None else outcome.pos, outcome.layout)
         if outcome.healed is not None:
             return self._show(ctx, outcome.healed, problem)
-        if outcome.layout is not None:
-            self._chunks.add_grid(outcome.pos, outcome.layout)
         ctx.emit(Entry(begin, "gap", self._start + begin, self._start + end, status=Status.DAMAGED, finding=problem))
         return self._start + end, self.expect_chunk, 0
 

@@ -346,6 +346,8 @@ class InflatedData(Data):
 
     def _check_restart(self, point: Point) -> Point:
         """Choose how a codec without saved states goes back. Raises `LimitError` if that needs scratch."""
+        if self._spool is not None:
+            return self._points[0]  # it was interrupted; what is spooled already stays
         if self.size is not None and self.size <= self._budget.limit // 4:
             self._whole = Kept(self._budget, self.size, 0)
             return self._points[0]

@@ -325,9 +325,12 @@ def test_claims_of_2_gib_in_a_small_file_allocate_nothing(tmp_path, budget):
                                 node.load()
                 return 0
 
+            def check(document):
+                return sorted({finding.code for finding in document.check()})
+
             def outcome(action, how):
                 try:
-                    if action is look:
+                    if action in (look, check):
                         with pparse.open(path, budget=budget) as document:
                             return action(document)
                     with RecordReader(path, budget=budget, **how) as reader:
@@ -343,7 +346,7 @@ def test_claims_of_2_gib_in_a_small_file_allocate_nothing(tmp_path, budget):
                 found[name] = [
                     outcome(read_all, {}), outcome(read_piece, {}), outcome(look, {}),
                     outcome(RecordReader.read_serialized_metadata, {}) in (b"", "InvalidArgumentError", "LimitError"),
-                    outcome(read_all, {"recovery": lambda region: None}),
+                    outcome(read_all, {"recovery": lambda region: None}), outcome(check, {}),
                 ]
                 grown[name] = memory("VmHWM") - before
             finish(found=found, by=grown)
@@ -352,13 +355,15 @@ def test_claims_of_2_gib_in_a_small_file_allocate_nothing(tmp_path, budget):
         tmp_path / "claim.riegeli", budget,
     )  # fmt: skip
     assert len(result["found"]) == 16
-    for name, (everything, piece, tree, metadata, recovered) in result["found"].items():
+    for name, (everything, piece, tree, metadata, recovered, checked) in result["found"].items():
         # Never bytes that are not there: an error, or, where one record is asked for piece by piece, what there is.
         assert everything in ("InvalidArgumentError", "LimitError"), name
         assert piece in ("InvalidArgumentError", "LimitError", "GapError") or piece <= 200, name
         assert tree == 0 or tree in ("LimitError", "MalformedError", "EndOfDataError", "GapError"), (name, tree)
         assert metadata, name
         assert recovered in (0, "LimitError"), name
+        assert isinstance(checked, list), (name, checked)
+        assert set(checked) & {"truncated", "malformed", "limit"}, name
     assert result["grown"] <= SLACK, result["by"]
 
 

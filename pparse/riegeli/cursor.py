@@ -238,6 +238,8 @@ class ChunkCursor:
                 self._leave(outcome.healed.begin)
                 self._take(outcome.healed, [outcome.data])
                 self._note_healed(region)
+                if outcome.layout is not None:
+                    self._chunks.add_grid(outcome.healed.begin, outcome.layout)
                 return
             except ChunkError:
                 outcome = resume(self._chunks, error, salvage=self._salvage, heal=False)

@@ -52,7 +52,10 @@ _WINDOW: Final = 1 << 20
 _HEADER_TAIL: Final = re.compile(rb"(?=[smprt].{4}\0\0\0.{5}\0\0\0)", re.DOTALL)
 _TAIL_AT: Final = 24
 # Bytes 8 to 23 of a block header off the grid: both distances below 2^40.
-_BLOCK_TAIL: Final = re.compile(rb"(?=.{5}\0\0\0.{5}\0\0\0)", re.DOTALL)
+_BLOCK_TAIL: Final = re.compile(rb"(?=.{5}\0\0\0(?!\0{5}).{5}\0\0\0)", re.DOTALL)
+# How far a new grid is looked for.
+MAX_MOVED: Final = 64 << 20
+FILE_SIGNATURE_SIZE: Final = len(FILE_SIGNATURE)
 
 
 class Outcome:
@@ -184,20 +187,28 @@ def chunk_data(chunks: ChunkReader, chunk: Chunk) -> bytes | None:
 
 
 def _heal(chunks: ChunkReader, error: ChunkError) -> Outcome | None:
-    """Return the chunk at hand where its data's hash proves it whole."""
-    if error.have and error.chunk is not None and error.resume == error.chunk.end:
-        return None  # the data themselves are what is wrong
-    found = read_header(chunks, error.begin, chunks.layout_at(error.begin))
+    """Return the chunk at hand where its data's hash proves it whole: on the grid, or on one that moved."""
+    layout = chunks.layout_at(error.begin)
+    if not (error.have and error.chunk is not None and error.resume == error.chunk.end):
+        healed = _proven(chunks, error, layout)  # else the data are what is wrong, on this grid
+        if healed is not None:
+            return healed
+    moved = _moved_grid(chunks, error, end_of_file(chunks, error.begin + BLOCK_SIZE))
+    return _proven(chunks, error, moved[0], moved[0]) if moved is not None and moved[1] == error.begin else None
+
+
+def _proven(chunks: ChunkReader, error: ChunkError, layout: Layout, moved: Layout | None = None) -> Outcome | None:
+    found = read_header(chunks, error.begin, layout)
     if found is None:
         return None
     header, sound = found
     if not sound and header.chunk_type not in (SIMPLE, TRANSPOSED):
         return None
-    chunk = Chunk(error.begin, header, chunks.layout_at(error.begin))
+    chunk = Chunk(error.begin, header, layout)
     data = chunk_data(chunks, chunk)
     if data is None or hash64(data) != header.data_hash:
         return None
-    return Outcome(chunk.end, chunk.end, error.error.reason, healed=chunk, data=data)
+    return Outcome(chunk.end, chunk.end, error.error.reason, healed=chunk, data=data, layout=moved)
 
 
 # -- what comes after it ---------------------------------------------------------------------------------------------
@@ -207,32 +218,37 @@ def _saved(chunks: ChunkReader, error: ChunkError, outcome: Outcome) -> Outcome:
     """Return a better outcome than the reference's, or that one."""
     begin, message = error.begin, error.error.reason
     size = end_of_file(chunks, outcome.pos)
-    if outcome.crossing == begin or begin >= size:
-        return outcome  # a sound block header says that the damaged chunk goes on to where we go on
+    if begin >= size:
+        return outcome
     claimed = _claimed_end(chunks, error, size)
     if claimed is not None:
         return outcome if claimed >= outcome.pos else Outcome(claimed, claimed, message)
-    if error.have and error.chunk is not None and outcome.pos == error.chunk.end:
-        # Nothing begins where the chunk's own header says: bytes were lost or came in. Look all the way.
-        further = ChunkError(error.error, begin, error.chunk.data_begin)
-        outcome = by_block_headers(chunks, further)
+    layout = chunks.layout_at(begin)
+    own_end = error.chunk.end if error.chunk is not None else None
+    if outcome.crossing == begin or outcome.pos == own_end:
+        # A sound block header, or the chunk's own, says where it ends.
+        if outcome.pos >= size or _is_sound(chunks, outcome.pos, layout):
+            return outcome
+        # But nothing begins there: bytes were lost, or came in. Look all the way.
+        outcome = by_block_headers(chunks, ChunkError(error.error, begin, outcome.pos))
     stop = size if outcome.lost else min(outcome.pos, size)
     if outcome.crossing is not None:
         if outcome.crossing < begin:
             return outcome
         stop = outcome.crossing
-    layout = chunks.layout_at(begin)
-    if stop >= size and (moved := _moved_grid(chunks, begin, size)) is not None:
-        layout, stop, crossing = moved
-        found = _first_chunk(chunks, begin, stop, layout, error)
-        where = found if found is not None else crossing
-        return Outcome(where, min(where, size), message, layout=layout)
+    if outcome.lost or stop - begin > 2 * BLOCK_SIZE:
+        moved = _moved_grid(chunks, error, stop, alone=outcome.lost)
+        if moved is not None:
+            layout, stop, crossing = moved
+            found = _first_chunk(chunks, begin, stop, layout, error)
+            where = found if found is not None else crossing
+            return Outcome(where, min(where, size), message, layout=layout)
     found = _first_chunk(chunks, begin, stop, layout, error)
     if found is not None:
         return Outcome(found, found, message)
     if stop > begin and stop < outcome.pos and _is_sound(chunks, stop, layout):
         return Outcome(stop, stop, message)
-    if stop >= size and size - begin <= BLOCK_SIZE:
+    if outcome.lost and size - _where_it_moved(error) <= 4 * BLOCK_SIZE:
         # No block header is left to tell the grid: try the one that has none in what is left.
         free = Layout(size)
         found = _first_chunk(chunks, begin, size, free, error)
@@ -340,29 +356,59 @@ def _true_end(chunks: ChunkReader, error: ChunkError, ends: list[int], layout: L
     return None
 
 
-def _moved_grid(chunks: ChunkReader, begin: int, size: int) -> tuple[Layout, int, int] | None:
-    """Look for a block header off the grid, up to two blocks from ``begin``.
+def _moved_grid(
+    chunks: ChunkReader, error: ChunkError, stop: int, *, alone: bool = True
+) -> tuple[Layout, int, int] | None:
+    """Look for a block header off the grid, up to ``stop``.
 
     Return the new grid, where the chunk begins that the header interrupts, and where reading can go on behind it.
+    Not ``alone``: only one that the next block has too. (Block headers of a file within a record are not 64 KiB
+    apart, since there are ours between.)
     """
-    raw = chunks.source.pread(begin, min(size - begin, 2 * BLOCK_SIZE + BLOCK_HEADER_SIZE))
-    for match in _BLOCK_TAIL.finditer(raw, 8):
-        at = match.start() - 8
-        if not any(raw[at + 8 : at + 24]):
-            continue
-        previous_chunk, next_chunk = unpack_block(raw, at)
-        block = begin + at
-        if next_chunk > size or not block_is_sound(raw, at):
-            continue
-        if Layout(block).shift == chunks.layout_at(begin).shift:
-            continue  # on the grid: that was looked at
-        nested = previous_chunk == 0 and raw[at : at + len(FILE_SIGNATURE)] == FILE_SIGNATURE
-        if nested and begin and at:
-            return None
-        if previous_chunk == 0:
-            return Layout(block), block, block
-        crossing = block - previous_chunk
-        if crossing < begin:
-            return Layout(block), block, block + next_chunk
-        return Layout(block), crossing, crossing
+    begin, shift = error.begin, chunks.layout_at(error.begin).shift
+    at = _where_it_moved(error)
+    stop = min(stop, at + MAX_MOVED)
+    while at < stop:
+        raw = chunks.source.pread(at, 4 * BLOCK_SIZE + FILE_SIGNATURE_SIZE)
+        size = end_of_file(chunks, at + len(raw) + MAX_MOVED)
+        for match in _BLOCK_TAIL.finditer(raw, 8):
+            block = at + match.start() - 8
+            if Layout(block).shift == shift or block >= stop:
+                continue
+            found = _grid_from(raw, match.start() - 8, block, begin, size)
+            if found is None:
+                continue
+            if block_is_sound(chunks.get(block + BLOCK_SIZE, BLOCK_HEADER_SIZE)):
+                return found[:3]
+            if found[3]:
+                return None  # a file within a record begins here
+            if alone:
+                return found[:3]
+        if len(raw) <= FILE_SIGNATURE_SIZE:
+            break
+        at += len(raw) - FILE_SIGNATURE_SIZE + 1
     return None
+
+
+def _where_it_moved(error: ChunkError) -> int:
+    """Return from where on a block header may be off the grid: behind the last one that was where it should be."""
+    chunk, offset = error.chunk, error.error.offset
+    if chunk is None:
+        return error.begin
+    if offset is not None and offset > error.begin:
+        return max(error.begin, offset - BLOCK_SIZE)
+    return max(error.begin, chunk.layout.block_of(chunk.data_end))
+
+
+def _grid_from(raw: bytes, at: int, block: int, begin: int, size: int) -> tuple[Layout, int, int, bool] | None:
+    """Return the grid of a sound block header, as `_moved_grid` does; and whether a file seems to begin there."""
+    previous_chunk, next_chunk = unpack_block(raw, at)
+    if next_chunk > size or not block_is_sound(raw, at):
+        return None
+    if previous_chunk == 0:
+        signature = raw[at : at + FILE_SIGNATURE_SIZE] == FILE_SIGNATURE
+        return Layout(block), block, block, signature and begin > 0 and block != begin
+    crossing = block - previous_chunk
+    if crossing < begin:  # the damaged chunk itself, or one whose beginning is lost
+        return Layout(block), block, block + next_chunk, False
+    return Layout(block), crossing, crossing, False
