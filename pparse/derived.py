@@ -15,7 +15,7 @@ from functools import partial
 from operator import attrgetter
 
 from pparse.codecs import CODECS, decompressor
-from pparse.codecs.kept import Kept, Point, Run, drop
+from pparse.codecs.kept import Kept, Point, Run, drop, reread
 from pparse.data import Access, Data, Gap
 from pparse.errors import (
     ClosedError,
@@ -170,8 +170,7 @@ def _gaps_of(part: Range, base: int) -> Iterator[Gap]:
 _BLOCK: Final = 128 * KIB
 _INPUT: Final = 64 * KIB
 _SLICE: Final = 16 * KIB
-# What tells how a member begins.
-_HEAD: Final = 6
+_HEAD: Final = 6  # tells how a member begins
 # The latest output that is kept (a sixteenth of a small budget).
 _CACHE: Final = 1 * MIB
 # Points where decoding can begin again: how many are kept, and how far apart they are at first.
@@ -303,7 +302,6 @@ class InflatedData(Data):
 
     def finish(self) -> None:
         """Decode to the end, so that ``size``, ``error``, ``gaps`` and ``consumed`` are final. Raises `LimitError`."""
-        self._check_open()
         while not self._finished:
             with self._lock:
                 self._go_on(self._most)
@@ -368,7 +366,7 @@ class InflatedData(Data):
                 self.codec,
                 budget=self._budget,
                 size=None if self.size is None else max(0, self.size - point.start_out),
-                reread=partial(_reread, self._source, point.start, self._end),
+                reread=partial(reread, self._source, point.start, self._end),
                 scratch=self._scratch,
             )
         return Run(point, decoder)
@@ -418,38 +416,47 @@ class InflatedData(Data):
             if run.decoder is not None and self._spool is None:
                 run.decoder.rest(partial(drop, weakref.ref(run)))
 
-    def _decode(self, run: Run, room: int) -> bytes:
+    def _decode(self, run: Run, most: int) -> bytes:
         pieces: list[bytes] = []
+        room, begin = most, run.out
         # At the known end it goes on to what says that this is the end: a checksum, or more of it.
         while run.decoder is not None and (room > 0 or (self.size is not None and run.out >= self.size)):
             try:
-                data = self._next_input(run, run.decoder)
-                piece = run.decoder.decompress(data, max(1, room))
-            except (MalformedError, UnsupportedError, EndOfDataError) as error:
-                self._stop(run, run.decoder, error)
-                break
+                if self._step(run, run.decoder, max(1, room), pieces):
+                    break
+            except DataChangedError:
+                raise
             except PparseError:
                 if not pieces:
                     raise
                 break  # comes again with the next call
-            if piece:
-                pieces.append(piece)
-                room -= len(piece)
-                self._count(run, len(piece))
-                if run.out > self._limits.inflated_bytes:
-                    break
-            if run.decoder.eof:
-                self._end_member(run, run.decoder)
+            room = most - (run.out - begin)
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def _step(self, run: Run, decoder: Decompressor, room: int, pieces: list[bytes]) -> bool:
+        """Add up to ``room`` bytes to ``pieces``. Return whether that was all."""
+        try:
+            data = self._next_input(run, decoder)
+            piece = decoder.decompress(data, room)
+        except (MalformedError, UnsupportedError, EndOfDataError) as error:
+            self._stop(run, decoder, error)
+            return True
+        if piece:
+            pieces.append(piece)
+            self._count(run, len(piece))
+            if run.out > self._limits.inflated_bytes:
+                return True
+        if decoder.eof:
+            self._end_member(run, decoder)
+        return False
 
     def _next_input(self, run: Run, decoder: Decompressor) -> bytes:
         if not decoder.needs_input:
             return b""
-        data = b""
         try:
             data = self._peek(run.at, _SLICE)
         except GapError as gap:
-            run.gap = gap
+            run.gap, data = gap, b""
         if not data:
             decoder.finish()
         run.at += len(data)
@@ -474,8 +481,8 @@ class InflatedData(Data):
         if run.out > self._limits.inflated_bytes:  # by one byte: only so it is known that there is more
             self._over = True
             run.out = self._furthest = self._limits.inflated_bytes
-            run.drop()
             block = block[:-1]
+            run.drop()
         before = run.out - len(block)
         if not block:
             return block
@@ -591,11 +598,3 @@ class InflatedData(Data):
             if self._spool is not None:
                 self._spool.close()
                 self._spool = None
-
-
-def _reread(source: Data, start: int, end: int, offset: int, length: int) -> bytes:
-    """Return bytes of a member once more, for its decoder."""
-    try:
-        return source.pread(start + offset, max(0, min(length, end - start - offset)))
-    except GapError:
-        return b""

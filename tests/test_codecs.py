@@ -818,6 +818,20 @@ def test_zstd_content_size_is_checked():
         assert isinstance(stream("zstd", bytes(data))[1], MalformedError)
 
 
+def test_zstd_empty_frames_are_looked_at_too():
+    empty = zstandard.ZstdCompressor(write_checksum=True).compress(b"")
+    assert empty.hex() == "28b52ffd240001000099e9d851"
+    assert decompress("zstd", empty, 0) == b""
+    for at in (5, 6, 9, 12):  # content size, block, checksum
+        bad = bytearray(empty)
+        bad[at] ^= 0x40
+        with pytest.raises(MalformedError):
+            decompress("zstd", bytes(bad), 1000)
+        whole, error, _ = stream("zstd", bytes(bad))
+        assert whole == b""
+        assert isinstance(error, (MalformedError, EndOfDataError))
+
+
 def test_zstd_whole_frames_larger_than_what_is_decoded_at_once():
     data = zstd_frame(*[(1, (128 * KIB, b"x"))] * 2100, window=10)
     content = decompress("zstd", data, 1 << 40)

@@ -118,6 +118,11 @@ def test_limits_have_their_defaults():
         assert value >= 1
 
 
+def test_limits_of_what_comes_out_of_compressed_streams():
+    assert Limits().scratch_bytes == 64 * GIB
+    assert Limits().inflated_bytes == 1 << 44
+
+
 def test_limits_change_one():
     limits = Limits(depth=5)
     assert limits.depth == 5

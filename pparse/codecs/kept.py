@@ -12,7 +12,7 @@ from functools import partial
 from operator import itemgetter
 
 from pparse.codecs.base import CHECKPOINT
-from pparse.errors import LimitError
+from pparse.errors import GapError, LimitError
 from pparse.limits import KIB
 
 TYPE_CHECKING = False
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from pparse.budget import Charge, MemoryBudget
     from pparse.codecs.base import Decompressor
-    from pparse.errors import GapError
+    from pparse.data import Data
 
 # Blocks that are joined when they are kept.
 _SMALL: Final = 4 * KIB
@@ -141,3 +141,11 @@ def drop(holder: weakref.ref[Point] | weakref.ref[Kept] | weakref.ref[Run]) -> N
     found = holder()
     if found is not None:
         found.drop()
+
+
+def reread(source: Data, start: int, end: int, offset: int, length: int) -> bytes:
+    """Return bytes of a member once more, for its decoder."""
+    try:
+        return source.pread(start + offset, max(0, min(length, end - start - offset)))
+    except GapError:
+        return b""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from copy import copy
 
 from pparse.codecs.base import Decompressor
-from pparse.errors import EndOfDataError, LimitError, MalformedError, PparseError
+from pparse.errors import LimitError, MalformedError, PparseError
 from pparse.limits import KIB
 
 TYPE_CHECKING = False
@@ -92,6 +92,7 @@ class LibraryDecompressor(Decompressor):
         self._core: Core | None = None
         self._core_in = 0  # bytes of the stream given to the core
         self._core_out = 0  # bytes that it returned, those of a second time not counted
+        self._failed = ""  # what it complained about; it is of no use then
         self._last = 0  # bytes given to it last
         self._careful_end = -1  # as far as here it gets single bytes, and little room
         self._skip = 0  # bytes that come a second time
@@ -101,7 +102,7 @@ class LibraryDecompressor(Decompressor):
         self._log: list[bytes] | None = [] if reread is None else None  # what the core got since, if remembered
 
     def _produce(self) -> bytes:
-        core = self._core or self._begin()
+        core = self._rescue() if self._failed else self._core or self._begin()
         while core is not None:
             data = b""
             if core.hungry:
@@ -112,7 +113,8 @@ class LibraryDecompressor(Decompressor):
             try:
                 out = core.feed(data, limit)
             except self._errors as error:
-                core = self._rescue(error)
+                self._failed = str(error) or "no reason given"
+                core = self._rescue()
                 continue
             if self._skip:
                 again = min(self._skip, len(out))
@@ -162,11 +164,16 @@ class LibraryDecompressor(Decompressor):
         elif passed >= _WAY_BACK:
             self._log = None
 
-    def _rescue(self, error: Exception) -> Core:
-        """After ``error``, return a core that stands before the last slice. Raises what is final."""
-        final: PparseError = MalformedError(f"the {self.codec} stream is damaged ({error})", offset=self._core_in)
+    def _rescue(self) -> Core:
+        """After a failure, return a core that stands before the last slice. Raises what is final.
+
+        Errors of ``reread`` pass through; the next call tries again.
+        """
+        final: PparseError = MalformedError(
+            f"the {self.codec} stream is damaged ({self._failed})", offset=self._core_in
+        )
         grown = False
-        if "emory usage limit" in str(error):  # a later block asks for more than the first did
+        if "emory usage limit" in self._failed:  # a later block asks for more than the first did
             try:
                 self._reserve(2 * self.window)
                 grown = True
@@ -175,10 +182,11 @@ class LibraryDecompressor(Decompressor):
         core = None
         if grown or self._core_in > self._careful_end:
             core = self._way_again(self._core_in - self._last)
+        self._failed = ""
         if core is None:
-            self._error = copy(final)  # there is no repeating the call: the core is spoilt
+            self._error = copy(final)  # there is no repeating the call
             self._drop()
-            raise final from error
+            raise final
         if not grown:
             self._careful_end = self._core_in
         self._core_in -= self._last
@@ -195,16 +203,17 @@ class LibraryDecompressor(Decompressor):
         core = self._base.copy() if self._base is not None else self._plan.make(self.window)
         came = 0
         last = b""
-        errors: tuple[type[Exception], ...] = (*self._errors, EndOfDataError)
-        try:
-            for data in self._inputs(end):
-                if last and core is not None:
+        for data in self._inputs(end):
+            if not data or core is None:
+                return None
+            try:
+                if last:
                     came += len(core.feed(last, _ROOM))
                     while not core.hungry and not core.eof:
                         came += len(core.feed(b"", _ROOM))
-                last = data
-        except errors:
-            return None  # it went through this before: the source has changed
+            except self._errors:
+                return None  # it went through this before: the source has changed
+            last = data
         if self._log:
             self._log.pop()
         self._input[:0] = last
@@ -212,7 +221,10 @@ class LibraryDecompressor(Decompressor):
         return core
 
     def _inputs(self, end: int) -> Iterator[bytes]:
-        """Yield what the core got since the base as far as ``end``, and then, in one piece, the last slice."""
+        """Yield what the core got since the base as far as ``end``, and then, in one piece, the last slice.
+
+        An empty piece says that it cannot be had any more.
+        """
         if self._log is not None:
             yield from self._log
             return
@@ -222,7 +234,8 @@ class LibraryDecompressor(Decompressor):
             count = min(_SLICE, end - at) if at < end else self._last
             data = self._reread(at, count)
             if len(data) < count:
-                raise EndOfDataError("the compressed bytes are not there any more", offset=at)
+                yield b""
+                return
             yield head[at : at + count] + data[max(0, len(head) - at) :] if at < len(head) else data
             at += count
 
@@ -235,6 +248,7 @@ class LibraryDecompressor(Decompressor):
         other._core_in = other._fed = self._base_in
         other._core_out = other.total_out = self._base_out
         other._log = [] if self._reread is None else None
+        other._failed = ""
         other._last, other._careful_end, other._skip = 0, -1, 0
         other._input = bytearray()
         other._ready, other._ready_at = b"", 0

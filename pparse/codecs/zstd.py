@@ -108,7 +108,7 @@ def whole_zstd(codec: str, data: Buffer, max_size: int) -> bytes:
         narrowed[5] = (log - 10) << 3
         view = memoryview(narrowed)
         frame.window = 1 << log
-    if size > _AT_ONCE:
+    if size > _AT_ONCE or frame.content == 0:  # the library would not even look at the blocks of an empty frame
         return drain(_Zstd(None, None), view, max_size)
     kept = frame.content is not None or frame.window <= _KEPT_WINDOW
     stream = _kept(zstandard) if kept else zstandard.ZstdDecompressor(max_window_size=_MAX_WINDOW)
@@ -159,6 +159,8 @@ class _Zstd(Decompressor):
         self._zstandard = package("zstandard")
         self._stream: Any = None
         self._checksum = False
+        self._content: int | None = None  # declared
+        self._decoded = 0
         self._last = False  # the block in progress is the last one
         self._left = 0  # bytes of it that are still to come (raw, checksum, skipped)
         self._step: Callable[[_Zstd], bytes] = _Zstd._header  # not bound: that would be a cycle
@@ -181,6 +183,7 @@ class _Zstd(Decompressor):
         data = bytes(self._input[:count])
         out: bytes = self._stream.decompress(data)
         del self._input[:count]
+        self._decoded += len(out)
         return out
 
     # Each step takes what it needs from the input, all or nothing, and names the next one.
@@ -207,6 +210,7 @@ class _Zstd(Decompressor):
             raise UnsupportedError(f"the zstd frame needs a window of {window} bytes, above 2 GiB", offset=0)
         self._reserve(min([window, *known]) + _STATE)
         self._checksum = frame.checksum
+        self._content = frame.content
         self._stream = self._zstandard.ZstdDecompressor(max_window_size=_MAX_WINDOW).decompressobj()
         self._step = _Zstd._block
         return self._give(frame.length)
@@ -265,6 +269,11 @@ class _Zstd(Decompressor):
     def _finish_frame(self) -> None:
         if not self._stream.eof:
             raise MalformedError("the zstd frame does not end where it should", offset=self.consumed)
+        # The library checks this itself, but not where an empty block is the last one.
+        if self._content is not None and self._decoded != self._content:
+            raise MalformedError(
+                "the zstd frame declares another size", offset=self.consumed, wanted=self._content, got=self._decoded
+            )
         self._end()
 
     def _drop(self) -> None:

@@ -16,9 +16,8 @@ and there. Beyond that, this finds:
 
 from __future__ import annotations
 
-import re
-
 from pparse.kernels.highway import Highway64, hash64
+from pparse.kernels.riegeli_scan import block_headers, chunk_headers
 from pparse.riegeli.chunks import Chunk, ChunkError
 from pparse.riegeli.layout import (
     BLOCK_HEADER_SIZE,
@@ -48,13 +47,8 @@ MAX_HEALED: Final = 32 << 20
 # Ends that are tried for a damaged chunk whose data hash may be right.
 MAX_ENDS: Final = 64
 _WINDOW: Final = 1 << 20
-# Bytes 24 to 39 of a chunk header: type, number of records below 2^32, decoded size below 2^40.
-_HEADER_TAIL: Final = re.compile(rb"(?=[smprt].{4}\0\0\0.{5}\0\0\0)", re.DOTALL)
-_TAIL_AT: Final = 24
-# Bytes 8 to 23 of a block header off the grid: both distances below 2^40.
-_BLOCK_TAIL: Final = re.compile(rb"(?=.{5}\0\0\0(?!\0{5}).{5}\0\0\0)", re.DOTALL)
 # How far a new grid is looked for.
-MAX_MOVED: Final = 64 << 20
+MAX_MOVED: Final = 16 << 20
 FILE_SIGNATURE_SIZE: Final = len(FILE_SIGNATURE)
 
 
@@ -193,7 +187,9 @@ def _heal(chunks: ChunkReader, error: ChunkError) -> Outcome | None:
         healed = _proven(chunks, error, layout)  # else the data are what is wrong, on this grid
         if healed is not None:
             return healed
-    moved = _moved_grid(chunks, error, end_of_file(chunks, error.begin + BLOCK_SIZE))
+    # A header of the moved grid would interrupt this very chunk.
+    stop = max(error.begin + 2 * BLOCK_SIZE, error.chunk.data_end + BLOCK_SIZE if error.chunk is not None else 0)
+    moved = _moved_grid(chunks, error, min(stop, end_of_file(chunks, stop)))
     return _proven(chunks, error, moved[0], moved[0]) if moved is not None and moved[1] == error.begin else None
 
 
@@ -280,7 +276,7 @@ def _claimed_end(chunks: ChunkReader, error: ChunkError, size: int) -> int | Non
 
 def _candidates(chunks: ChunkReader, begin: int, stop: int, layout: Layout) -> Iterator[tuple[int, ChunkHeader]]:
     """Yield where in ``(begin, stop)`` a chunk header with a right hash stands, and what it says."""
-    at = begin + 1
+    at, size = begin + 1, end_of_file(chunks, stop)
     while at < stop:
         until = min(stop, at + _WINDOW)
         raw = chunks.source.pread(at, until - at + CHUNK_HEADER_SIZE + BLOCK_HEADER_SIZE)
@@ -290,7 +286,7 @@ def _candidates(chunks: ChunkReader, begin: int, stop: int, layout: Layout) -> I
                 return
             at = gap
             continue
-        places = {m.start() - _TAIL_AT + at for m in _HEADER_TAIL.finditer(raw, _TAIL_AT)}
+        places = {at + found for found in chunk_headers(raw, size)}
         # A header that a block header cuts in two is not in one piece: look at each place it may begin.
         for boundary in range(layout.next_block(at), until + CHUNK_HEADER_SIZE, BLOCK_SIZE):
             places.update(range(boundary - CHUNK_HEADER_SIZE + 1, boundary + 1))
@@ -371,11 +367,11 @@ def _moved_grid(
     while at < stop:
         raw = chunks.source.pread(at, 4 * BLOCK_SIZE + FILE_SIGNATURE_SIZE)
         size = end_of_file(chunks, at + len(raw) + MAX_MOVED)
-        for match in _BLOCK_TAIL.finditer(raw, 8):
-            block = at + match.start() - 8
+        for place in block_headers(raw):
+            block = at + place
             if Layout(block).shift == shift or block >= stop:
                 continue
-            found = _grid_from(raw, match.start() - 8, block, begin, size)
+            found = _grid_from(raw, place, block, begin, size)
             if found is None:
                 continue
             if block_is_sound(chunks.get(block + BLOCK_SIZE, BLOCK_HEADER_SIZE)):
@@ -401,9 +397,12 @@ def _where_it_moved(error: ChunkError) -> int:
 
 
 def _grid_from(raw: bytes, at: int, block: int, begin: int, size: int) -> tuple[Layout, int, int, bool] | None:
-    """Return the grid of a sound block header, as `_moved_grid` does; and whether a file seems to begin there."""
+    """Return the grid of the sound block header at ``raw[at]``, as `_moved_grid` does.
+
+    The last value says whether a file seems to begin there.
+    """
     previous_chunk, next_chunk = unpack_block(raw, at)
-    if next_chunk > size or not block_is_sound(raw, at):
+    if next_chunk > size:
         return None
     if previous_chunk == 0:
         signature = raw[at : at + FILE_SIGNATURE_SIZE] == FILE_SIGNATURE

@@ -257,7 +257,8 @@ ratios rather than times.
 
 Large Riegeli records are read in one process with their peer, by turns: the bare steps, which read the same chunks'
 data from a table of chunks made before (without headers, back to back), compare the hash and decompress them with the
-bare library, and make no records. The ratio is the median of pairs of passes, and of {few} processes.
+bare library, and make no records. The ratio is the median of pairs of passes, and of {few} processes. Rates of hashing
+and of small records are by CPU time: one thread works, and waits for nothing.
 
 {facts}
 
