@@ -21,7 +21,8 @@ early. Hashes of data are checked as the option ``verify`` says, and all of them
 from __future__ import annotations
 
 from pparse.errors import LimitError, MalformedError, OptionError, PathError, PparseError, UnsupportedError
-from pparse.findings import Finding, Status
+from pparse.findings import Finding, Severity, Status
+from pparse.kernels.riegeli_scan import block_headers
 from pparse.limits import count_words
 from pparse.node import LIST, MAP, Entry
 from pparse.parser import DONE, Confidence, Member, NodeContext, Parser, Visit
@@ -29,7 +30,16 @@ from pparse.parsers.riegeli_metadata import metadata_entries
 from pparse.paths import KeyStep, OrdinalStep, format_path
 from pparse.riegeli.chunks import Chunk, ChunkError, ChunkReader, header_size, parse_header
 from pparse.riegeli.errors import InvalidArgumentError, Unimplemented
-from pparse.riegeli.layout import CHUNK_HEADER_SIZE, FILE_SIGNATURE, METADATA, SIMPLE, TRANSPOSED, block_is_sound
+from pparse.riegeli.layout import (
+    BLOCK_HEADER_SIZE,
+    BLOCK_SIZE,
+    CHUNK_HEADER_SIZE,
+    FILE_SIGNATURE,
+    METADATA,
+    SIMPLE,
+    TRANSPOSED,
+    block_is_sound,
+)
 from pparse.riegeli.positions import RecordPosition
 from pparse.riegeli.records import open_records
 from pparse.riegeli.salvage import read_header, resume
@@ -97,7 +107,9 @@ class RiegeliParser(Parser):
         cut = len(head) >= 8 and FILE_SIGNATURE.startswith(head)
         if cut or block_is_sound(head) or head[24:] == FILE_SIGNATURE[24:]:
             return Confidence.LIKELY
-        return Confidence.NO
+        # A file whose beginning is lost has block headers all the same.
+        found = next(block_headers(reader.peek(BLOCK_SIZE + len(FILE_SIGNATURE))), None)
+        return Confidence.LIKELY if found is not None else Confidence.NO
 
     # -- the root: chunks --------------------------------------------------------------------------------------------
 
@@ -114,6 +126,11 @@ class RiegeliParser(Parser):
         begin = ctx.pos - self._start
         raw = block[ctx.pos - base : ctx.pos - base + 64]
         if not raw and ctx.at_end:
+            if not begin and ctx.collected is None:
+                self.result.findings.add(Finding(
+                    "empty", "the file is empty: Riegeli without records, or a download that never began",
+                    severity=Severity.WARNING, source=self.result.extraction.name, offset=ctx.pos,
+                ))  # fmt: skip
             return ctx.pos, DONE, 0
         layout = self._chunks.layout_at(begin)
         try:
@@ -157,8 +174,12 @@ class RiegeliParser(Parser):
         outcome = resume(self._chunks, error)
         offset = self._start + (error.error.offset if error.error.offset is not None else begin)
         end = max(begin + 1, min(outcome.pos, size))
+        reason = error.error.reason
+        if outcome.healed is not None:
+            reason += "; the chunk proves whole all the same, and no record is lost"
         problem = Finding(
-            "malformed", error.error.reason, path=f"[{begin}]", source=self.result.extraction.name, offset=offset,
+            "malformed", reason + self._unwritten(begin, end), path=f"[{begin}]",
+            source=self.result.extraction.name, offset=offset,
             length=end - begin if outcome.healed is None else None,
         )  # fmt: skip
         if ctx.collected is None:
@@ -169,6 +190,14 @@ class RiegeliParser(Parser):
             return self._show(ctx, outcome.healed, problem)
         ctx.emit(Entry(begin, "gap", self._start + begin, self._start + end, status=Status.DAMAGED, finding=problem))
         return self._start + end, self.expect_chunk, 0
+
+    def _unwritten(self, begin: int, end: int) -> str:
+        """Say which bytes of ``[begin, end)`` were never written: the mark of a preallocated download."""
+        data, start = self._source.locate(begin)
+        hole = next(data.holes(start, start + end - begin), None)
+        if hole is None:
+            return ""
+        return f"; the bytes from {hole[0]} to {hole[1]} were never written (a file hole): resume the download there"
 
     def resync(self, ctx: NodeContext, error: MalformedError) -> tuple[int, Any, int] | None:
         """Go on behind a gap of the data."""
@@ -353,8 +382,11 @@ class RiegeliParser(Parser):
         self.result.extraction.session.check_cancelled()
         chunk = self.chunk(node)
         if node.known_status is Status.COMPLETE and (problem := self._hash_problem(chunk)) is not None:
+            problem.reason += self._unwritten(chunk.begin, chunk.end)
             self._close(node, Status.DAMAGED, "hash", problem)
             return
+        if node.known_status is Status.COMPLETE:
+            self._check_blocks(node, chunk)
         if chunk.header.chunk_type == METADATA and node.kind == "metadata":
             node.index_to(None)
         if chunk.header.chunk_type not in (SIMPLE, TRANSPOSED):
@@ -372,6 +404,17 @@ class RiegeliParser(Parser):
             self._close(node, Status.UNSUPPORTED, "unsupported", error)
         except (MalformedError, EOFError) as error:
             self._close(node, Status.DAMAGED, "malformed", error)  # type: ignore[arg-type]
+
+    def _check_blocks(self, node: Node, chunk: Chunk) -> None:
+        """Look at the block headers within a chunk whose data are sound: a damaged one stops strict readers."""
+        try:
+            self._chunks.verify(chunk, data=False)
+        except ChunkError as error:
+            self.result.findings.add(Finding(
+                "malformed", f"{error.error.reason}; the chunk's data are sound, and no record is lost",
+                path=node.path, source=self.result.extraction.name,
+                offset=self._start + (error.error.offset or chunk.begin), length=BLOCK_HEADER_SIZE,
+            ))  # fmt: skip
 
     def members(self) -> Iterator[Member]:
         """Yield the metadata, the records (named by position), and the gaps."""
@@ -403,8 +446,11 @@ class RiegeliParser(Parser):
         Raises `PathError` for a position where nothing is, `MalformedError` or `EndOfDataError` for one that is lost.
         """
         kind, _, number = name.rpartition(" ")
-        if kind in ("gap", "chunk") and number.isdecimal():
-            return self.result.root.find(int(number))
+        if kind in ("gap", "chunk", "") and number.isdecimal() and len(number) < 20:
+            name = number if self.result.root.find(int(number)) is None else ""
+            if not name:
+                return self.result.root.find(int(number))
+            name += "/0"
         try:
             pos = RecordPosition.from_str(name)
         except ValueError:
@@ -449,8 +495,8 @@ class RiegeliParser(Parser):
                 header = self.chunk(kid).header
                 records += header.num_records
                 decoded += header.decoded_data_size
-        yield "chunks", ", ".join(f"{count:,} {kind}" for kind, count in kinds.items())
-        yield "records", f"{records:,} in whole chunks, {decoded:,} bytes decoded"
+        yield "chunks", ", ".join(f"{count:,} {kind}" for kind, count in kinds.items()) or "none"
+        yield "records", f"{records:,}, {decoded:,} bytes decoded (by the headers of whole chunks)"
         for name, value in self.metadata().items():
             text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
             yield "metadata", f"{name} = {text[:200]}{'…' if len(text) > 200 else ''}"

@@ -65,7 +65,7 @@ class MemoryBudget:
     def __init__(self, limit: int | str = DEFAULT_BUDGET) -> None:
         self.limit = parse_size(limit)
         if self.limit < MIB:
-            raise ValueError(f"a budget below 1 MiB cannot hold two scan blocks: {limit}")
+            raise ValueError(f"a budget must be 1 MiB at least, not {limit}")
         self.used = 0
         self.peak = 0
         self._lock = threading.RLock()

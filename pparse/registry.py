@@ -84,6 +84,7 @@ _MISTAKEN: Final = (
     (b"\x80\x04", "a pickle, which this version does not read yet"),
 )
 
+_EXTENSIONS: Final = tuple(extension for known in BUILTINS for extension in known.extensions)
 UNFINISHED_SUFFIXES: Final = (".part", ".crdownload", ".incomplete", ".download", ".tmp")
 
 
@@ -202,7 +203,8 @@ def _refuse_stand_in(extraction: Extraction, chosen: type[Parser]) -> None:
     """Refuse a generic text under a model's name: most often the error message of a server."""
     known = builtin(chosen.name)
     name = bare_name(extraction.name)
-    if known is None or not known.generic or name.endswith(known.extensions):
+    head = extraction.reader.peek(64)
+    if known is None or not known.generic or name.endswith(known.extensions) or not (_is_text(head) or len(head) < 8):
         return
     for other in BUILTINS:
         if other.extensions and name.endswith(other.extensions):
@@ -286,7 +288,9 @@ def _is_text(head: bytes) -> bool:
 
 def _what_it_is(extraction: Extraction) -> str:
     if extraction.is_folder:
-        return "no model recognised in this folder"
+        names = [name for name in extraction.members if bare_name(name).endswith(_EXTENSIONS)]  # type: ignore[attr-defined]
+        hint = f"; name one of its files: {', '.join(names[:4])}{' …' if len(names) > 4 else ''}" if names else ""
+        return f"no model recognised in this folder{hint}"
     head = extraction.reader.peek(64)
     what = _mistaken(head.lstrip())
     if what is not None:

@@ -44,7 +44,7 @@ def test_default_and_sizes():
 
 @pytest.mark.parametrize("limit", [0, MIB - 1, "1MB", "0.5MiB"])
 def test_too_small(limit):
-    with pytest.raises(ValueError, match="below 1 MiB"):
+    with pytest.raises(ValueError, match="1 MiB at least"):
         MemoryBudget(limit)
 
 

@@ -325,6 +325,28 @@ def test_a_cut_stream_gives_the_same_in_large_steps_and_small_ones(codec):
     assert len(fine) > (450_000 if codec in ("bz2", "zstd") else 590_000) or codec == "bz2"
 
 
+@pytest.mark.parametrize("codec", ALL)
+def test_mutations_give_the_same_whole_and_piece_by_piece(codec):
+    source = random.Random(codec)
+    seeds = [MAKE[codec](content) for content in (b"", b"hello " * 50, SMALL, text(3000))]
+    for _ in range(400):
+        data = bytearray(source.choice(seeds))
+        for _ in range(source.choice((1, 1, 2, 5))):
+            at = source.randrange(len(data) + 1)
+            size = source.randrange(1, 12)
+            data[at : at + source.choice((0, 1, size))] = source.choice(
+                (b"", b"\0", b"\xff", source.randbytes(1), source.randbytes(size), data[:size])
+            )
+        whole, error, decoder = stream(codec, bytes(data), size=1 << 20, budget=MemoryBudget(64 * MIB))
+        try:
+            assert decompress(codec, data, 1 << 20) == whole
+            assert error is None
+            assert decoder.unused_data == b""
+        except (MalformedError, UnsupportedError):
+            assert error is not None or decoder.unused_data
+        assert isinstance(error, (MalformedError, UnsupportedError, EndOfDataError, LimitError, type(None)))
+
+
 def best_prefix(codec, data):
     """Return what the library itself gives in the smallest steps."""
     out = bytearray()

@@ -109,6 +109,8 @@ OBJECTS = {
             "metadata": "what the file says of itself, as plain JSON",
             "kind": "of the root, where there are no tensors",
             "members": "number of members of the root, where there are no tensors",
+            "missing_bytes": "bytes that a cut document without tensors lacks at least; null where it does not say",
+            "resume_at": "where to resume the download of such a document; null if it is not cut",
             "details": "what only this format knows, label to text, where there are no tensors",
         }
         | FINDINGS,
@@ -137,7 +139,7 @@ OBJECTS = {
     ),
     "get --json, of a node": (
         "A node and all below it.",
-        [(["get", "--json", GOOD, "metadata"], [])],
+        [(["get", "--json", GOOD, "metadata"], []), (["get", "--json", RECORDS, "348/0[0:4]"], [])],
         SCHEMA
         | FILE
         | {
@@ -145,11 +147,12 @@ OBJECTS = {
             "kind": "the format's word for it",
             "status": "of the node",
             "value": 'plain JSON; bytes as `{"hex": "…"}`',
+            "offset": "of a slice of bytes: where it begins in the record",
         },
     ),
     "check --json": (
         "Everything that was found. `--jsonl` prints the findings alone, as they are made.",
-        [(["check", "--json", GOOD], []), (["check", "--json", CUT], [])],
+        [(["check", "--json", GOOD], []), (["check", "--json", CUT], []), (["check", "--json", RECORDS], [])],
         SCHEMA
         | FILE
         | FORMAT
@@ -158,6 +161,8 @@ OBJECTS = {
             "status": "of the whole document",
             "ok": "true if the exit code is 0",
             "extent": "[extent](#extent) of a model, else null",
+            "missing_bytes": "bytes that a cut document without tensors lacks at least; null where it does not say",
+            "resume_at": "where to resume the download of such a document; null if it is not cut",
         }
         | FINDINGS,
     ),

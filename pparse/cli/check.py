@@ -7,8 +7,8 @@ file name in a download cache, by an LFS pointer, by a SHA256SUMS file beside it
 
 from __future__ import annotations
 
-from pparse.cli.common import DAMAGED, OK, add_json, open_file
-from pparse.cli.output import report_cut, report_document_cut, safe
+from pparse.cli.common import DAMAGED, OK, USAGE, add_json, open_file
+from pparse.cli.output import cut_to_dict, document_status, report_cut, report_document_cut, safe
 from pparse.findings import Finding, Severity, Status
 from pparse.registry import viewer_for
 
@@ -25,6 +25,7 @@ EXAMPLES: Final = """examples:
   pparse check model.safetensors
   pparse check --strict model.safetensors
   pparse check --sha256 model.safetensors.index.json
+  pparse check records.riegeli
   pparse check --sha256=9f2c…(64 digits) model.safetensors
 """
 
@@ -56,8 +57,10 @@ def run(options: Any, out: Output) -> int:
     with open_file(options, out) as document:
         counts = {Severity.NOTE: 0, Severity.WARNING: 0, Severity.ERROR: 0}
         shown: list[dict[str, object]] = []
+        limits = 0  # things that a limit of ours, not the file, kept from being looked at
         for finding in _findings(document, options):
             counts[finding.severity] += 1
+            limits += finding.code == "limit" and finding.severity is Severity.ERROR
             if options.json:
                 shown.append(finding.to_dict())
             elif options.jsonl:
@@ -68,28 +71,25 @@ def run(options: Any, out: Output) -> int:
                 out.finding(finding)
         viewer = viewer_for(document)
         extent = viewer.extent() if viewer is not None else None
-        status = extent.status if extent is not None else _status(document)
-        damaged = counts[Severity.ERROR] > 0 or status in (Status.TRUNCATED, Status.DAMAGED, Status.MISSING)
+        worst = counts[Severity.ERROR] > limits
+        status = extent.status if extent is not None else document_status(document, damaged=worst)
+        damaged = worst or status in (Status.TRUNCATED, Status.DAMAGED, Status.MISSING)
         if options.json:
             from json import dumps
 
             out.line(dumps({
                 "schema": 1, "file": options.file, "format": document.format, "strict": options.strict,
-                "status": status.value, "ok": not damaged, "extent": extent.to_dict() if extent is not None else None,
-                "findings": shown,
+                "status": status.value, "ok": not damaged and not limits,
+                "extent": extent.to_dict() if extent is not None else None,
+                **(cut_to_dict(document, status) if extent is None else {}), "findings": shown,
             }, indent=2))  # fmt: skip
         elif not options.quiet and not options.jsonl:
             if extent is not None:
                 report_cut(out, extent)
             elif status is Status.TRUNCATED:
                 report_document_cut(out, document)
-            out.line(_summary(document, counts, damaged, options, out))
-        return DAMAGED if damaged else OK
-
-
-def _status(document: Extraction) -> Status:
-    root = document.root
-    return root.known_status or Status.COMPLETE if root.shape == "scalar" else root.status
+            out.line(_summary(document, counts, damaged, limits, options, out))
+        return DAMAGED if damaged else USAGE if limits else OK
 
 
 def _findings(document: Extraction, options: Any) -> Iterator[Finding]:
@@ -100,8 +100,12 @@ def _findings(document: Extraction, options: Any) -> Iterator[Finding]:
         yield from check_digests(document, options.sha256)
 
 
-def _summary(document: Extraction, counts: dict[Severity, int], damaged: bool, options: Any, out: Output) -> str:
+def _summary(
+    document: Extraction, counts: dict[Severity, int], damaged: bool, limits: int, options: Any, out: Output
+) -> str:
     words = [f"{count} {severity}{'' if count == 1 else 's'}" for severity, count in reversed(counts.items()) if count]
     verdict = out.paint("not whole", "red") if damaged else out.paint("ok", "green")
+    if limits and not damaged:
+        verdict = out.paint("not all of it could be looked at", "yellow")
     rules = ", by the reference reader's rules" if options.strict else ""
     return f"{safe(document.path)}: {verdict}{rules} ({', '.join(words) or 'no findings'})"

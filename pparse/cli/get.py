@@ -51,7 +51,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     form.add_argument("--npy", action="store_true", help="a numpy .npy file")
     form.add_argument("--json", action="store_true", help="JSON")
     parser.add_argument("--partial", choices=("prefix", "fill"),
-                        help="of a truncated tensor, the whole rows, or the full shape with zeros")  # fmt: skip
+                        help="of a truncated tensor, the whole rows, or the full shape with zeros; of a truncated "
+                        "record, the bytes that are there")  # fmt: skip
     parser.set_defaults(jsonl=False)
 
 
@@ -232,8 +233,12 @@ def _give_node(node: Node, options: Any, out: Output) -> int:
         if options.output is None and sys.stdout.isatty():
             out.error("binary data is not for a terminal; use -o FILE or a pipe")
             return USAGE
+        if node.known_status is Status.MISSING:
+            node.load()  # raises, with the numbers
         _write(options.output, out, lambda stream: _node_bytes(node, stream))
         return OK if node.known_status in (None, Status.COMPLETE) else DAMAGED
+    if options.partial == "prefix" and node.shape == SCALAR and node.known_status is Status.TRUNCATED:
+        return _give_slice(node, (slice(None),), options, out)
     text = _node_json(node, options.file) if options.json else _node_text(node)
     if options.output:
         _write(options.output, out, lambda stream: stream.write(text.encode("utf-8", "backslashreplace")))
@@ -249,6 +254,14 @@ def _give_slice(node: Node, index: tuple[Any, ...], options: Any, out: Output) -
         raise PathError("bytes take one slice, [a:b]", path=node.path)
     whole = node.open()
     start, stop, _ = cut.indices(len(whole))
+    finding = node.finding
+    if node.known_status is Status.TRUNCATED and finding is not None and isinstance(finding.got, int):
+        if stop > finding.got and options.partial != "prefix":
+            raise EndOfDataError(f"{finding.reason}; --partial prefix gives what is there", path=node.path,
+                                 wanted=stop, got=finding.got, source=options.file)  # fmt: skip
+        stop = min(stop, finding.got)
+    elif node.known_status not in (None, Status.COMPLETE):
+        node._refuse_if_not_whole()
     part = whole.range(start, max(start, stop))
     code = OK if node.known_status in (None, Status.COMPLETE) else DAMAGED
     if options.raw:
@@ -262,8 +275,9 @@ def _give_slice(node: Node, index: tuple[Any, ...], options: Any, out: Output) -
     if options.json:
         from json import dumps
 
+        status = node.known_status or Status.COMPLETE
         digits = dumps({"schema": 1, "file": options.file, "path": node.path, "kind": node.kind,
-                        "offset": start, "value": {"hex": digits}})  # fmt: skip
+                        "status": status.value, "offset": start, "value": {"hex": digits}})  # fmt: skip
     if options.output:
         _write(options.output, out, lambda stream: stream.write(f"{digits}\n".encode()))
     else:

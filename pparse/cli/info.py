@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pparse.cli.common import add_json, exit_code_for, open_file
-from pparse.cli.output import parameters_words, report_cut, report_document_cut, safe
+from pparse.cli.common import OK, add_json, exit_code_for, open_file
+from pparse.cli.output import cut_to_dict, document_status, parameters_words, report_cut, report_document_cut, safe
 from pparse.findings import Status
 from pparse.limits import count_words, format_size
 from pparse.registry import viewer_for
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 EXAMPLES: Final = """examples:
   pparse info model.safetensors
+  pparse info records.riegeli
   pparse info half-a-download.safetensors --json
 """
 
@@ -99,10 +100,11 @@ def _details(viewer: Any) -> list[tuple[str, str]]:
 
 def _document(document: Extraction, options: Any, out: Output) -> int:
     root = document.root
-    status = root.status if root.shape != "scalar" else root.known_status or Status.COMPLETE
+    status = document_status(document)
     count = None if root.shape == "scalar" else len(root)
     parser = document.parse().parser
     details = list(parser.details())
+    status = document_status(document, damaged=exit_code_for(document.findings) != OK)
     code = exit_code_for(document.findings, damaged=status in (Status.TRUNCATED, Status.DAMAGED))
     if options.json:
         from json import dumps
@@ -111,6 +113,7 @@ def _document(document: Extraction, options: Any, out: Output) -> int:
             "schema": 1, "file": options.file, "format": document.format,
             "description": document.parse().parser.description, "status": status.value, "size": document.size,
             "kind": root.kind, "members": count, "metadata": parser.metadata(), "details": dict(details),
+            **cut_to_dict(document, status),
             "findings": [finding.to_dict() for finding in document.findings],
         }, indent=2))  # fmt: skip
         return code

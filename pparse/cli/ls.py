@@ -11,6 +11,7 @@ import re
 from pparse.cli.common import DAMAGED, OK, add_json, exit_code_for, open_file
 from pparse.cli.output import (
     Table,
+    document_status,
     parameters_words,
     report_cut,
     report_document_cut,
@@ -40,6 +41,7 @@ EXAMPLES: Final = """examples:
   pparse ls model.safetensors
   pparse ls model.safetensors '*.attn.*' --sort size
   pparse ls model.safetensors.index.json --group
+  pparse ls records.riegeli '64/*'
   pparse ls folder/ --jsonl | grep F16
 """
 
@@ -287,14 +289,16 @@ def _list_members(document: Extraction, options: Any, matches: Callable[[str], b
     size: Callable[[int], str] = str if options.bytes else format_size
     if options.json or options.jsonl:
         return _members_as_json(document, rows, options, out)
-    count = others = 0
+    shown = count = whole = 0
     damaged = False
     word = document.result.parser.member_word
     table = Table(out, ("NAME", "KIND", "SIZE", "STATUS"), "<<><")
     for member in rows:
-        count += 1
-        others += word != "member" and member.kind != word
         status = member.status
+        shown += 1
+        if word in ("member", member.kind):
+            count += 1
+            whole += status is Status.COMPLETE
         damaged |= status not in (Status.COMPLETE, Status.UNSUPPORTED)
         if options.quiet:
             out.line(safe(member.name))
@@ -303,23 +307,22 @@ def _list_members(document: Extraction, options: Any, matches: Callable[[str], b
             table.row(safe(member.name), member.kind, size(member.size), words)
     if not options.quiet:
         table.close()
-        _close_members(document, root, count - others, damaged, size, out)
-    if options.pattern is not None and not count:
+        _close_members(document, root, count, whole, damaged, size, out)
+    if options.pattern is not None and not shown:
         out.error(f"no name matches {options.pattern!r}")
-    whole = root.status if root.shape != "scalar" else root.known_status or Status.COMPLETE
-    return exit_code_for(document.findings, damaged=damaged or whole in (Status.TRUNCATED, Status.DAMAGED))
+    frame = document_status(document)
+    return exit_code_for(document.findings, damaged=damaged or frame in (Status.TRUNCATED, Status.DAMAGED))
 
 
 def _close_members(
-    document: Extraction, root: Node, count: int, damaged: bool, size: Callable[[int], str], out: Output
+    document: Extraction, root: Node, count: int, whole: int, damaged: bool, size: Callable[[int], str], out: Output
 ) -> None:
-    status = root.status if root.shape != "scalar" else root.known_status or Status.COMPLETE
     total = document.size
     what = document.format if root.kind == document.format else f"{document.format} {root.kind}"
-    if damaged and status is Status.COMPLETE:
-        status = Status.DAMAGED  # not the frame, but something in it
+    status = document_status(document, damaged=damaged)
     out.line(
-        f"{what}, {count_words(count, document.result.parser.member_word)}, "
+        f"{what}, {count_words(count, document.result.parser.member_word)}"
+        f"{f' ({whole:,} whole)' if whole != count else ''}, "
         f"{size(total) if total is not None else 'unknown size'}: {out.status(status)}"
     )
     if status is Status.TRUNCATED:
@@ -345,8 +348,7 @@ def _members_as_json(document: Extraction, rows: Iterable[Member], options: Any,
         else:
             out.write(f"{comma}{dumps(row)}")
             comma = ",\n"
-    root = document.root
-    status = root.status if root.shape != "scalar" else root.known_status or Status.COMPLETE
+    status = document_status(document, damaged=damaged)
     if not options.jsonl:
         found = dumps([finding.to_dict() for finding in document.findings])
         out.line(f'\n], "status": "{status}", "findings": {found}}}')

@@ -209,6 +209,22 @@ def shape_words(shape: Sequence[int]) -> str:
     return "×".join(map(str, shape)) if shape else "scalar"
 
 
+def document_status(document: Extraction, *, damaged: bool = False) -> Status:
+    """Return the status of a document without tensors; ``damaged``: something in it is, if not its frame."""
+    root = document.root
+    status = root.status if root.shape != "scalar" else root.known_status or Status.COMPLETE
+    return Status.DAMAGED if damaged and status is Status.COMPLETE else status
+
+
+def cut_to_dict(document: Extraction, status: Status) -> dict[str, object]:
+    """Return what is known of what a cut document lacks, as plain data for JSON."""
+    cut = status is Status.TRUNCATED
+    return {
+        "missing_bytes": document.result.parser.missing() if cut else None,
+        "resume_at": document.size if cut else None,
+    }
+
+
 def report_document_cut(out: Output, document: Extraction) -> None:
     """Say where a cut document without tensors ends, and what is known of what is missing."""
     size, kind = document.size or 0, document.root.kind

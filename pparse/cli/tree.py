@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 EXAMPLES: Final = """examples:
   pparse tree model.safetensors
   pparse tree config.json 'quantization' -d 3
+  pparse tree records.riegeli -d 1
   pparse tree config.json -d all --jsonl
 """
 
@@ -57,7 +58,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: Any, out: Output) -> int:
     """Run the command."""
     with open_file(options, out) as document:
-        start = document.node(options.path)
+        member = document.result.parser.find_member(options.path) if options.path else None
+        start = member if member is not None else document.node(options.path)
         show = _Shower(options, out)
         show.begin(document.format)
         if options.depth < 0:

@@ -357,13 +357,21 @@ class ChunkReader:
             return size >= chunk.end
         return chunk.end == chunk.data_end or len(self.get(chunk.end - 1, 1)) == 1
 
-    def verify(self, chunk: Chunk, *, blocks: bool = True) -> bool:
+    def verify(self, chunk: Chunk, *, blocks: bool = True, data: bool = True) -> bool:
         """Read through the chunk's data, a block at a time, and compare its hash; False if the file ends before.
 
-        Raises `ChunkError` as `data` does; ``blocks=False`` does not look at the block headers on the way.
+        Raises `ChunkError` as `data` does; ``blocks=False`` does not look at the block headers on the way,
+        ``data=False`` at nothing else.
         """
         digest = Highway64()
         at, stop = chunk.data_begin, chunk.data_end
+        if not data:
+            for boundary in range(chunk.layout.next_block(at), stop, BLOCK_SIZE):
+                raw = self.source.pread(boundary, BLOCK_HEADER_SIZE)
+                if len(raw) < BLOCK_HEADER_SIZE:
+                    return False
+                self._check_inner_block(raw, 0, boundary, chunk)
+            return True
         while at < stop:
             # Never cut a block header in two: stop at block boundaries.
             until = min(stop, chunk.layout.block_of(at) + STREAM_BLOCK)

@@ -376,7 +376,7 @@ class RecordReader(ChunkCursor):
                 size = getattr(self._source.data, "position", truncated)
             reason = f"truncated Riegeli/records file, incomplete chunk at {truncated} with length {size - truncated}"
             if not self._report(SkippedRegion(truncated, size, reason)):
-                self._error = InvalidArgumentError(reason, offset=truncated)
+                self._keep(InvalidArgumentError(reason, offset=truncated))
         pos = self._pos if self._chunk is None else self._chunk.begin
         self._records = None
         self._held.release()

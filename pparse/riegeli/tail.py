@@ -22,9 +22,10 @@ if TYPE_CHECKING:
 class Tail:
     """``end`` is where the last whole chunk ends. ``unpadded`` is a chunk from there on that lacks its padding only."""
 
-    __slots__ = ("end", "size", "unpadded")
+    __slots__ = ("end", "name", "size", "unpadded")
 
-    def __init__(self, size: int, end: int, unpadded: Chunk | None = None) -> None:
+    def __init__(self, size: int, end: int, unpadded: Chunk | None = None, name: str | None = None) -> None:
+        self.name = name
         self.size = size
         self.end = end
         self.unpadded = unpadded
@@ -44,7 +45,7 @@ class Tail:
             reason = f"the file's last {self.size - self.end:,} bytes are no whole chunk"
         raise FailedPrecondition(
             f"{reason}; what is appended would be lost behind it. repair=True mends it", offset=self.end,
-            wanted=self.end if self.unpadded is None else self.unpadded.end, got=self.size,
+            wanted=self.end if self.unpadded is None else self.unpadded.end, got=self.size, source=self.name,
         )  # fmt: skip
 
     def mend(self, stream: BinaryIO) -> None:
@@ -66,7 +67,9 @@ def examine_tail(src: Any) -> Tail:
     """
     source = Source(src, owns=False)
     try:
-        return _examine(ChunkReader(source), source.size())
+        tail = _examine(ChunkReader(source), source.size())
+        tail.name = source.data.name
+        return tail
     except ChunkError as error:
         raise FailedPrecondition(
             f"the file is damaged at its tail, and so not to be appended to: {error.error.reason}",

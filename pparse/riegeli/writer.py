@@ -90,6 +90,8 @@ class RecordWriter:
         repair: bool = False,
         scratch: Scratch | None = None,
     ) -> None:
+        if repair and not append:
+            raise ValueError("repair=True mends the tail of a file that is appended to: it needs append=True")
         self._options = options if isinstance(options, RecordWriterOptions) else parse_options(options)
         self._compressor = _compressor(self._options)
         self._scratch = scratch

@@ -255,10 +255,11 @@ wheel; peers are used as their documentation shows. Files of 2 GB and 200 GB are
 which costs us a little: `pparse ls` looks for holes and reports them. Other work may have run on the machine: read
 ratios rather than times.
 
-Large Riegeli records are read in one process with their peer, by turns: the bare steps, which read the same chunks'
-data from a table of chunks made before (without headers, back to back), compare the hash and decompress them with the
-bare library, and make no records. The ratio is the median of pairs of passes, and of {few} processes. Rates of hashing
-and of small records are by CPU time: one thread works, and waits for nothing.
+Large Riegeli records are read in one process with their peer, by turns: the bare steps, which have a table of chunks,
+read the same chunks' data, cut the block headers out, compare the hash and decompress with the bare library, one chunk
+after the other; they look at no header and make no records. ("No block headers": from a copy of the data, back to
+back.) The ratio is the median of passes made one after the other, and of {few} processes. Rates of hashing and of small
+records are by CPU time: one thread works, and waits for nothing.
 
 {facts}
 

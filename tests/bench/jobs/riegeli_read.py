@@ -1,11 +1,13 @@
-"""Read a file of records, by turns with the bare steps: read, hash and decompress the same chunks, one after the other.
+"""Read all records of a file; or take the bare steps: read, hash and decompress the same chunks, one after the other.
 
-The table of chunks is made beforehand, and so is a copy of their data without block headers, back to back: the peer
-makes no records and looks at no header. ``ours`` and ``peer`` are medians; ``ratio`` is of pairs of passes.
+``table`` makes what the bare steps need: a table of the chunks, and a copy of their data. ``bare`` looks at no header
+and makes no records, but has to cut block headers out of the data, as everybody who reads the file; ``copy`` does not even
+that: it reads the copy, where the chunks' data stand back to back. ``seconds`` and ``call_cpu`` are medians of passes.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import statistics
 import sys
@@ -14,37 +16,41 @@ import time
 from report import report
 
 from pparse.kernels.highway import NATIVE, hash64
-from pparse.kernels.varint import read_varint
-from pparse.riegeli import RecordReader
-from pparse.riegeli.chunks import ChunkReader
-from pparse.riegeli.source import Source
 
+BLOCK_SIZE, BLOCK_HEADER_SIZE = 1 << 16, 24
+how, path, copy, passes = *sys.argv[1:4], int(sys.argv[4])
 if not NATIVE:
     sys.exit("pparse was installed without its extension")
-path, copy, pairs = sys.argv[1], sys.argv[2], int(sys.argv[3])
 
 
-def table() -> list[tuple[int, int, int, int, int]]:
-    """Write the data of all chunks with records, back to back; return (offset, size, hash, values, decoded)."""
+def make_table() -> None:
+    """Write the copy; of each chunk ``[begin, end, place in the copy, size, hash, where its values begin, decoded]``."""
+    from pparse.kernels.varint import read_varint
+    from pparse.riegeli.chunks import ChunkReader
+    from pparse.riegeli.source import Source
+
     source = Source(path)
-    chunks, found, pos, offset = ChunkReader(source), [], 64, 0
+    reader, found, pos, at, kind = ChunkReader(source), [], 64, 0, 0
     with open(copy, "wb") as file:
         while pos < source.size():
-            chunk = chunks.header(pos)
-            data = chunks.data(chunk)
-            at, begin = read_varint(data, 1, len(data))
-            begin += at
-            if data[0]:
-                _, begin = read_varint(data, begin, len(data))
+            chunk = reader.header(pos)
+            data = reader.data(chunk)
+            kind = data[0]
+            size, begin = read_varint(data, 1, len(data))
+            values = begin + size
+            if kind:
+                _, values = read_varint(data, values, len(data))
             header = chunk.header
-            found.append((offset, header.data_size, header.data_hash, begin, header.decoded_data_size))
-            offset += file.write(data)
+            found.append([chunk.data_begin, chunk.data_end, at, len(data), header.data_hash, values,
+                          header.decoded_data_size])  # fmt: skip
+            at += file.write(data)
             pos = chunk.end
     source.close(0)
-    return found
+    with open(f"{copy}.json", "w") as file:
+        json.dump([kind, found], file)
 
 
-def bare(kind: int):
+def library(kind: int):
     """Return the function that decompresses the values of a chunk."""
     if kind == ord("b"):
         import brotli
@@ -62,19 +68,7 @@ def bare(kind: int):
     return lambda data, size: data
 
 
-def run_peer() -> int:
-    total = 0
-    file = os.open(copy, os.O_RDONLY)
-    for offset, size, wanted, begin, decoded in chunks:
-        data = os.pread(file, size, offset)
-        if hash64(data) != wanted:
-            sys.exit("a hash is wrong")
-        total += len(decompress(memoryview(data)[begin:], decoded))
-    os.close(file)
-    return total
-
-
-def run_ours() -> int:
+def read_ours() -> int:
     total = 0
     with RecordReader(path) as reader:
         for record in reader:
@@ -82,20 +76,58 @@ def run_ours() -> int:
     return total
 
 
-chunks = table()
-with open(copy, "rb") as file:
-    decompress = bare(file.read(1)[0])
-totals = {run_ours(), run_peer()}  # warm
-if len(totals) > 1:
-    sys.exit(f"the bytes differ: {totals}")
-times: dict[str, list[float]] = {"ours": [], "peer": [], "ours_cpu": [], "peer_cpu": []}
-for number in range(pairs):
-    for name, run in [("peer", run_peer), ("ours", run_ours)][:: 1 if number % 2 else -1]:
-        start, cpu = time.perf_counter(), time.process_time()
-        run()
-        times[name].append(time.perf_counter() - start)
-        times[f"{name}_cpu"].append(time.process_time() - cpu)
-middle = {name: statistics.median(values) for name, values in times.items()}
-ratios = [peer / ours for peer, ours in zip(times["peer"], times["ours"], strict=True)]
-cpu_ratios = [peer / ours for peer, ours in zip(times["peer_cpu"], times["ours_cpu"], strict=True)]
-report(**middle, ratio=statistics.median(ratios), cpu_ratio=statistics.median(cpu_ratios), size=totals.pop())
+def read_bare() -> int:
+    total = 0
+    file = os.open(path, os.O_RDONLY)
+    buffer = memoryview(bytearray(max(end - begin for begin, end, *_ in chunks)))  # one for all: no fresh memory
+    for begin, end, _, size, wanted, values, decoded in chunks:
+        os.preadv(file, [buffer[: end - begin]], begin)
+        first = -begin % BLOCK_SIZE
+        for at in range(first, end - begin, BLOCK_SIZE):
+            after = min(at + BLOCK_SIZE, end - begin)
+            length = after - at - BLOCK_HEADER_SIZE
+            buffer[first : first + length] = buffer[at + BLOCK_HEADER_SIZE : after]
+            first += length
+        data = buffer[:size]
+        if hash64(data) != wanted:
+            sys.exit("a hash is wrong")
+        total += len(decompress(data[values:], decoded))
+    os.close(file)
+    return total
+
+
+def read_copy() -> int:
+    total = 0
+    file = os.open(copy, os.O_RDONLY)
+    buffer = memoryview(bytearray(max(size for _, _, _, size, *_ in chunks)))
+    for _, _, at, size, wanted, values, decoded in chunks:
+        data = buffer[:size]
+        os.preadv(file, [data], at)
+        if hash64(data) != wanted:
+            sys.exit("a hash is wrong")
+        total += len(decompress(data[values:], decoded))
+    os.close(file)
+    return total
+
+
+if how == "table":
+    make_table()
+    report()
+    sys.exit()
+if how == "ours":
+    from pparse.riegeli import RecordReader
+
+    read = read_ours
+else:
+    read = read_bare if how == "bare" else read_copy
+    with open(f"{copy}.json") as file:
+        kind, chunks = json.load(file)
+    decompress = library(kind)
+size = read()  # warm
+seconds, cpu_seconds = [], []
+for _ in range(passes):
+    start, cpu = time.perf_counter(), time.process_time()
+    read()
+    seconds.append(time.perf_counter() - start)
+    cpu_seconds.append(time.process_time() - cpu)
+report(seconds=statistics.median(seconds), call_cpu=statistics.median(cpu_seconds), size=size)
