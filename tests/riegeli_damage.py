@@ -12,7 +12,9 @@ import random
 import sys
 from typing import NamedTuple
 
+from pparse.kernels.highway import hash64
 from pparse.riegeli import RecordReader, RecordWriter, SkippedRegion
+from pparse.riegeli.layout import FILE_SIGNATURE, ChunkHeader
 from tests.riegeli_fixtures import BLOCK, Chunk, chunk_table
 
 
@@ -92,6 +94,17 @@ def made(options: str, seed: object, count: int, sizes: tuple[int, ...]) -> Soun
     """A file of records of those sizes, each of which begins with its number."""
     chooser = random.Random(repr(seed))
     return sound(written(options, [b"%04d" % n + chooser.randbytes(chooser.choice(sizes)) for n in range(count)]))
+
+
+def forged(*chunks: tuple[str, bytes, int, int]) -> bytes:
+    """A file of one block of chunks with any contents, and right hashes: (type, data, number of records, their size)."""
+    out = bytearray(FILE_SIGNATURE)
+    for kind, data, count, decoded in chunks:
+        begin = len(out)
+        out += ChunkHeader(ord(kind), len(data), hash64(data), count, decoded).pack() + data
+        out += bytes(max(0, begin + count - len(out)))
+    assert len(out) < BLOCK
+    return bytes(out)
 
 
 class Salvaged(NamedTuple):

@@ -25,6 +25,7 @@ _TYPE_AT: Final = 24
 # The highest byte that is not zero of next_chunk, below 2^40: one of the bytes 16 to 20 of a block header.
 _HIGHEST: Final = re.compile(rb"[^\0](?=\0\0\0)")
 _NEXT_AT: Final = 16
+_ZEROS: Final = tuple(bytes(count) for count in range(8))
 _HEADER = Struct("<QQQQQ")
 _PAIR = Struct("<QQ")
 _HASH = Struct("<Q")
@@ -60,7 +61,9 @@ def block_headers(raw: bytes) -> Iterator[int]:
         highest = match.start()
         for place in range(4, -1, -1):  # which byte of next_chunk that is
             at = highest - _NEXT_AT - place
-            if 0 <= at <= last and not any(raw[highest + 1 : at + 24]) and not any(raw[at + 13 : at + 16]):
+            if not raw.startswith(_ZEROS[7 - place], highest + 1):
+                continue
+            if 0 <= at <= last and raw.startswith(_ZEROS[3], at + 13):
                 body = raw[at + 8 : at + BLOCK_HEADER_SIZE]
                 previous_chunk, next_chunk = _PAIR.unpack(body)
                 plausible = previous_chunk + next_chunk >= CHUNK_HEADER_SIZE

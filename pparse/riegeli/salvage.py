@@ -46,7 +46,12 @@ if TYPE_CHECKING:
 MAX_HEALED: Final = 32 << 20
 # Ends that are tried for a damaged chunk whose data hash may be right.
 MAX_ENDS: Final = 64
+_FIRST_WINDOW: Final = 4 << 10
 _WINDOW: Final = 1 << 20
+# Chunks between damage and safe ground whose data are looked at.
+MAX_TRIED: Final = 256
+# The most data that is hashed to find which end the damaged chunk has.
+MAX_COMPARED: Final = 4 << 20
 # How far a new grid is looked for.
 MAX_MOVED: Final = 16 << 20
 FILE_SIGNATURE_SIZE: Final = len(FILE_SIGNATURE)
@@ -99,7 +104,7 @@ def resume(chunks: ChunkReader, error: ChunkError, *, salvage: bool = True, heal
 def by_block_headers(chunks: ChunkReader, error: ChunkError) -> Outcome:
     """Say where the reference goes on after ``error``."""
     layout, pos, have, message = chunks.layout_at(error.begin), error.resume, error.have, error.error.reason
-    begin = error.begin
+    begin, first, searching = error.begin, 0, True
     while True:
         if have and pos > begin:
             if pos > (size := end_of_file(chunks, pos)):
@@ -108,12 +113,17 @@ def by_block_headers(chunks: ChunkReader, error: ChunkError) -> Outcome:
                 return Outcome(pos, pos, message)
         have = False
         block = layout.next_block(max(pos, begin + 1) if pos <= begin else pos)
+        first = min(first, block) if first else block
+        if chunks.is_bare_from(block, layout):
+            return Outcome(block, end_of_file(chunks, block), message, lost=True)
         raw = chunks.get(block, BLOCK_HEADER_SIZE)
         if len(raw) < BLOCK_HEADER_SIZE:
             gap = chunks.source.gap_end(block + len(raw))
             if gap is not None:
                 pos = gap
                 continue
+            if searching:  # only where nothing was jumped over
+                chunks.note_bare(first, layout)
             return Outcome(block, min(block, end_of_file(chunks, block)), message, lost=True)
         if not block_is_sound(raw):
             message = f"block header hash mismatch, block at {block}"
@@ -126,7 +136,7 @@ def by_block_headers(chunks: ChunkReader, error: ChunkError) -> Outcome:
         if pos > begin and layout.can_begin(pos):
             end = min(pos, end_of_file(chunks, pos))
             return Outcome(pos, end, message, crossing=block - previous_chunk)
-        message = f"the block header at {block} names no place for a chunk"
+        message, searching = f"the block header at {block} names no place for a chunk", False
         pos = max(pos, block + BLOCK_HEADER_SIZE)
 
 
@@ -187,10 +197,16 @@ def _heal(chunks: ChunkReader, error: ChunkError) -> Outcome | None:
         healed = _proven(chunks, error, layout)  # else the data are what is wrong, on this grid
         if healed is not None:
             return healed
+    whole_header = layout.can_begin(error.begin) and layout.next_block(error.begin) - error.begin >= CHUNK_HEADER_SIZE
+    if error.chunk is None and whole_header and error.begin:
+        return None  # its header is in one piece here, and so on nearly any grid: it is damaged
     # A header of the moved grid would interrupt this very chunk.
     stop = max(error.begin + 2 * BLOCK_SIZE, error.chunk.data_end + BLOCK_SIZE if error.chunk is not None else 0)
-    moved = _moved_grid(chunks, error, min(stop, end_of_file(chunks, stop)))
-    return _proven(chunks, error, moved[0], moved[0]) if moved is not None and moved[1] == error.begin else None
+    size = end_of_file(chunks, stop)
+    moved = _moved_grid(chunks, error, min(stop, size))
+    if moved is None and size - error.begin <= BLOCK_SIZE:
+        moved = (Layout(size), size, size)  # no block header is left: the grid that has none here
+    return _proven(chunks, error, moved[0], moved[0]) if moved is not None else None
 
 
 def _proven(chunks: ChunkReader, error: ChunkError, layout: Layout, moved: Layout | None = None) -> Outcome | None:
@@ -216,10 +232,12 @@ def _saved(chunks: ChunkReader, error: ChunkError, outcome: Outcome) -> Outcome:
     size = end_of_file(chunks, outcome.pos)
     if begin >= size:
         return outcome
-    claimed = _claimed_end(chunks, error, size)
-    if claimed is not None:
+    claimed, sure = _claimed_end(chunks, error, size)
+    if sure and claimed is not None:
         return outcome if claimed >= outcome.pos else Outcome(claimed, claimed, message)
     layout = chunks.layout_at(begin)
+    if begin == 0 and _is_sound(chunks, len(FILE_SIGNATURE), layout):
+        return Outcome(len(FILE_SIGNATURE), len(FILE_SIGNATURE), message)  # only the signature is damaged
     own_end = error.chunk.end if error.chunk is not None else None
     if outcome.crossing == begin or outcome.pos == own_end:
         # A sound block header, or the chunk's own, says where it ends.
@@ -232,14 +250,17 @@ def _saved(chunks: ChunkReader, error: ChunkError, outcome: Outcome) -> Outcome:
         if outcome.crossing < begin:
             return outcome
         stop = outcome.crossing
-    if outcome.lost or stop - begin > 2 * BLOCK_SIZE:
+    found, proven = _first_chunk(chunks, begin, stop, layout, error)
+    if claimed is not None and not proven:
+        return outcome if claimed >= outcome.pos else Outcome(claimed, claimed, message)
+    if not proven and (outcome.lost or stop - begin > 2 * BLOCK_SIZE):
         moved = _moved_grid(chunks, error, stop, alone=outcome.lost)
         if moved is not None:
-            layout, stop, crossing = moved
-            found = _first_chunk(chunks, begin, stop, layout, error)
-            where = found if found is not None else crossing
-            return Outcome(where, min(where, size), message, layout=layout)
-    found = _first_chunk(chunks, begin, stop, layout, error)
+            layout, until, crossing = moved
+            first, proven = _first_chunk(chunks, begin, until, layout, error)
+            where = first if first is not None else crossing
+            if found is None or where < found:
+                return Outcome(where, min(where, size), message, layout=layout)
     if found is not None:
         return Outcome(found, found, message)
     if stop > begin and stop < outcome.pos and _is_sound(chunks, stop, layout):
@@ -247,7 +268,7 @@ def _saved(chunks: ChunkReader, error: ChunkError, outcome: Outcome) -> Outcome:
     if outcome.lost and size - _where_it_moved(error) <= 4 * BLOCK_SIZE:
         # No block header is left to tell the grid: try the one that has none in what is left.
         free = Layout(size)
-        found = _first_chunk(chunks, begin, size, free, error)
+        found, _ = _first_chunk(chunks, begin, size, free, error)
         if found is not None:
             return Outcome(found, found, message, layout=free)
     return outcome
@@ -258,27 +279,31 @@ def _is_sound(chunks: ChunkReader, pos: int, layout: Layout) -> bool:
     return found is not None and found[1]
 
 
-def _claimed_end(chunks: ChunkReader, error: ChunkError, size: int) -> int | None:
-    """Return where the damaged chunk ends by what its header says, if another begins there or the file ends."""
+def _claimed_end(chunks: ChunkReader, error: ChunkError, size: int) -> tuple[int | None, bool]:
+    """Return where the damaged chunk ends by what its header says, if another begins there or the file ends.
+
+    And whether that is sure: the header is sound, or its size is since the hash of the data agrees.
+    """
     found = read_header(chunks, error.begin, chunks.layout_at(error.begin))
     if found is None:
-        return None
+        return None, False
     header, sound = found
     chunk = Chunk(error.begin, header, chunks.layout_at(error.begin))
-    ends = [chunk.end] if sound else [chunk.end, chunk.data_end]
-    for end in ends:
+    if not sound and chunk.data_end <= size and header.data_size:
+        data = chunk_data(chunks, chunk)
+        if data is not None and hash64(data) == header.data_hash:
+            return chunk.data_end, True
+    for end in [chunk.end] if sound else [chunk.data_end, chunk.end]:
         if error.begin < end <= size and (end == size or _is_sound(chunks, end, chunk.layout)):
-            return end
-    if not sound and chunk.data_end <= size and (data := chunk_data(chunks, chunk)) is not None and header.data_size:
-        return chunk.data_end if hash64(data) == header.data_hash else None
-    return None
+            return end, sound
+    return None, False
 
 
 def _candidates(chunks: ChunkReader, begin: int, stop: int, layout: Layout) -> Iterator[tuple[int, ChunkHeader]]:
     """Yield where in ``(begin, stop)`` a chunk header with a right hash stands, and what it says."""
-    at, size = begin + 1, end_of_file(chunks, stop)
+    at, size, window = begin + 1, end_of_file(chunks, stop), _FIRST_WINDOW
     while at < stop:
-        until = min(stop, at + _WINDOW)
+        until, window = min(stop, at + window), min(window * 4, _WINDOW)
         raw = chunks.source.pread(at, until - at + CHUNK_HEADER_SIZE + BLOCK_HEADER_SIZE)
         if not raw:
             gap = chunks.source.gap_end(at)
@@ -298,28 +323,43 @@ def _candidates(chunks: ChunkReader, begin: int, stop: int, layout: Layout) -> I
         at = until
 
 
-def _first_chunk(chunks: ChunkReader, begin: int, stop: int, layout: Layout, error: ChunkError) -> int | None:
-    """Return the first chunk in ``(begin, stop)`` that proves whole, or is cut by the end of the file."""
+def _first_chunk(
+    chunks: ChunkReader, begin: int, stop: int, layout: Layout, error: ChunkError
+) -> tuple[int | None, bool]:
+    """Return the first chunk in ``(begin, stop)`` that proves whole, or is cut by the end of the file.
+
+    And whether the hash of the damaged chunk's data proves that it ends there. Behind what seems to be a file within
+    a record only such a proof counts.
+    """
     size = end_of_file(chunks, stop)
     ends: list[int] = []
-    past = begin
+    past, tried, nested, first = begin, 0, False, None
     for pos, header in _candidates(chunks, begin, stop, layout):
-        if pos < past:
+        nested = nested or _is_nested_file(chunks, begin, pos, header, layout)
+        if pos < past and not nested:
             continue
         chunk = Chunk(pos, header, layout)
-        if header.chunk_type == SIGNATURE and layout.block_of(pos) != pos:
-            at = pos - BLOCK_HEADER_SIZE
-            if begin and at > begin and chunks.get(at, len(FILE_SIGNATURE)) == FILE_SIGNATURE:
-                break  # a whole file inside a record: its chunks are not ours
+        tried += 1
+        if tried > MAX_TRIED:
+            break
         if chunk.data_end <= size and not _data_agrees(chunks, chunk):
             continue
         ends.append(pos)
-        past = chunk.data_end
+        if not nested:
+            first = pos if first is None else first
+            past = chunk.data_end
         if len(ends) >= MAX_ENDS or error.chunk is not None:
             break
-    if not ends:
-        return None
-    return _true_end(chunks, error, ends + [stop], layout) or ends[0]
+    proven = _true_end(chunks, error, ends + [stop], layout) if ends or nested else None
+    return (first, False) if proven is None else (proven, True)
+
+
+def _is_nested_file(chunks: ChunkReader, begin: int, pos: int, header: ChunkHeader, layout: Layout) -> bool:
+    """Say whether a whole file begins here, off the grid: within a record, unless the damage begins right there."""
+    at = pos - BLOCK_HEADER_SIZE
+    if header.chunk_type != SIGNATURE or layout.block_of(pos) == pos or not begin or at <= begin:
+        return False
+    return chunks.get(at, FILE_SIGNATURE_SIZE) == FILE_SIGNATURE
 
 
 def _data_agrees(chunks: ChunkReader, chunk: Chunk) -> bool:
@@ -343,7 +383,7 @@ def _true_end(chunks: ChunkReader, error: ChunkError, ends: list[int], layout: L
     wanted, digest = found[0].data_hash, Highway64()
     at = chunks.layout_at(error.begin).add(error.begin, CHUNK_HEADER_SIZE)
     for end in ends:
-        if not 0 <= end - at <= MAX_HEALED:
+        if not 0 <= end - at <= MAX_COMPARED:
             return None
         digest.update(layout.strip(chunks.get(at, end - at), at))
         if digest.digest() == wanted:
@@ -362,8 +402,9 @@ def _moved_grid(
     apart, since there are ours between.)
     """
     begin, shift = error.begin, chunks.layout_at(error.begin).shift
-    at = _where_it_moved(error)
+    start = at = _where_it_moved(error)
     stop = min(stop, at + MAX_MOVED)
+    at, clean = max(at, chunks.scanned_to(at, shift)), True
     while at < stop:
         raw = chunks.source.pread(at, 4 * BLOCK_SIZE + FILE_SIGNATURE_SIZE)
         size = end_of_file(chunks, at + len(raw) + MAX_MOVED)
@@ -371,6 +412,7 @@ def _moved_grid(
             block = at + place
             if Layout(block).shift == shift or block >= stop:
                 continue
+            clean = False
             found = _grid_from(raw, place, block, begin, size)
             if found is None:
                 continue
@@ -383,6 +425,8 @@ def _moved_grid(
         if len(raw) <= FILE_SIGNATURE_SIZE:
             break
         at += len(raw) - FILE_SIGNATURE_SIZE + 1
+    if clean:
+        chunks.note_scanned(start, min(at, stop), shift)
     return None
 
 

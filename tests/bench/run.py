@@ -15,6 +15,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import venv
 from pathlib import Path
 
@@ -255,11 +256,10 @@ wheel; peers are used as their documentation shows. Files of 2 GB and 200 GB are
 which costs us a little: `pparse ls` looks for holes and reports them. Other work may have run on the machine: read
 ratios rather than times.
 
-Large Riegeli records are read in one process with their peer, by turns: the bare steps, which have a table of chunks,
-read the same chunks' data, cut the block headers out, compare the hash and decompress with the bare library, one chunk
-after the other; they look at no header and make no records. ("No block headers": from a copy of the data, back to
-back.) The ratio is the median of passes made one after the other, and of {few} processes. Rates of hashing and of small
-records are by CPU time: one thread works, and waits for nothing.
+The peer of reading large Riegeli records are the bare steps: they have a table of the chunks, read the same data into
+one buffer, take the block headers out, compare the hash and decompress with the bare library, one chunk after the
+other; they look at no header and make no records. ("No block headers": the same from a copy of the data, back to back.)
+These rates, and those of hashing and of small records, are by CPU time: one thread works, and waits for nothing.
 
 {facts}
 
@@ -274,8 +274,7 @@ def as_markdown(bench: Bench, known: list[tuple[str, str]]) -> str:
     met = [line.met for line in bench.lines if line.met is not None]
     words = {None: "", True: "yes", False: "**no**"}
     lines = ["| " + " | ".join((*line[:5], words[line.met])) + " |" for line in bench.lines]
-    page = PAGE.format(met=sum(met), promised=len(met), repeat=bench.repeat, few=min(3, bench.repeat),
-                       lines="\n".join(lines),
+    page = PAGE.format(met=sum(met), promised=len(met), repeat=bench.repeat, lines="\n".join(lines),
                        facts="\n".join(f"- {name}: {value}" for name, value in known))  # fmt: skip
     return page + "".join(f"\n{note}\n" for note in bench.notes)
 
@@ -299,7 +298,9 @@ def main() -> int:
         bench = Bench(Path(folder), python, options.quick, repeat)
         for name in options.rows or ROWS:
             print(f"{name}. {ROWS[name].__doc__}", flush=True)
+            start = time.perf_counter()
             ROWS[name](bench)
+            print(f"  {time.perf_counter() - start:.0f} s", flush=True)
     page = as_markdown(bench, known)
     target = options.write or (ROOT / "docs" / "benchmarks.md" if not options.rows and not options.quick else None)
     if target is not None:

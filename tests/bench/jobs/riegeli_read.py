@@ -1,7 +1,7 @@
 """Read all records of a file; or take the bare steps: read, hash and decompress the same chunks, one after the other.
 
 ``table`` makes what the bare steps need: a table of the chunks, and a copy of their data. ``bare`` looks at no header
-and makes no records, but has to cut block headers out of the data, as everybody who reads the file; ``copy`` does not even
+and makes no records; block headers it has to take out of the data, as everybody who reads the file. ``copy`` is spared
 that: it reads the copy, where the chunks' data stand back to back. ``seconds`` and ``call_cpu`` are medians of passes.
 """
 
@@ -24,7 +24,7 @@ if not NATIVE:
 
 
 def make_table() -> None:
-    """Write the copy; of each chunk ``[begin, end, place in the copy, size, hash, where its values begin, decoded]``."""
+    """Write the copy, and of each chunk: begin, end, place in the copy, size, hash, where its values begin, decoded."""
     from pparse.kernels.varint import read_varint
     from pparse.riegeli.chunks import ChunkReader
     from pparse.riegeli.source import Source
