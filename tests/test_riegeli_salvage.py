@@ -24,6 +24,7 @@ from tests.riegeli_damage import (
     places,
     salvaged,
     sound,
+    surviving,
     written,
 )
 from tests.riegeli_fixtures import BLOCK, BLOCK_HEADER, CHUNK_HEADER, manifest, raw
@@ -145,12 +146,11 @@ def test_bytes_that_were_overwritten(blocks, kind):
 @pytest.mark.parametrize("kind", ["deleted", "inserted"])
 def test_bytes_that_were_lost_or_came_in(blocks, kind):
     """All that follows is off the grid of blocks."""
-    lengths = {chunk.end - chunk.begin for chunk in blocks.chunks}
     texts = {record for _, _, record in blocks.records}
     for edit in edits(kind, blocks, random.Random(kind), 50):
-        if edit.lost in lengths:
-            continue  # then a chunk begins just where it is to: nothing tells that the one before it is gone
-        damaged = apply(blocks.data, edit)
+        damaged, end = apply(blocks.data, edit), blocks.chunk_of(edit.at).end
+        if end > len(damaged) or end in surviving(blocks.chunks, len(blocks.data), edit).values():
+            continue  # cut, or so it seems; or a chunk begins just where the damaged one's header says that it ends
         found = salvaged(damaged)
         check_order(found, len(damaged))
         assert all(record in texts for _, _, record in found.records), edit
@@ -176,6 +176,52 @@ def test_two_places_where_bytes_were_lost():
     found = salvaged(apply(file.data, *changes))
     assert set(file.after(*changes)) <= set(found.records)
     assert {record for _, _, record in found.records} <= {record for _, _, record in file.records}
+
+
+def test_damage_on_a_grid_that_moved(blocks):
+    """Bytes were lost near the beginning; then one byte is wrong, in each chunk in turn."""
+    for lost in (1, 24, 1000):
+        first = Edit(100, lost, b"")
+        near = [block + n for block in range(BLOCK, len(blocks.data) - 200, BLOCK) for n in (-9, lost - 3, lost + 40)]
+        near = [at for at in near if at < len(blocks.data)]
+        for at in [chunk.data_end - 1 for chunk in blocks.chunks[2::5]] + near:
+            second, chunk = flip(blocks.data, at, 0xFF), blocks.chunk_of(at)
+            if not chunk.num_records or chunk.begin < 100:
+                continue
+            damaged = apply(blocks.data, first, second)
+            found = salvaged(damaged)
+            check_order(found, len(damaged))
+            delivered = set(found.records)
+            assert [record for record in blocks.after(first, second) if record not in delivered] == [], chunk
+
+
+def test_damage_of_all_kinds_in_two_places(blocks):
+    """Not all can come back then; what does is right, and regions are in order and apart from it."""
+    chooser = random.Random("two places")
+    texts = {record for _, _, record in blocks.records}
+    for _ in range(120):
+        kinds = chooser.choices(("zeroed", "overwritten", "deleted", "inserted"), k=2)
+        first, second = sorted(edits(kind, blocks, chooser, 1)[0] for kind in kinds)
+        if first.at + first.lost > second.at:
+            continue
+        damaged = apply(blocks.data, first, second)
+        found = salvaged(damaged)
+        check_order(found, len(damaged))
+        assert all(record in texts for _, _, record in found.records), (first, second)
+        for begin, index, _ in found.records:
+            assert not any(region.begin <= begin < region.end for region in found.regions), (first, second, begin, index)
+
+
+def test_what_came_in_reaches_over_a_block(blocks):
+    """Chunks that lie where a block header would be, if nothing had come in."""
+    for size in (57_776, 60_000, 66_000):
+        for at in (BLOCK + 32, 2 * BLOCK + 5000):
+            edit = Edit(at, 0, random.Random(size).randbytes(size))
+            damaged = apply(blocks.data, edit)
+            found = salvaged(damaged)
+            check_order(found, len(damaged))
+            delivered = set(found.records)
+            assert [record[:2] for record in blocks.after(edit) if record not in delivered] == [], edit
 
 
 # -- the beginning, the end, and what is before and behind -----------------------------------------------------------

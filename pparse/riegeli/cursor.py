@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pparse.errors import ClosedError, PparseError
+from pparse.errors import ClosedError, EndOfDataError, LimitError, PparseError
 from pparse.riegeli.chunks import Chunk, ChunkData, ChunkError, ChunkReader
 from pparse.riegeli.errors import InvalidArgumentError, RiegeliError, Unimplemented
 from pparse.riegeli.layout import METADATA, PADDING, SIGNATURE, SIMPLE, TRANSPOSED
@@ -60,6 +60,7 @@ class ChunkCursor:
         self._error: PparseError | None = None
         self._truncated: int | None = None  # where an incomplete chunk begins
         self._stopped = False
+        self._sought = False  # to where no record was read yet
         self._held = budget.charge(0, "a chunk and its records")
         self.closed = False
         self.healed: list[SkippedRegion] = []
@@ -116,6 +117,7 @@ class ChunkCursor:
             if size is not None and size < chunk.end:
                 self._truncated = chunk.begin
                 return None
+            self._held.resize(0)  # of the chunk before
             check_room(chunk, self._budget)
             weight = decoding_weight(chunk)
         if weight > self._held.amount:
@@ -150,13 +152,17 @@ class ChunkCursor:
             self._check_empty(chunk)
             self._pos = chunk.end
             return False
+        self._set_lazily(chunk)
+        return self._count > 0
+
+    def _set_lazily(self, chunk: Chunk) -> None:
+        """Stand at the first record of a simple chunk that is not held. Raises `ChunkError`."""
         records = self._open_simple(chunk)
         if records.error is not None:
             error = records.error
             bad = error if isinstance(error, RiegeliError) else InvalidArgumentError(error.reason)
             raise ChunkError(bad, chunk.begin, chunk.end, have=True, chunk=chunk)
         self._set(chunk, records, records.count)
-        return records.count > 0
 
     def _open_simple(self, chunk: Chunk) -> SimpleRecords:
         try:
@@ -164,8 +170,9 @@ class ChunkCursor:
                 ChunkData(self._source, chunk), chunk.header, budget=self._budget, limits=self._limits,
                 scratch=self._scratch,
             )  # fmt: skip
-        except (InvalidArgumentError, Unimplemented) as error:
-            raise ChunkError(error, chunk.begin, chunk.end, have=True, chunk=chunk) from error
+        except (InvalidArgumentError, Unimplemented, EndOfDataError) as error:
+            bad = error if isinstance(error, RiegeliError) else InvalidArgumentError(error.reason)
+            raise ChunkError(bad, chunk.begin, chunk.end, have=True, chunk=chunk) from error
 
     def _take(self, chunk: Chunk, pieces: list[bytes | memoryview]) -> None:
         """Decode a chunk and stand at its first record. Raises `ChunkError` if it contradicts itself."""
@@ -236,7 +243,7 @@ class ChunkCursor:
             try:
                 self._verified = True
                 self._leave(outcome.healed.begin)
-                self._take(outcome.healed, [outcome.data])
+                self._take_proven(outcome.healed, outcome.data)
                 self._note_healed(region)
                 if outcome.layout is not None:
                     self._chunks.add_grid(outcome.healed.begin, outcome.layout)
@@ -249,6 +256,19 @@ class ChunkCursor:
         first = error.begin if begin is None else begin
         if outcome.end > first:
             self._report(SkippedRegion(first, outcome.end, outcome.message))
+
+    def _take_proven(self, chunk: Chunk, data: bytes) -> None:
+        """Stand at the first record of a chunk whose data are known to be right. Raises `ChunkError`."""
+        if _weight(chunk) > self._budget.limit // 4:
+            if chunk.header.chunk_type == SIMPLE:
+                self._set_lazily(chunk)
+                return
+            try:
+                check_room(chunk, self._budget)
+            except LimitError as error:  # or it is its header that says so, and is damaged
+                bad = InvalidArgumentError(error.reason, offset=chunk.begin)
+                raise ChunkError(bad, chunk.begin, chunk.end, have=True, chunk=chunk) from error
+        self._take(chunk, [data])
 
     def _note_healed(self, region: SkippedRegion) -> None:
         if region not in self.healed:
@@ -282,7 +302,7 @@ class ChunkCursor:
             return False
         chunk, data = found
         try:
-            self._take(chunk, [data])
+            self._take_proven(chunk, data)
         except ChunkError:
             return False
         self._verified = True

@@ -101,7 +101,7 @@ class RecordReader(ChunkCursor):
         """Position of the record read last. Raises `FailedPrecondition` before the first."""
         if self._last is not None:
             return self._last
-        if self._chunk is None or not self._index:
+        if self._chunk is None or not self._index or self._sought:
             raise FailedPrecondition("no record was read")
         return RecordPosition(self._chunk.begin, self._index - 1)
 
@@ -120,10 +120,13 @@ class RecordReader(ChunkCursor):
         from pparse.riegeli.projection import FieldProjection
 
         self._projection = None if field_projection is None else FieldProjection(field_projection)
-        chunk, index = self._chunk, self._index
-        if chunk is not None and chunk.header.chunk_type == TRANSPOSED and index < self._count:
-            self._leave(chunk.begin)
-            self.seek(RecordPosition(chunk.begin, index))
+        chunk, index, count = self._chunk, self._index, self._count
+        if chunk is not None and chunk.header.chunk_type == TRANSPOSED:  # decoded with the fields of before
+            self._leave(chunk.begin if index < count else chunk.end)
+            if index < count:
+                last = self._last
+                self._enter_at(chunk.begin, index)
+                self._last = last
 
     def check_file_format(self) -> bool:
         """Say whether this is a Riegeli file: False if it is too short to tell.
@@ -141,6 +144,9 @@ class RecordReader(ChunkCursor):
 
     def read_record(self) -> bytes | None:
         """Return the next record, or None at the end of the file (a file that grows may have more later)."""
+        if self._error is not None:
+            raise self._error
+        self._sought = False
         while True:
             index = self._index
             if index < self._count:
@@ -158,9 +164,10 @@ class RecordReader(ChunkCursor):
     def _read_lazily(self, index: int) -> bytes | None:
         """Return a record of a large chunk; None if the chunk turns out to be damaged and was skipped."""
         records, chunk = self._records, self._chunk
-        self._index = index + 1
         try:
-            return records.read(index)  # type: ignore[union-attr]
+            record: bytes = records.read(index)  # type: ignore[union-attr]
+            self._index = index + 1
+            return record
         except (EOFError, InvalidArgumentError) as error:
             bad = error if isinstance(error, InvalidArgumentError) else InvalidArgumentError(str(error))
             assert chunk is not None  # noqa: S101 -- it is where the records came from
@@ -286,7 +293,10 @@ class RecordReader(ChunkCursor):
 
     def seek(self, pos: RecordPosition) -> None:
         """Go to a position; an index beyond the chunk's records means the next chunk."""
+        if not isinstance(pos, RecordPosition):
+            raise TypeError(f"seek takes a RecordPosition, not {pos!r}; seek_numeric takes a number")
         self._check_seekable()
+        self._sought = True
         if self._chunk is not None and pos.chunk_begin == self._chunk.begin:
             self._index = min(pos.record_index, self._count)
             self._last = None
@@ -308,10 +318,8 @@ class RecordReader(ChunkCursor):
         self._pos = begin
         try:
             chunk = self._pull()
-            if chunk is None:
+            if chunk is None or self._enter(chunk) is None:
                 self._salvage_tail()
-            else:
-                self._enter(chunk)
         except ChunkError as error:
             self._fail(error)
         if self._chunk is not None and self._chunk.begin == begin:  # as it was, or healed
@@ -325,6 +333,7 @@ class RecordReader(ChunkCursor):
         from pparse.riegeli.search import seek_numeric
 
         self._check_seekable()
+        self._sought = True
         seek_numeric(self, pos)
 
     def seek_back(self) -> bool:
@@ -332,6 +341,7 @@ class RecordReader(ChunkCursor):
         from pparse.riegeli.search import seek_back
 
         self._check_seekable()
+        self._sought = True
         return seek_back(self)
 
     def search(self, test: Callable[[RecordReader], int | None]) -> int | None:
@@ -368,7 +378,11 @@ class RecordReader(ChunkCursor):
         """Release the source. Raises what stopped reading, or that the file ends inside a chunk."""
         if self.closed:
             return
+        pos = self._pos if self._chunk is None else self._chunk.begin
+        self._leave(pos)
         self.closed = True
+        self._held.release()
+        self._source.close(pos)
         truncated = self._truncated
         if truncated is not None and self._error is None:
             size = self._source.known_size()
@@ -377,10 +391,6 @@ class RecordReader(ChunkCursor):
             reason = f"truncated Riegeli/records file, incomplete chunk at {truncated} with length {size - truncated}"
             if not self._report(SkippedRegion(truncated, size, reason)):
                 self._keep(InvalidArgumentError(reason, offset=truncated))
-        pos = self._pos if self._chunk is None else self._chunk.begin
-        self._records = None
-        self._held.release()
-        self._source.close(pos)
         if self._error is not None:
             raise self._error
 

@@ -24,9 +24,10 @@ from pparse.riegeli.layout import (
     BLOCK_SIZE,
     CHUNK_HEADER_SIZE,
     FILE_SIGNATURE,
-    SIGNATURE,
+    MAX_POSITION,
     SIMPLE,
     TRANSPOSED,
+    TYPE_NAMES,
     ChunkHeader,
     Layout,
     block_is_sound,
@@ -90,15 +91,19 @@ class Outcome:
 
 
 def resume(chunks: ChunkReader, error: ChunkError, *, salvage: bool = True, heal: bool = True) -> Outcome:
-    """Say where to go on after ``error``; ``salvage=False`` by the reference's rules alone."""
+    """Say where to go on after ``error``; ``salvage=False`` by the reference's rules alone.
+
+    Always behind the chunk that failed, unless that one is healed: so nothing is read for ever.
+    """
     outcome = by_block_headers(chunks, error)
-    if not salvage:
+    if not salvage or not chunks.source.random_access:
         return outcome
     if heal and error.begin + CHUNK_HEADER_SIZE < outcome_limit(chunks, outcome):
         healed = _heal(chunks, error)
         if healed is not None:
             return healed
-    return _saved(chunks, error, outcome)
+    saved = _saved(chunks, error, outcome)
+    return saved if saved.pos > error.begin else outcome
 
 
 def by_block_headers(chunks: ChunkReader, error: ChunkError) -> Outcome:
@@ -107,7 +112,9 @@ def by_block_headers(chunks: ChunkReader, error: ChunkError) -> Outcome:
     begin, first, searching = error.begin, 0, True
     while True:
         if have and pos > begin:
-            if pos > (size := end_of_file(chunks, pos)):
+            if pos > MAX_POSITION:
+                pos = begin + 1
+            elif pos > (size := end_of_file(chunks, pos)):
                 return Outcome(pos, size, message)
             if layout.can_begin(pos):
                 return Outcome(pos, pos, message)
@@ -133,11 +140,11 @@ def by_block_headers(chunks: ChunkReader, error: ChunkError) -> Outcome:
         if previous_chunk == 0 and block > begin:
             return Outcome(block, block, message)
         pos = block + next_chunk
-        if pos > begin and layout.can_begin(pos):
+        if begin < pos <= MAX_POSITION and layout.can_begin(pos):
             end = min(pos, end_of_file(chunks, pos))
             return Outcome(pos, end, message, crossing=block - previous_chunk)
         message, searching = f"the block header at {block} names no place for a chunk", False
-        pos = max(pos, block + BLOCK_HEADER_SIZE)
+        pos = block + BLOCK_HEADER_SIZE if pos > MAX_POSITION else max(pos, block + BLOCK_HEADER_SIZE)
 
 
 def end_of_file(chunks: ChunkReader, pos: int) -> int:
@@ -198,6 +205,8 @@ def _heal(chunks: ChunkReader, error: ChunkError) -> Outcome | None:
         if healed is not None:
             return healed
     whole_header = layout.can_begin(error.begin) and layout.next_block(error.begin) - error.begin >= CHUNK_HEADER_SIZE
+    if chunks.get(error.begin, FILE_SIGNATURE_SIZE) == FILE_SIGNATURE:  # another file, put behind this one as it is
+        return _proven(chunks, error, Layout(error.begin), Layout(error.begin))
     if error.chunk is None and whole_header and error.begin:
         return None  # its header is in one piece here, and so on nearly any grid: it is damaged
     # A header of the moved grid would interrupt this very chunk.
@@ -206,6 +215,9 @@ def _heal(chunks: ChunkReader, error: ChunkError) -> Outcome | None:
     moved = _moved_grid(chunks, error, min(stop, size))
     if moved is None and size - error.begin <= BLOCK_SIZE:
         moved = (Layout(size), size, size)  # no block header is left: the grid that has none here
+    if moved is not None and error.begin < moved[1] <= error.begin + BLOCK_HEADER_SIZE:
+        # What looked like a block header here is none: the chunk begins behind it.
+        return Outcome(moved[1], moved[1], error.error.reason, layout=moved[0])
     return _proven(chunks, error, moved[0], moved[0]) if moved is not None else None
 
 
@@ -254,11 +266,13 @@ def _saved(chunks: ChunkReader, error: ChunkError, outcome: Outcome) -> Outcome:
     if claimed is not None and not proven:
         return outcome if claimed >= outcome.pos else Outcome(claimed, claimed, message)
     if not proven and (outcome.lost or stop - begin > 2 * BLOCK_SIZE):
-        moved = _moved_grid(chunks, error, stop, alone=outcome.lost)
+        moved = _moved_grid(chunks, error, stop)
         if moved is not None:
-            layout, until, crossing = moved
-            first, proven = _first_chunk(chunks, begin, until, layout, error)
+            layout, crossing, behind = moved
+            first, proven = _first_chunk(chunks, begin, crossing, layout, error)
             where = first if first is not None else crossing
+            if where <= begin:
+                where = behind
             if found is None or where < found:
                 return Outcome(where, min(where, size), message, layout=layout)
     if found is not None:
@@ -326,40 +340,64 @@ def _candidates(chunks: ChunkReader, begin: int, stop: int, layout: Layout) -> I
 def _first_chunk(
     chunks: ChunkReader, begin: int, stop: int, layout: Layout, error: ChunkError
 ) -> tuple[int | None, bool]:
-    """Return the first chunk in ``(begin, stop)`` that proves whole, or is cut by the end of the file.
+    """Return the first chunk in ``(begin, stop)`` that is one of the file's; None if there is none.
 
-    And whether the hash of the damaged chunk's data proves that it ends there. Behind what seems to be a file within
-    a record only such a proof counts.
+    It is whole, and chunks follow it up to what is known to be one (`_leads_on`); or (then True comes with it) the
+    hash of the damaged chunk's data proves that it ends there.
     """
     size = end_of_file(chunks, stop)
     ends: list[int] = []
-    past, tried, nested, first = begin, 0, False, None
+    tried, first = 0, None
+    spoken = _spoken_end(chunks, error, size)
     for pos, header in _candidates(chunks, begin, stop, layout):
-        nested = nested or _is_nested_file(chunks, begin, pos, header, layout)
-        if pos < past and not nested:
-            continue
         chunk = Chunk(pos, header, layout)
         tried += 1
-        if tried > MAX_TRIED:
+        if tried > MAX_TRIED or len(ends) >= MAX_ENDS:
             break
         if chunk.data_end <= size and not _data_agrees(chunks, chunk):
             continue
         ends.append(pos)
-        if not nested:
-            first = pos if first is None else first
-            past = chunk.data_end
-        if len(ends) >= MAX_ENDS or error.chunk is not None:
-            break
-    proven = _true_end(chunks, error, ends + [stop], layout) if ends or nested else None
+        if first is None and (pos >= spoken or _leads_on(chunks, pos, stop, layout)):
+            first = pos
+            if error.chunk is not None:
+                break
+    proven = _true_end(chunks, error, ends + [stop], layout) if ends else None
     return (first, False) if proven is None else (proven, True)
 
 
-def _is_nested_file(chunks: ChunkReader, begin: int, pos: int, header: ChunkHeader, layout: Layout) -> bool:
-    """Say whether a whole file begins here, off the grid: within a record, unless the damage begins right there."""
-    at = pos - BLOCK_HEADER_SIZE
-    if header.chunk_type != SIGNATURE or layout.block_of(pos) == pos or not begin or at <= begin:
-        return False
-    return chunks.get(at, FILE_SIGNATURE_SIZE) == FILE_SIGNATURE
+def _spoken_end(chunks: ChunkReader, error: ChunkError, size: int) -> int:
+    """Return where the data of the damaged chunk end by its header, if that is damaged and yet says something."""
+    found = read_header(chunks, error.begin, chunks.layout_at(error.begin))
+    if found is None or found[1] or found[0].chunk_type not in TYPE_NAMES:
+        return size
+    if found[0].chunk_type in (SIMPLE, TRANSPOSED) and not found[0].data_size:
+        return size
+    return Chunk(error.begin, found[0], chunks.layout_at(error.begin)).data_end
+
+
+def _leads_on(chunks: ChunkReader, pos: int, stop: int, layout: Layout) -> bool:
+    """Say whether chunk follows chunk from ``pos`` on to ``stop``, to the end of the file, or over two block headers.
+
+    So it is with the file's own chunks. Those of a file within a record end within it, and it cannot reach over two
+    of its blocks without one of our block headers in between.
+    """
+    size, boundaries = end_of_file(chunks, stop), 0
+    while pos != stop:
+        if pos >= size:
+            return True
+        found = read_header(chunks, pos, layout)
+        if pos > stop or found is None or not found[1]:
+            return size - pos < CHUNK_HEADER_SIZE + BLOCK_HEADER_SIZE and found is None
+        chunk = Chunk(pos, found[0], layout)
+        for block in range(layout.next_block(pos), min(chunk.end, size - BLOCK_HEADER_SIZE), BLOCK_SIZE):
+            raw = chunks.get(block, BLOCK_HEADER_SIZE)
+            if not block_is_sound(raw) or unpack_block(raw) != (block - pos, chunk.end - block):
+                return False
+            boundaries += 1
+            if boundaries >= 2:
+                return True
+        pos = chunk.end
+    return True
 
 
 def _data_agrees(chunks: ChunkReader, chunk: Chunk) -> bool:
@@ -392,14 +430,10 @@ def _true_end(chunks: ChunkReader, error: ChunkError, ends: list[int], layout: L
     return None
 
 
-def _moved_grid(
-    chunks: ChunkReader, error: ChunkError, stop: int, *, alone: bool = True
-) -> tuple[Layout, int, int] | None:
-    """Look for a block header off the grid, up to ``stop``.
+def _moved_grid(chunks: ChunkReader, error: ChunkError, stop: int) -> tuple[Layout, int, int] | None:
+    """Look for a block header off the grid, up to ``stop``, from which chunk follows chunk.
 
     Return the new grid, where the chunk begins that the header interrupts, and where reading can go on behind it.
-    Not ``alone``: only one that the next block has too. (Block headers of a file within a record are not 64 KiB
-    apart, since there are ours between.)
     """
     begin, shift = error.begin, chunks.layout_at(error.begin).shift
     start = at = _where_it_moved(error)
@@ -416,12 +450,11 @@ def _moved_grid(
             found = _grid_from(raw, place, block, begin, size)
             if found is None:
                 continue
-            if block_is_sound(chunks.get(block + BLOCK_SIZE, BLOCK_HEADER_SIZE)):
-                return found[:3]
-            if found[3]:
-                return None  # a file within a record begins here
-            if alone:
-                return found[:3]
+            layout, crossing, behind = found
+            whole = read_header(chunks, crossing, layout) if crossing > begin or not begin else None
+            from_here = crossing if whole is not None and whole[1] else behind
+            if _leads_on(chunks, from_here, size, layout):
+                return found
         if len(raw) <= FILE_SIGNATURE_SIZE:
             break
         at += len(raw) - FILE_SIGNATURE_SIZE + 1
@@ -440,18 +473,12 @@ def _where_it_moved(error: ChunkError) -> int:
     return max(error.begin, chunk.layout.block_of(chunk.data_end))
 
 
-def _grid_from(raw: bytes, at: int, block: int, begin: int, size: int) -> tuple[Layout, int, int, bool] | None:
-    """Return the grid of the sound block header at ``raw[at]``, as `_moved_grid` does.
-
-    The last value says whether a file seems to begin there.
-    """
+def _grid_from(raw: bytes, at: int, block: int, begin: int, size: int) -> tuple[Layout, int, int] | None:
+    """Return the grid of the sound block header at ``raw[at]``, as `_moved_grid` does."""
     previous_chunk, next_chunk = unpack_block(raw, at)
     if next_chunk > size:
         return None
-    if previous_chunk == 0:
-        signature = raw[at : at + FILE_SIGNATURE_SIZE] == FILE_SIGNATURE
-        return Layout(block), block, block, signature and begin > 0 and block != begin
     crossing = block - previous_chunk
     if crossing < begin:  # the damaged chunk itself, or one whose beginning is lost
-        return Layout(block), block, block + next_chunk, False
-    return Layout(block), crossing, crossing, False
+        return Layout(block), block + next_chunk, block + next_chunk
+    return Layout(block), crossing, crossing if not previous_chunk else block + next_chunk

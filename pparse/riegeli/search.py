@@ -51,10 +51,16 @@ def chunk_at(reader: RecordReader, pos: int) -> tuple[Chunk | None, int]:
     for chunk in _hop(reader, start, pos + 1):
         if chunk.begin > pos:
             return None, chunk.begin  # what lies at ``pos`` was skipped
-        if pos < chunk.end and chunk.end <= reader._source.size():
+        if pos < chunk.end and _is_there(reader, chunk):
             return chunk, chunk.begin
-        end = chunk.end if chunk.end <= reader._source.size() else chunk.begin
+        end = chunk.end if _is_there(reader, chunk) else chunk.begin
     return None, max(end, reader._pos) if end < pos and reader._recovery is not None else end
+
+
+def _is_there(reader: RecordReader, chunk: Chunk) -> bool:
+    """Say whether a chunk is whole, but for its padding where that can be saved."""
+    size = reader._source.size()
+    return chunk.end <= size or (reader._recovery is not None and reader._salvage and chunk.data_end <= size)
 
 
 def _hop(reader: RecordReader, start: int, stop: int) -> Iterator[Chunk]:
@@ -63,20 +69,30 @@ def _hop(reader: RecordReader, start: int, stop: int) -> Iterator[Chunk]:
     With a recovery, damage is passed over (and told); without one it raises.
     """
     chunks, before = reader._chunks, None
-    while start < stop:
+    saving, size = reader._recovery is not None, reader._source.size()
+    while start < stop and not reader._stopped:
         try:
             chunk = chunks.header(start)
+            if chunk is None:
+                return
+            if saving and chunk.end >= stop and chunk.end < size and not _is_chunk(chunks, chunk.end):
+                damage = _first_damage(chunks, chunk)
+                if damage is not None:
+                    raise damage
         except ChunkError as error:
-            reader._fail(error if reader._recovery is None else _first_damage(chunks, before) or error)
-            before = None
+            # Nothing begins where the one before ends: perhaps it is that one which is damaged, and shorter.
+            damage = _first_damage(chunks, before) if saving else None
+            before, again = None, error.begin
+            if damage is not None:
+                again = damage.begin
+            reader._fail(damage or error)
             chunk = reader._chunk  # healed, and entered
             if chunk is None:
-                start = max(reader._pos, start) if reader._pos != start else start + 1
-                if reader._stopped:
-                    return
+                start = reader._pos if reader._pos > again else start + 1
                 continue
-        if chunk is None:
-            return
+            if chunk.end <= start and chunk.begin != start:
+                start = max(start, reader._pos) + (reader._pos <= start)
+                continue
         yield chunk
         before, start = chunk, chunk.end
 
@@ -85,7 +101,7 @@ def _first_damage(chunks: ChunkReader, before: Chunk | None) -> ChunkError | Non
     """Say what is wrong with the chunk ``before`` one that was not found: it may be shorter than it says."""
     try:
         if before is not None:
-            chunks.verify(before)
+            chunks.verify(before, blocks=False)
     except ChunkError as error:
         return error
     return None
@@ -126,7 +142,10 @@ def _is_chunk(chunks: ChunkReader, pos: int) -> bool:
 
 def _nearest(chunks: ChunkReader, block: int, start: int, pos: int, first: int) -> int:
     """Return the later of the two chunk boundaries that a block header names, if it is not beyond ``pos``."""
-    _, next_chunk = unpack_block(chunks.get(block, BLOCK_HEADER_SIZE))
+    raw = chunks.get(block, BLOCK_HEADER_SIZE)
+    if len(raw) < BLOCK_HEADER_SIZE:  # a gap of the data
+        return max(start, first)
+    _, next_chunk = unpack_block(raw)
     following = block + next_chunk
     if start < block and next_chunk and following <= pos and chunks.layout_at(pos).can_begin(following):
         return following
@@ -169,10 +188,9 @@ def _last_with_records(reader: RecordReader, pos: int) -> Chunk | None:
     """Return the last chunk with records that begins before ``pos`` and is not cut by the end of the file."""
     while pos > 0:
         start = _start_before(reader, pos - 1)
-        found, size = None, reader._source.size()
+        found = None
         for chunk in _hop(reader, start, pos):
-            cut = chunk.end > size and (reader._recovery is None or chunk.data_end > size)
-            if chunk.begin < pos and chunk.header.num_records and not cut:
+            if chunk.begin < pos and chunk.header.num_records and _is_there(reader, chunk):
                 found = chunk
         if found is not None:
             return found
@@ -190,42 +208,42 @@ def search(reader: RecordReader, test: Callable[[RecordReader], int | None]) -> 
 
 def _search(reader: RecordReader, test: Callable[[RecordReader], int | None]) -> int | None:
     low, high = 0, reader._source.size()
-    less: Chunk | None = None  # the last chunk known to begin with a record that comes before
+    less: int | None = None  # where the last chunk begins that is known to begin with a record that comes before
     best: tuple[RecordPosition, int] | None = None  # the first position known to be equal or greater
     judged = False
     while low < high:
         middle = (low + high) // 2
-        chunk, end = chunk_at(reader, middle)
-        if chunk is None or chunk.begin < low:
-            # Cut, or skipped: nothing before it in [low, middle] was left to judge.
-            if chunk is None:
-                high = middle
-            else:
-                low = chunk.end
+        chunk, begin = chunk_at(reader, middle)
+        # Where the middle is cut or damaged, the next chunk behind it speaks for it.
+        after = middle if chunk is None else chunk.end
+        if chunk is not None and begin < low:
+            low = max(after, low + 1)
             continue
-        verdict, pos = _judge_chunk(reader, chunk, high, test)
+        if chunk is None and begin >= high:
+            high = middle
+            continue
+        verdict, pos = _judge(reader, begin, high, test)
         if verdict is None:
-            if chunk.begin <= low:
-                low = max(pos.chunk_begin, chunk.end)
+            if chunk is not None and begin <= low:
+                low = max(pos.chunk_begin, after)
             else:
-                high = chunk.begin
+                high = middle if chunk is None else begin
             continue
         judged = True
         if verdict < 0:
-            less = Chunk(pos.chunk_begin, chunk.header, chunk.layout) if pos.chunk_begin != chunk.begin else chunk
-            low = max(chunk.end, pos.chunk_begin + 1)
+            less = pos.chunk_begin
+            low = max(after, pos.chunk_begin + 1)
         else:
             best = (pos, verdict)
-            high = chunk.begin
-        _ = end
+            high = middle if chunk is None else begin
     return _finish(reader, test, less, best, judged)
 
 
-def _judge_chunk(
-    reader: RecordReader, chunk: Chunk, high: int, test: Callable[[RecordReader], int | None]
+def _judge(
+    reader: RecordReader, begin: int, high: int, test: Callable[[RecordReader], int | None]
 ) -> tuple[int | None, RecordPosition]:
-    """Return the verdict on the first record, from ``chunk`` on and before ``high``, that has one."""
-    reader.seek(RecordPosition(chunk.begin, 0))
+    """Return the verdict on the first record, from the chunk at ``begin`` on and before ``high``, that has one."""
+    reader.seek(RecordPosition(begin, 0))
     while True:
         if not reader._next_or_here() or reader.pos.chunk_begin >= high:
             return None, reader.pos
@@ -240,13 +258,13 @@ def _judge_chunk(
 def _finish(
     reader: RecordReader,
     test: Callable[[RecordReader], int | None],
-    less: Chunk | None,
+    less: int | None,
     best: tuple[RecordPosition, int] | None,
     judged: bool,
 ) -> int | None:
     """Look through the chunk that begins with less: the first record wanted may be in it. Stand where it ends."""
     if less is not None:
-        reader.seek(RecordPosition(less.begin, 0))
+        reader.seek(RecordPosition(less, 0))
         while reader._next_or_here():
             pos = reader.pos
             if best is not None and pos >= best[0]:

@@ -100,6 +100,8 @@ def _split(head: bytes, length: int) -> tuple[int, int, int]:
     """Return the compression, and where the sizes and the values begin, from the chunk's first 11 bytes."""
     if not length:
         raise InvalidArgumentError("the chunk has no compression type")
+    if not head:
+        raise EndOfDataError("the chunk's data are not there", wanted=length, got=0)
     kind = head[0]
     if kind != NONE and kind not in CODEC_NAMES:
         raise Unimplemented(f"unknown compression type 0x{kind:02x}")
