@@ -388,7 +388,10 @@ class RiegeliParser(Parser):
         if node.known_status is Status.COMPLETE:
             self._check_blocks(node, chunk)
         if chunk.header.chunk_type == METADATA and node.kind == "metadata":
-            node.index_to(None)
+            try:
+                node.index_to(None)
+            except LimitError as error:
+                self.result.note_limit(node, error)
         if chunk.header.chunk_type not in (SIMPLE, TRANSPOSED):
             return
         try:

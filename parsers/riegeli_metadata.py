@@ -6,6 +6,8 @@ users' extensions from 1000 on (google/riegeli, riegeli/records/records_metadata
 
 from __future__ import annotations
 
+from itertools import islice
+
 from pparse.kernels.varint import MAX_BYTES_32, read_varint
 from pparse.node import Entry
 from pparse.riegeli.errors import InvalidArgumentError
@@ -20,12 +22,16 @@ if TYPE_CHECKING:
 NAMES: Final = {1: "file_comment", 2: "record_type_name", 4: "record_writer_options", 5: "num_records"}
 DESCRIPTORS: Final = 3
 _MAX_NESTING: Final = 100
+# More than any real file has; each costs a node's entry.
+MAX_FIELDS: Final = 1 << 16
 
 
 def metadata_entries(node: Node, serialized: bytes) -> list[Entry]:
     """Return the children of the metadata node, or of its descriptors. Raises `InvalidArgumentError`."""
     start, end = node.start, node.end
-    found = fields(serialized)
+    found = list(islice(fields(serialized), MAX_FIELDS + 1))
+    if len(found) > MAX_FIELDS:
+        raise InvalidArgumentError("the metadata have more fields than are looked at", got=MAX_FIELDS)
     if node.kind == "descriptors":
         files = [value for number, value in found if number == DESCRIPTORS and isinstance(value, bytes)]
         return [

@@ -33,6 +33,10 @@ class FileIdentity:
         self.size = size
         self.mtime_ns = mtime_ns
 
+    def same_file(self, other: FileIdentity) -> bool:
+        """Say whether this is the same file, though it may have grown or changed."""
+        return (self.device, self.inode) == (other.device, other.inode)
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, FileIdentity) and (self.device, self.inode, self.size, self.mtime_ns) == (
             other.device,

@@ -379,6 +379,8 @@ class ChunkReader:
         size = self.source.known_size()
         if size is not None:
             return size >= chunk.end
+        if chunk.end - chunk.begin > STREAM_BLOCK and not self.source.random_access:
+            return True  # to look would be to pass over it
         return chunk.end == chunk.data_end or len(self.get(chunk.end - 1, 1)) == 1
 
     def verify(self, chunk: Chunk, *, blocks: bool = True, data: bool = True) -> bool:

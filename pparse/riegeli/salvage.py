@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from pparse.kernels.highway import Highway64, hash64
 from pparse.kernels.riegeli_scan import block_headers, chunk_headers
+from pparse.kernels.varint import decode_varints, read_varint
 from pparse.riegeli.chunks import Chunk, ChunkError
 from pparse.riegeli.layout import (
     BLOCK_HEADER_SIZE,
@@ -51,6 +52,8 @@ _FIRST_WINDOW: Final = 4 << 10
 _WINDOW: Final = 1 << 20
 # Chunks between damage and safe ground whose data are looked at.
 MAX_TRIED: Final = 256
+# The longest list of sizes that is believed without a header.
+MAX_SIZES: Final = 1 << 16
 # The most data that is hashed to find which end the damaged chunk has.
 MAX_COMPARED: Final = 4 << 20
 # How far a new grid is looked for.
@@ -244,12 +247,12 @@ def _saved(chunks: ChunkReader, error: ChunkError, outcome: Outcome) -> Outcome:
     size = end_of_file(chunks, outcome.pos)
     if begin >= size:
         return outcome
-    claimed, sure = _claimed_end(chunks, error, size)
-    if sure and claimed is not None:
-        return outcome if claimed >= outcome.pos else Outcome(claimed, claimed, message)
     layout = chunks.layout_at(begin)
     if begin == 0 and _is_sound(chunks, len(FILE_SIGNATURE), layout):
         return Outcome(len(FILE_SIGNATURE), len(FILE_SIGNATURE), message)  # only the signature is damaged
+    claimed, sure = _claimed_end(chunks, error, size)
+    if sure and claimed is not None:
+        return outcome if claimed >= outcome.pos else Outcome(claimed, claimed, message)
     own_end = error.chunk.end if error.chunk is not None else None
     if outcome.crossing == begin or outcome.pos == own_end:
         # A sound block header, or the chunk's own, says where it ends.
@@ -307,10 +310,36 @@ def _claimed_end(chunks: ChunkReader, error: ChunkError, size: int) -> tuple[int
         data = chunk_data(chunks, chunk)
         if data is not None and hash64(data) == header.data_hash:
             return chunk.data_end, True
+    if not sound:
+        end = _body_end(chunks, error.begin or len(FILE_SIGNATURE), size, chunk.layout)
+        if end is not None:
+            return end, True
     for end in [chunk.end] if sound else [chunk.data_end, chunk.end]:
         if error.begin < end <= size and (end == size or _is_sound(chunks, end, chunk.layout)):
             return end, sound
     return None, False
+
+
+def _body_end(chunks: ChunkReader, begin: int, size: int, layout: Layout) -> int | None:
+    """Return where a chunk whose header is lost ends by its data: those of an uncompressed simple chunk.
+
+    They begin with the sizes of the records. Only what is not compressed can hold chunks of a file within a record;
+    so here, where nothing else tells, such are passed over.
+    """
+    start = layout.add(begin, CHUNK_HEADER_SIZE)
+    head = layout.strip(chunks.get(start, 64), start)
+    if head[:1] != b"\0":
+        return None
+    try:
+        length, at = read_varint(head, 1, len(head))
+        if length > MAX_SIZES:
+            return None
+        stop = layout.add(begin, CHUNK_HEADER_SIZE + at + length)
+        sizes = decode_varints(layout.strip(chunks.get(start, stop - start), start)[at : at + length], length)
+    except ValueError:
+        return None
+    end = layout.add(begin, CHUNK_HEADER_SIZE + at + length + sum(sizes))
+    return end if sizes and end <= size and (end == size or _is_sound(chunks, end, layout)) else None
 
 
 def _candidates(chunks: ChunkReader, begin: int, stop: int, layout: Layout) -> Iterator[tuple[int, ChunkHeader]]:

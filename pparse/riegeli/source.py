@@ -10,13 +10,17 @@ from pparse.reader import Reader
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, BinaryIO
+    from typing import Any, BinaryIO, Final
 
     Sourcelike = str | os.PathLike[str] | bytes | bytearray | memoryview | Data | Reader | BinaryIO
 
 
+# What of a file object that is read forwards only stays in memory behind the latest byte.
+MAX_HELD: Final = 32 << 20
+
+
 class ForwardData(Data):
-    """A file object that is read forwards only; what `forget` was not told of stays in memory."""
+    """A file object that is read forwards only; what `forget` was not told of stays in memory, up to 32 MiB."""
 
     def __init__(self, stream: Any, position: int) -> None:
         super().__init__(str(getattr(stream, "name", "<stream>")), None)
@@ -33,6 +37,11 @@ class ForwardData(Data):
             if not chunk:
                 break  # the end for now: a file that grows may have more later
             self._held += chunk
+            surplus = min(start, len(self._held) - MAX_HELD)
+            if surplus > 0:  # far behind: it will not be asked for again, or else is lost
+                del self._held[:surplus]
+                self._held_at += surplus
+                start -= surplus
         return bytes(self._held[start : start + length])
 
     def forget(self, offset: int) -> None:
@@ -150,7 +159,11 @@ class Source:
             except OSError:
                 return False
             now: Data = FileData(self.src)
-            self.data.close()
+            old = self.data
+            if isinstance(old, FileData) and isinstance(now, FileData) and not old.identity.same_file(now.identity):
+                now.close()
+                return False  # another file has taken its name
+            old.close()
         else:
             from pparse.streams import StreamData
 

@@ -16,7 +16,12 @@ from pparse.riegeli.source import Source
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, BinaryIO
+    from collections.abc import Iterator
+    from typing import Any, BinaryIO, Final
+
+
+# The most padding that is written anew: a chunk has as many bytes as records at least.
+MAX_PADDING: Final = 1 << 30
 
 
 class Tail:
@@ -53,7 +58,8 @@ class Tail:
         chunk = self.unpadded
         if chunk is not None:
             stream.seek(self.size)
-            stream.write(_padding(chunk)[self.size - chunk.data_end :])
+            for piece in _padding(chunk, self.size):
+                stream.write(piece)
         elif not self.whole:
             stream.truncate(self.end)
         stream.seek(0, os.SEEK_END)
@@ -92,7 +98,7 @@ def _examine(chunks: ChunkReader, size: int) -> Tail:
         if chunk is None:
             return Tail(size, pos)
         if chunk.end > size:
-            data = chunk_data(chunks, chunk)
+            data = chunk_data(chunks, chunk) if chunk.end - chunk.data_end <= MAX_PADDING else None
             sound = data is not None and hash64(data) == chunk.header.data_hash
             return Tail(size, pos, chunk if sound else None)
         pos = chunk.end
@@ -107,10 +113,15 @@ def _start(chunks: ChunkReader, size: int) -> int:
     return chunks.start_for(block)
 
 
-def _padding(chunk: Chunk) -> bytes:
-    """Return what stands between the data of a chunk and its end: zeros, and block headers."""
-    padding = bytearray(chunk.end - chunk.data_end)
-    for boundary in range(chunk.layout.next_block(chunk.data_end), chunk.end, BLOCK_SIZE):
-        at = boundary - chunk.data_end
-        padding[at : at + BLOCK_HEADER_SIZE] = pack_block(boundary - chunk.begin, chunk.end - boundary)
-    return bytes(padding)
+def _padding(chunk: Chunk, size: int) -> Iterator[bytes]:
+    """Yield what the file lacks from ``size`` on to the chunk's end: zeros, and block headers."""
+    at = chunk.data_end
+    while at < chunk.end:
+        boundary = chunk.layout.next_block(at)
+        if boundary == at:
+            piece = pack_block(at - chunk.begin, chunk.end - at)
+        else:
+            piece = bytes(min(boundary, chunk.end) - at)
+        at += len(piece)
+        if at > size:
+            yield piece[max(0, size - (at - len(piece))) :]

@@ -58,6 +58,9 @@ MAX_LENGTH: Final = (1 << 32) - 1
 MAX_OFFSET: Final = 63
 
 # Bytes that a part may decompress to beyond what follows from the chunk's size.
+# The largest header that is read: a state takes some 200 bytes of memory, and 3 of header at least. (A chunk of
+# 20,000 different fields has one of 150 KB.)
+MAX_HEADER: Final = 1 << 20
 _SLACK: Final = 1 << 16
 
 FIXED_WIDTH: Final = {FIXED64: 8, FIXED32: 4}
@@ -154,7 +157,7 @@ class Parts:
         if length > len(data) - pos:
             raise MalformedError("the header ends beyond the chunk", offset=pos, wanted=length, got=len(data) - pos)
         # A state takes 2 to 15 bytes there, mostly below 8, and is there to emit a byte or more, or to end a record.
-        self.header = Header(read_part(self.kind, data[pos : pos + length], 8 * bounded + _SLACK))
+        self.header = Header(read_part(self.kind, data[pos : pos + length], min(8 * bounded + _SLACK, MAX_HEADER)))
         pos += length
         self.buckets = []
         for length in self.header.bucket_lengths:
@@ -163,7 +166,7 @@ class Parts:
             self.buckets.append(data[pos : pos + length])
             pos += length
         # One byte for each byte emitted or record, and some no-ops on the way.
-        self.transitions = read_part(self.kind, data[pos:], 4 * bounded + _SLACK)
+        self.transitions = read_part(self.kind, data[pos:], 2 * bounded + _SLACK)
         if num_records > size + self.header.states + 64 * (len(self.transitions) + 1):
             raise InvalidArgumentError("the chunk cannot hold as many records as it says", wanted=num_records)
         # All is emitted but the lengths of non-proto records, five bytes each; some may be left over, for no reason.
