@@ -330,18 +330,11 @@ class ChunkReader:
 
     # -- data --------------------------------------------------------------------------------------------------------
 
-    def data(self, chunk: Chunk, *, verify: bool = True) -> bytes | None:
+    def data(self, chunk: Chunk, *, verify: bool = True) -> bytes | memoryview | None:
         """Return the chunk's data; None if the file ends before the chunk does. Raises `ChunkError`.
 
-        ``verify`` compares the data's hash; block headers on the way are checked in any case.
-        """
-        pieces = self.pieces(chunk, verify=verify)
-        return None if pieces is None else b"".join(pieces)
-
-    def pieces(self, chunk: Chunk, *, verify: bool = True) -> list[bytes | memoryview] | None:
-        """Return the chunk's data as `data` does, in the pieces that block headers cut them into.
-
-        They are good until the next chunk is read: who needs them for longer copies them, and only once.
+        They are good until the next chunk is read: who needs them for longer copies them. ``verify`` compares their
+        hash; block headers on the way are checked in any case.
         """
         start, stop = chunk.data_begin, chunk.data_end
         raw = self.get_view(start, stop - start)
@@ -354,18 +347,13 @@ class ChunkReader:
         if len(raw) < stop - start:
             self._short(chunk.begin, start + len(raw))
             return None
+        if first < stop:
+            raw = _close_up(raw, first - start)
         if not self.has_padding(chunk):
             return None
-        if first >= stop:
-            pieces = [raw]
-        else:
-            pieces = [raw[: first - start]]
-            pieces += [
-                raw[at + BLOCK_HEADER_SIZE : at + BLOCK_SIZE] for at in range(first - start, len(raw), BLOCK_SIZE)
-            ]
         if verify:
-            self._compare(chunk, hash64(raw) if first >= stop else _hash_of(pieces))
-        return pieces
+            self._compare(chunk, hash64(raw))
+        return raw
 
     def _check_inner_block(self, raw: bytes | memoryview, at: int, boundary: int, chunk: Chunk) -> None:
         next_chunk = check_block(raw, at, boundary, chunk.begin, chunk)
@@ -453,11 +441,15 @@ class ChunkReader:
         return start
 
 
-def _hash_of(pieces: list[bytes | memoryview]) -> int:
-    digest = Highway64()
-    for piece in pieces:
-        digest.update(piece)
-    return digest.digest()
+def _close_up(raw: bytes | memoryview, first: int) -> memoryview:
+    """Take the block headers, at ``first`` and every 64 KiB from there, out of ``raw``, in place if it is a buffer."""
+    view = memoryview(bytearray(raw)) if isinstance(raw, bytes) else raw
+    end = first
+    for at in range(first, len(view), BLOCK_SIZE):
+        piece = view[at + BLOCK_HEADER_SIZE : at + BLOCK_SIZE]
+        view[end : end + len(piece)] = piece
+        end += len(piece)
+    return view[:end]
 
 
 def invalid(reason: str, offset: int | None = None) -> InvalidArgumentError:

@@ -8,7 +8,7 @@ from pparse.riegeli.errors import InvalidArgumentError, RiegeliError, Unimplemen
 from pparse.riegeli.layout import METADATA, PADDING, SIGNATURE, SIMPLE, TRANSPOSED
 from pparse.riegeli.positions import RecordPosition, SkippedRegion
 from pparse.riegeli.records import check_room, decoding_weight
-from pparse.riegeli.simple import SimpleRecords, decode_pieces
+from pparse.riegeli.simple import SimpleRecords, decode_simple
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -122,21 +122,21 @@ class ChunkCursor:
             weight = decoding_weight(chunk)
         if weight > self._held.amount:
             self._held.resize(weight)
-        pieces = self._pieces_of(chunk)
-        if pieces is None:
+        data = self._data_of(chunk)
+        if data is None:
             return None
-        self._take(chunk, pieces)
+        self._take(chunk, data)
         return self._count > 0
 
-    def _pieces_of(self, chunk: Chunk) -> list[bytes | memoryview] | None:
+    def _data_of(self, chunk: Chunk) -> bytes | memoryview | None:
         """Return a chunk's data, checked; None where the file ends in it, which is noted."""
         verify = self._verify != "headers" or chunk.header.chunk_type == SIGNATURE
-        pieces = self._chunks.pieces(chunk, verify=verify)
-        if pieces is None:
+        data = self._chunks.data(chunk, verify=verify)
+        if data is None:
             self._truncated = chunk.begin
             return None
         self._verified = True if verify else None
-        return pieces
+        return data
 
     def _enter_large(self, chunk: Chunk) -> bool | None:
         """Open a chunk without holding it, as `_enter`; its hash is checked only if all is to be verified."""
@@ -174,11 +174,11 @@ class ChunkCursor:
             bad = error if isinstance(error, RiegeliError) else InvalidArgumentError(error.reason)
             raise ChunkError(bad, chunk.begin, chunk.end, have=True, chunk=chunk) from error
 
-    def _take(self, chunk: Chunk, pieces: list[bytes | memoryview]) -> None:
+    def _take(self, chunk: Chunk, data: bytes | memoryview) -> None:
         """Decode a chunk and stand at its first record. Raises `ChunkError` if it contradicts itself."""
         self._check_empty(chunk)
         try:
-            records = self._decode(chunk, pieces)
+            records = self._decode(chunk, data)
         except (InvalidArgumentError, Unimplemented) as error:
             raise ChunkError(error, chunk.begin, chunk.end, have=True, chunk=chunk) from error
         if records is None:
@@ -186,15 +186,14 @@ class ChunkCursor:
         else:
             self._set(chunk, records, len(records))
 
-    def _decode(self, chunk: Chunk, pieces: list[bytes | memoryview]) -> list[bytes] | None:
+    def _decode(self, chunk: Chunk, data: bytes | memoryview) -> list[bytes] | None:
         """Return the records of a chunk, None if it is of a kind that has none."""
         header = chunk.header
         if header.chunk_type == SIMPLE:
-            return decode_pieces(pieces, header)
+            return decode_simple(data, header)
         if header.chunk_type == TRANSPOSED:
             from pparse.riegeli.transposed import decode_transposed
 
-            data = b"".join(pieces)
             return decode_transposed(data, header.num_records, header.decoded_data_size, self._projection)
         return None
 
@@ -268,7 +267,7 @@ class ChunkCursor:
             except LimitError as error:  # or it is its header that says so, and is damaged
                 bad = InvalidArgumentError(error.reason, offset=chunk.begin)
                 raise ChunkError(bad, chunk.begin, chunk.end, have=True, chunk=chunk) from error
-        self._take(chunk, [data])
+        self._take(chunk, data)
 
     def _note_healed(self, region: SkippedRegion) -> None:
         if region not in self.healed:

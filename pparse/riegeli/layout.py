@@ -96,6 +96,7 @@ class Layout:
         first = self.next_block(at) - at
         if first >= len(raw):
             return bytes(raw)
+        raw = memoryview(raw)
         pieces = [raw[:first]] if first else []
         pieces += [raw[b + BLOCK_HEADER_SIZE : b + BLOCK_SIZE] for b in range(first, len(raw), BLOCK_SIZE)]
         return b"".join(pieces)

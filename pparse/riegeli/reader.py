@@ -252,15 +252,15 @@ class RecordReader(ChunkCursor):
             if chunk is None or chunk.header.chunk_type != METADATA:
                 return b"" if chunk is not None else None
             check_room(chunk, self._budget)
-            pieces = self._pieces_of(chunk)
-            if pieces is None:
+            data = self._data_of(chunk)
+            if data is None:
                 return None
-            return self._decode_metadata(chunk, b"".join(pieces))
+            return self._decode_metadata(chunk, data)
         except ChunkError as error:
             self._fail(error)
             return b""
 
-    def _decode_metadata(self, chunk: Chunk, data: bytes) -> bytes:
+    def _decode_metadata(self, chunk: Chunk, data: bytes | memoryview) -> bytes:
         from pparse.riegeli.transposed import decode_transposed
 
         try:

@@ -180,7 +180,8 @@ class _Decoded(Data):
 
 def decoding_weight(chunk: Chunk) -> int:
     """Return the memory that decoding a transposed chunk takes: its data, the pieces, and the records."""
-    return chunk.header.data_size + 2 * chunk.header.decoded_data_size + 100 * chunk.header.num_records
+    header = chunk.header
+    return 2 * (header.data_size + header.decoded_data_size) + 100 * header.num_records
 
 
 def check_room(chunk: Chunk, budget: MemoryBudget) -> None:

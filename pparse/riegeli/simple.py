@@ -31,62 +31,31 @@ if TYPE_CHECKING:
 
 CODEC_NAMES: Final = {BROTLI: "brotli", ZSTD: "zstd", SNAPPY: "snappy"}
 MAX_VARINT: Final = 10
-# From here on, putting a record together from pieces costs less than copying the chunk first.
+# From here on, cutting records out one by one costs less than copying the chunk first.
 _LARGE_RECORD: Final = 4 << 10
 
 
-def decode_simple(data: bytes, header: ChunkHeader) -> list[bytes]:
+def decode_simple(data: bytes | memoryview, header: ChunkHeader) -> list[bytes]:
     """Return the records of a simple chunk. Raises `InvalidArgumentError`, `Unimplemented`."""
-    kind, begin, middle = _split(data[: 1 + MAX_VARINT], len(data))
-    packed = (
-        data[begin:middle] if kind == NONE else read_part(kind, data[begin:middle], header.num_records * MAX_VARINT)
-    )
-    sizes = _sizes(packed, header.num_records)
-    ends = list(accumulate(sizes))
+    kind, begin, middle = _split(bytes(data[: 1 + MAX_VARINT]), len(data))
+    packed = bytes(data[begin:middle])
+    if kind != NONE:
+        packed = read_part(kind, packed, header.num_records * MAX_VARINT)
+    ends = list(accumulate(_sizes(packed, header.num_records)))
     total = ends[-1] if ends else 0
     if total != header.decoded_data_size:
         raise _wrong_total(total, header)
-    if kind == NONE:  # cut the records out of the data themselves: one copy less
-        values, at = data, middle
+    values: bytes | memoryview
+    if kind != NONE:
+        values = read_part(kind, memoryview(data)[middle:], total)
     else:
-        values, at = read_part(kind, memoryview(data)[middle:], total), 0
-    if len(values) - at != total:
-        raise _wrong_size(len(values) - at, total)
-    if at:
-        ends = [end + at for end in ends]
-    starts = [at, *ends]
-    return [values[a:b] for a, b in zip(starts, ends)]  # noqa: B905 -- one start too many, on purpose
-
-
-def decode_pieces(pieces: list[bytes | memoryview], header: ChunkHeader) -> list[bytes]:
-    """Return the records of a simple chunk whose data come in pieces, as `decode_simple` does.
-
-    Large records of an uncompressed chunk are put together from the pieces, without making one of all before.
-    """
-    if header.decoded_data_size < _LARGE_RECORD * header.num_records or len(pieces[0]) < 2 * MAX_VARINT or pieces[0][0]:
-        return decode_simple(b"".join(pieces), header)
-    head = bytes(pieces[0][: 1 + MAX_VARINT])
-    _, begin, middle = _split(head, header.data_size)
-    if middle > len(pieces[0]):
-        return decode_simple(b"".join(pieces), header)
-    sizes = _sizes(bytes(pieces[0][begin:middle]), header.num_records)
-    if sum(sizes) != header.decoded_data_size:
-        raise _wrong_total(sum(sizes), header)
-    if header.data_size - middle != header.decoded_data_size:
-        raise _wrong_size(header.data_size - middle, header.decoded_data_size)
-    records = []
-    current, at = 0, middle
-    for size in sizes:
-        parts = []
-        while size:
-            piece = pieces[current][at : at + size]
-            parts.append(piece)
-            size -= len(piece)
-            at += len(piece)
-            if at == len(pieces[current]) and current + 1 < len(pieces):
-                current, at = current + 1, 0
-        records.append(b"".join(parts))
-    return records
+        values = bytes(data[middle:]) if total < _LARGE_RECORD * len(ends) else memoryview(data)[middle:]
+    if len(values) != total:
+        raise _wrong_size(len(values), total)
+    starts = [0, *ends]
+    if isinstance(values, memoryview):  # large records, cut out without a copy of the chunk before
+        return [bytes(values[a:b]) for a, b in zip(starts, ends)]  # noqa: B905 -- one start too many, on purpose
+    return [values[a:b] for a, b in zip(starts, ends)]  # noqa: B905
 
 
 def encode_simple(records: Sequence[bytes], compressor: PartCompressor) -> bytes:
@@ -170,6 +139,8 @@ class SimpleRecords(ChunkRecords):
         total = self._ends[-1] if self._ends else 0
         if self.error is None and total != header.decoded_data_size:
             self.error = _wrong_total(total, header)
+        if self.error is None and self.stored and header.data_size - middle != total:
+            self.error = _wrong_size(header.data_size - middle, total)
         self.values, self.values_at = self._part(middle, header.data_size, header.decoded_data_size)
 
     def close(self) -> None:
