@@ -29,6 +29,7 @@ from pparse.parser import DONE, Confidence, Member, NodeContext, Parser, Visit
 from pparse.parsers.riegeli_metadata import metadata_entries
 from pparse.paths import KeyStep, OrdinalStep, format_path
 from pparse.riegeli.chunks import Chunk, ChunkError, ChunkReader, header_size, parse_header
+from pparse.riegeli.cursor import check_empty
 from pparse.riegeli.errors import InvalidArgumentError, Unimplemented
 from pparse.riegeli.layout import (
     BLOCK_HEADER_SIZE,
@@ -43,6 +44,7 @@ from pparse.riegeli.layout import (
 from pparse.riegeli.positions import RecordPosition
 from pparse.riegeli.records import open_records
 from pparse.riegeli.salvage import read_header, resume
+from pparse.riegeli.search import first_damage
 from pparse.riegeli.source import Source
 
 TYPE_CHECKING = False
@@ -55,6 +57,7 @@ if TYPE_CHECKING:
     from pparse.reader import Reader
     from pparse.result import Result
     from pparse.riegeli.records import ChunkRecords
+    from pparse.riegeli.salvage import Outcome
 
 RECORDS: Final = ("simple", "transposed")  # kinds of chunks that hold some
 VERIFY: Final = ("headers", "touched", "all")
@@ -96,6 +99,7 @@ class RiegeliParser(Parser):
         self._source = Source(extraction.data.range(extraction.start, extraction.known_end()))
         self._chunks = ChunkReader(self._source)
         self._opened: tuple[int, ChunkRecords] | None = None
+        self._shown: Chunk | None = None  # the chunk made visible last
         self._sound: set[int] = set()  # chunks whose hash was found right
 
     @classmethod
@@ -145,6 +149,7 @@ class RiegeliParser(Parser):
     def _show(self, ctx: NodeContext, chunk: Chunk, problem: Finding | None = None) -> tuple[int, Any, int]:
         """Emit a chunk; go to its end, or stop where the file ends in it."""
         size = self._source.size()
+        self._shown = chunk
         end = self._start + chunk.end
         key: str | int = "metadata" if chunk.begin == 64 and chunk.header.chunk_type == METADATA else chunk.begin
         status = Status.COMPLETE
@@ -171,7 +176,17 @@ class RiegeliParser(Parser):
     def _go_on(self, ctx: NodeContext, error: ChunkError) -> tuple[int, Any, int]:
         """Pass over damage: it becomes a gap; a damaged chunk that proves whole all the same becomes visible."""
         begin, size = error.begin, self._source.size()
-        outcome = resume(self._chunks, error)
+        before, outcome = self._shown, None
+        if before is not None and before.end == begin:
+            damage = first_damage(self._chunks, before)
+            if damage is not None:  # nothing begins here because the chunk before is shorter than it says
+                outcome = resume(self._chunks, damage)
+                if before.begin < outcome.pos < begin:
+                    return self._go_back(ctx, outcome, damage)
+        if outcome is None or outcome.healed is not None or outcome.pos <= begin:
+            outcome = resume(self._chunks, error)
+        if outcome.healed is not None and not self._decodes(outcome.healed):
+            outcome = resume(self._chunks, error, heal=False)
         offset = self._start + (error.error.offset if error.error.offset is not None else begin)
         end = max(begin + 1, min(outcome.pos, size))
         reason = error.error.reason
@@ -190,6 +205,29 @@ class RiegeliParser(Parser):
             return self._show(ctx, outcome.healed, problem)
         ctx.emit(Entry(begin, "gap", self._start + begin, self._start + end, status=Status.DAMAGED, finding=problem))
         return self._start + end, self.expect_chunk, 0
+
+    def _go_back(self, ctx: NodeContext, outcome: Outcome, damage: ChunkError) -> tuple[int, Any, int]:
+        """Go on inside the bytes that the chunk shown last claims: some of its own were lost."""
+        self._shown = None
+        if outcome.layout is not None:
+            self._chunks.add_grid(outcome.pos, outcome.layout)
+        if ctx.collected is None:
+            problem = Finding(
+                "malformed", damage.error.reason, path=f"[{damage.begin}]", source=self.result.extraction.name,
+                offset=self._start + damage.begin, length=outcome.pos - damage.begin,
+            )  # fmt: skip
+            self.result.close_node(ctx.node, Status.DAMAGED, problem)
+        ctx.jump_back()
+        return self._start + outcome.pos, self.expect_chunk, 0
+
+    def _decodes(self, chunk: Chunk) -> bool:
+        """Say whether a chunk whose header may be wrong holds what that says."""
+        session = self.result.extraction.session
+        try:
+            records = open_records(self._source, chunk, budget=session.budget, limits=session.limits)
+            return records is None or (records.error is None and records.count == chunk.header.num_records)
+        except (PparseError, EOFError):
+            return False
 
     def _unwritten(self, begin: int, end: int) -> str:
         """Say which bytes of ``[begin, end)`` were never written: the mark of a preallocated download."""
@@ -259,7 +297,8 @@ class RiegeliParser(Parser):
             self._close(node, Status.UNSUPPORTED, "unsupported", error)
             return end, DONE, 0
         except InvalidArgumentError as error:
-            self._close(node, Status.DAMAGED, "malformed", error)
+            if node.known_status is Status.COMPLETE:  # else it is cut, and says so
+                self._close(node, Status.DAMAGED, "malformed", error)
             return end, DONE, 0
         except EOFError:
             return end, DONE, 0  # a transposed chunk that is cut: nothing of it can be told
@@ -318,7 +357,11 @@ class RiegeliParser(Parser):
             chunk = self.chunk(chunk_node)
             if self.verify == "all" or chunk.header.data_size <= TOUCHED:
                 self.check_hash(chunk, node.path)
-        return self.records(chunk_node).read(node.ordinal)
+        records = self.records(chunk_node)
+        record = records.read(node.ordinal)
+        if self.verify != "headers" and chunk_node.known_status is Status.COMPLETE and records.total <= TOUCHED:
+            records.settle()
+        return record
 
     def check_hash(self, chunk: Chunk, path: str) -> None:
         """Compare the hash of a chunk's data. Raises `MalformedError` if it differs."""
@@ -338,8 +381,21 @@ class RiegeliParser(Parser):
         try:
             self._chunks.verify(chunk, blocks=False)
         except ChunkError as error:
-            return error.error
+            return None if self._moves(chunk, error) else error.error
         return None
+
+    def _moves(self, chunk: Chunk, error: ChunkError) -> bool:
+        """Say whether a chunk is sound on another grid: bytes were lost, or came in, before it. Learns that grid."""
+        outcome = resume(self._chunks, error)
+        if outcome.healed is None or outcome.layout is None:
+            return False
+        self._chunks.add_grid(chunk.begin, outcome.layout)
+        self._opened = None
+        self.result.findings.add(Finding(
+            "malformed", "the block headers from here on are not where they should be: bytes were lost, or came in",
+            path=f"[{chunk.begin}]", source=self.result.extraction.name, offset=self._start + chunk.begin,
+        ))  # fmt: skip
+        return True
 
     def _metadata(self, node: Node) -> bytes:
         """Return the serialized metadata. Raises `InvalidArgumentError`."""
@@ -386,7 +442,14 @@ class RiegeliParser(Parser):
             self._close(node, Status.DAMAGED, "hash", problem)
             return
         if node.known_status is Status.COMPLETE:
+            chunk = self.chunk(node)  # perhaps on another grid now
             self._check_blocks(node, chunk)
+            try:
+                check_empty(chunk)
+            except ChunkError as error:
+                unknown = isinstance(error.error, Unimplemented)
+                self._close(node, Status.UNSUPPORTED if unknown else Status.DAMAGED, "malformed", error.error)
+                return
         if chunk.header.chunk_type == METADATA and node.kind == "metadata":
             try:
                 node.index_to(None)
@@ -401,6 +464,7 @@ class RiegeliParser(Parser):
                 total = chunk.header.decoded_data_size
                 if not records.stored and records.extent() < total:
                     raise records.why_short()
+                records.settle()
         except LimitError as error:
             self.result.note_limit(node, error)
         except UnsupportedError as error:

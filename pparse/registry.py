@@ -203,8 +203,10 @@ def _refuse_stand_in(extraction: Extraction, chosen: type[Parser]) -> None:
     """Refuse a generic text under a model's name: most often the error message of a server."""
     known = builtin(chosen.name)
     name = bare_name(extraction.name)
+    if known is None or not known.generic or name.endswith(known.extensions):
+        return
     head = extraction.reader.peek(64)
-    if known is None or not known.generic or name.endswith(known.extensions) or not (_is_text(head) or len(head) < 8):
+    if not _is_text(head) and len(head) >= 8:
         return
     for other in BUILTINS:
         if other.extensions and name.endswith(other.extensions):

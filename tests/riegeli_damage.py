@@ -97,7 +97,7 @@ def made(options: str, seed: object, count: int, sizes: tuple[int, ...]) -> Soun
 
 
 def forged(*chunks: tuple[str, bytes, int, int]) -> bytes:
-    """A file of one block of chunks with any contents, and right hashes: (type, data, number of records, their size)."""
+    """A file of one block, whose chunks have right hashes: each is (type, data, number of records, their size)."""
     out = bytearray(FILE_SIGNATURE)
     for kind, data, count, decoded in chunks:
         begin = len(out)

@@ -123,7 +123,7 @@ def test_a_slice_costs_that_slice(large):
         assert opened is not None
         before = data.stats.bytes
         opened.seek(1_234_567)
-        assert opened.read(10) == contents[0][1_234_567 : 1_234_577]
+        assert opened.read(10) == contents[0][1_234_567:1_234_577]
         assert data.stats.bytes - before <= 8 << 10
 
 
@@ -157,7 +157,8 @@ def test_a_record_across_block_headers_is_read_in_slices():
         assert buffer == whole[65_000:135_000]
         # Where it is in the file: three stretches, no block header in any.
         stretches = opened.data.locate(opened.start, len(opened))
-        assert [(offset % BLOCK, length) for _, offset, length in stretches] == [(109, 65_427), (24, 65_512), (24, 19_061)]
+        places = [(offset % BLOCK, length) for _, offset, length in stretches]
+        assert places == [(109, 65_427), (24, 65_512), (24, 19_061)]
 
 
 @pytest.mark.parametrize("options", ["zstd", "brotli:1", "snappy"])

@@ -109,10 +109,11 @@ def _document(document: Extraction, options: Any, out: Output) -> int:
     if options.json:
         from json import dumps
 
+        shown = {label: text for label, text in details if label != "metadata"}  # which has a key of its own
         out.line(dumps({
             "schema": 1, "file": options.file, "format": document.format,
             "description": document.parse().parser.description, "status": status.value, "size": document.size,
-            "kind": root.kind, "members": count, "metadata": parser.metadata(), "details": dict(details),
+            "kind": root.kind, "members": count, "metadata": parser.metadata(), "details": shown,
             **cut_to_dict(document, status),
             "findings": [finding.to_dict() for finding in document.findings],
         }, indent=2))  # fmt: skip

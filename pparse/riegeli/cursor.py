@@ -149,7 +149,7 @@ class ChunkCursor:
             self._truncated = chunk.begin
             return None
         if chunk.header.chunk_type != SIMPLE:
-            self._check_empty(chunk)
+            check_empty(chunk)
             self._pos = chunk.end
             return False
         self._set_lazily(chunk)
@@ -176,7 +176,7 @@ class ChunkCursor:
 
     def _take(self, chunk: Chunk, data: bytes | memoryview) -> None:
         """Decode a chunk and stand at its first record. Raises `ChunkError` if it contradicts itself."""
-        self._check_empty(chunk)
+        check_empty(chunk)
         try:
             records = self._decode(chunk, data)
         except (InvalidArgumentError, Unimplemented) as error:
@@ -196,24 +196,6 @@ class ChunkCursor:
 
             return decode_transposed(data, header.num_records, header.decoded_data_size, self._projection)
         return None
-
-    def _check_empty(self, chunk: Chunk) -> None:
-        """Check what chunks without records must say of themselves. Raises `ChunkError`."""
-        header, reason = chunk.header, ""
-        if header.chunk_type in (SIMPLE, TRANSPOSED):
-            return
-        if header.num_records:
-            if header.chunk_type not in (SIGNATURE, PADDING, METADATA):
-                unknown = Unimplemented(f"unknown chunk type {header.chunk_type}", offset=chunk.begin)
-                raise ChunkError(unknown, chunk.begin, chunk.end, have=True, chunk=chunk)
-            reason = f"the {header.type_name} chunk says that it has records"
-        elif header.chunk_type == SIGNATURE and header.data_size:
-            reason = "the signature chunk has data"
-        elif header.chunk_type in (SIGNATURE, PADDING) and header.decoded_data_size:
-            reason = f"the {header.type_name} chunk says that it has decoded data"
-        if reason:
-            error = InvalidArgumentError(f"invalid Riegeli/records file: {reason}", offset=chunk.begin)
-            raise ChunkError(error, chunk.begin, chunk.end, have=True, chunk=chunk)
 
     def _set(self, chunk: Chunk, records: list[bytes] | SimpleRecords, count: int) -> None:
         self._chunk, self._records, self._count, self._index = chunk, records, count, 0
@@ -324,3 +306,22 @@ def _weight(chunk: Chunk) -> int:
     header = chunk.header
     decoded = header.decoded_data_size if header.chunk_type in (SIMPLE, TRANSPOSED) else 0
     return header.data_size + decoded + 64 * header.num_records
+
+
+def check_empty(chunk: Chunk) -> None:
+    """Check what chunks without records must say of themselves. Raises `ChunkError`."""
+    header, reason = chunk.header, ""
+    if header.chunk_type in (SIMPLE, TRANSPOSED):
+        return
+    if header.num_records:
+        if header.chunk_type not in (SIGNATURE, PADDING, METADATA):
+            unknown = Unimplemented(f"unknown chunk type {header.chunk_type}", offset=chunk.begin)
+            raise ChunkError(unknown, chunk.begin, chunk.end, have=True, chunk=chunk)
+        reason = f"the {header.type_name} chunk says that it has records"
+    elif header.chunk_type == SIGNATURE and header.data_size:
+        reason = "the signature chunk has data"
+    elif header.chunk_type in (SIGNATURE, PADDING) and header.decoded_data_size:
+        reason = f"the {header.type_name} chunk says that it has decoded data"
+    if reason:
+        error = InvalidArgumentError(f"invalid Riegeli/records file: {reason}", offset=chunk.begin)
+        raise ChunkError(error, chunk.begin, chunk.end, have=True, chunk=chunk)

@@ -182,6 +182,8 @@ class RecordReader(ChunkCursor):
         one it is a stretch of a decompressed stream. Nothing is checked that is not read: `verified` is None, unless
         the whole chunk was read anyway, or ``verify="all"``. The range is good while the reader is open.
         """
+        self._check_usable()
+        self._sought = False
         while self._index >= self._count:
             if not self._next_chunk(lazily=True):
                 return None
@@ -200,7 +202,7 @@ class RecordReader(ChunkCursor):
             if type(records) is list:
                 # The hot loop: one attribute store a record, so that positions are right at every step.
                 chunk = self._chunk
-                self._last = None
+                self._last, self._sought = None, False
                 while self._index < self._count and self._chunk is chunk:
                     record = records[self._index]
                     self._index += 1

@@ -47,6 +47,11 @@ class ChunkRecords:
         """Records whose size is known."""
         return len(self._ends)
 
+    @property
+    def total(self) -> int:
+        """Bytes of all records whose size is known."""
+        return self._ends[-1] if self._ends else 0
+
     def size(self, index: int) -> int:
         """Return the size of a record, in bytes."""
         return self._ends[index] - (self._ends[index - 1] if index else 0)
@@ -97,6 +102,15 @@ class ChunkRecords:
                 pass
             self._extent = at
         return self._extent
+
+    def settle(self) -> None:
+        """Decode to the end, and raise `InvalidArgumentError` if the stream of values turns out to be bad there."""
+        finish = getattr(self.values, "finish", None)
+        if finish is not None:
+            finish()
+            error: PparseError | None = getattr(self.values, "error", None)
+            if isinstance(error, MalformedError):
+                raise InvalidArgumentError(f"the values are damaged: {error.reason}")
 
     def why_short(self) -> PparseError:
         """Return the error for values that end before they should."""

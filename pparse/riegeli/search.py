@@ -76,12 +76,12 @@ def _hop(reader: RecordReader, start: int, stop: int) -> Iterator[Chunk]:
             if chunk is None:
                 return
             if saving and chunk.end >= stop and chunk.end < size and not _is_chunk(chunks, chunk.end):
-                damage = _first_damage(chunks, chunk)
+                damage = first_damage(chunks, chunk)
                 if damage is not None:
                     raise damage
         except ChunkError as error:
             # Nothing begins where the one before ends: perhaps it is that one which is damaged, and shorter.
-            damage = _first_damage(chunks, before) if saving else None
+            damage = first_damage(chunks, before) if saving else None
             before, again = None, error.begin
             if damage is not None:
                 again = damage.begin
@@ -97,7 +97,7 @@ def _hop(reader: RecordReader, start: int, stop: int) -> Iterator[Chunk]:
         before, start = chunk, chunk.end
 
 
-def _first_damage(chunks: ChunkReader, before: Chunk | None) -> ChunkError | None:
+def first_damage(chunks: ChunkReader, before: Chunk | None) -> ChunkError | None:
     """Say what is wrong with the chunk ``before`` one that was not found: it may be shorter than it says."""
     try:
         if before is not None:
