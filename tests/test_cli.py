@@ -859,7 +859,8 @@ def test_json_of_nodes(run, layers, tmp_path):
     assert run("ls", broken, "--jsonl").jsonl == found["members"]
     info = run("info", broken, "--json").json
     assert set(info) == {
-        "schema", "file", "format", "description", "status", "size", "kind", "members", "metadata", "details", "missing_bytes", "resume_at",
+        "schema", "file", "format", "description", "status", "size", "kind", "members", "metadata", "details",
+        "missing_bytes", "resume_at",
         "findings",
     }  # fmt: skip
 

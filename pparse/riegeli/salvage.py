@@ -404,13 +404,22 @@ def _spoken_end(chunks: ChunkReader, error: ChunkError, size: int) -> int:
     return Chunk(error.begin, found[0], chunks.layout_at(error.begin)).data_end
 
 
-def _leads_on(chunks: ChunkReader, pos: int, stop: int, layout: Layout) -> bool:
-    """Say whether chunk follows chunk from ``pos`` on to ``stop``, to the end of the file, or over two block headers.
+def _has_partner(chunks: ChunkReader, block: int) -> bool:
+    """Say whether one of the next blocks on the same grid has a sound header too.
 
-    So it is with the file's own chunks. Those of a file within a record end within it, and it cannot reach over two
-    of its blocks without one of our block headers in between.
+    Those of a file within a record are not a multiple of 64 KiB apart: there are ours between.
     """
-    size, boundaries = end_of_file(chunks, stop), 0
+    return any(block_is_sound(chunks.get(block + nth * BLOCK_SIZE, BLOCK_HEADER_SIZE)) for nth in range(1, 5))
+
+
+def _leads_on(chunks: ChunkReader, pos: int, stop: int, layout: Layout, boundaries: int = 1) -> bool:
+    """Say whether chunk follows chunk from ``pos`` to ``stop``, to the end of the file, or over block headers.
+
+    So it is with the file's own chunks. Those of a file within a record end within it; and where one of our block
+    headers interrupts them, it names the chunk around them. On a grid that is only supposed, it takes two
+    ``boundaries``: a file within a record does not reach over two of its own without one of ours.
+    """
+    size = end_of_file(chunks, stop)
     while pos != stop:
         if pos >= size:
             return True
@@ -422,8 +431,8 @@ def _leads_on(chunks: ChunkReader, pos: int, stop: int, layout: Layout) -> bool:
             raw = chunks.get(block, BLOCK_HEADER_SIZE)
             if not block_is_sound(raw) or unpack_block(raw) != (block - pos, chunk.end - block):
                 return False
-            boundaries += 1
-            if boundaries >= 2:
+            boundaries -= 1
+            if not boundaries:
                 return True
         pos = chunk.end
     return True
@@ -482,7 +491,7 @@ def _moved_grid(chunks: ChunkReader, error: ChunkError, stop: int) -> tuple[Layo
             layout, crossing, behind = found
             whole = read_header(chunks, crossing, layout) if crossing > begin or not begin else None
             from_here = crossing if whole is not None and whole[1] else behind
-            if _leads_on(chunks, from_here, size, layout):
+            if _has_partner(chunks, block) or _leads_on(chunks, from_here, size, layout, boundaries=2):
                 return found
         if len(raw) <= FILE_SIGNATURE_SIZE:
             break
