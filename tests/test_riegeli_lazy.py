@@ -352,3 +352,12 @@ def test_a_growing_file_is_followed_by_opening():
         while (record := reader.open_record()) is not None:
             opened.append(digest(record.read()))
         assert opened == [record.digest for record in records("flush")]
+
+
+def test_the_last_record_of_a_file_that_lacks_its_padding():
+    """The end of the file is the end, though a chunk's positions go on behind it."""
+    data = raw("many_empty_padding")[:-20]
+    with RecordReader(data, recovery=lambda region: None) as reader:
+        reader.seek_numeric(reader.size())
+        assert reader.seek_back()
+        assert str(reader.pos) == "64/3010"

@@ -34,7 +34,9 @@ def seek_numeric(reader: RecordReader, pos: int) -> None:
     reader._last = None
     if found is None:
         return
-    if pos == found.begin:
+    if pos == size and found.end > size:  # the end, though the chunk's padding should go on
+        reader._pos = found.end
+    elif pos == found.begin:
         reader._pos = pos
     elif pos < found.begin + found.header.num_records:
         reader._enter_at(found.begin, pos - found.begin)
