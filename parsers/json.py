@@ -60,9 +60,10 @@ if TYPE_CHECKING:
 
     from pparse.index import ChildIndex
     from pparse.node import Key, Node
-    from pparse.parser import State, Visit
+    from pparse.parser import State
     from pparse.reader import Reader
     from pparse.result import Result
+    from pparse.visit import Visit
 
 # numpy takes 16 MB and 80 ms to import: worth it from here on, or when it is there anyway.
 _NUMPY_FROM: Final = 4 << 20

@@ -25,7 +25,7 @@ from pparse.findings import Finding, Severity, Status
 from pparse.kernels.riegeli_scan import block_headers
 from pparse.limits import count_words
 from pparse.node import LIST, MAP, Entry
-from pparse.parser import DONE, Confidence, Member, NodeContext, Parser, Visit
+from pparse.parser import DONE, Confidence, NodeContext, Parser
 from pparse.parsers.riegeli_metadata import metadata_entries
 from pparse.paths import KeyStep, OrdinalStep, format_path
 from pparse.riegeli.chunks import Chunk, ChunkError, ChunkReader, header_size, parse_header
@@ -46,6 +46,7 @@ from pparse.riegeli.records import open_records
 from pparse.riegeli.salvage import read_header, resume
 from pparse.riegeli.search import first_damage
 from pparse.riegeli.source import Source
+from pparse.visit import Member, Visit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -44,11 +44,12 @@ if TYPE_CHECKING:
     from pparse.findings import Finding, Severity, Status
     from pparse.limits import Limits
     from pparse.node import LIST, MAP, SCALAR, UNLOADED_VALUE, Entry, Node
-    from pparse.parser import DONE, Confidence, Member, NodeContext, Parser
+    from pparse.parser import DONE, Confidence, NodeContext, Parser
     from pparse.reader import Cursor, Range, Reader
     from pparse.registry import Registry
     from pparse.tensor import DType, Tensor
     from pparse.viewer import Viewer
+    from pparse.visit import Member
 
 __version__ = "0.1.0"
 
@@ -56,7 +57,7 @@ _WHERE = {
     "BytesData": "data", "Confidence": "parser", "Cursor": "reader", "DONE": "parser", "DType": "tensor",
     "Data": "data", "Entry": "node", "Extraction": "extraction", "FileData": "data", "Finding": "findings",
     "FolderExtraction": "extraction", "InflatedData": "derived", "LIST": "node", "Limits": "limits", "MAP": "node",
-    "Member": "parser", "MemoryBudget": "budget", "Node": "node", "NodeContext": "parser", "Parser": "parser",
+    "Member": "visit", "MemoryBudget": "budget", "Node": "node", "NodeContext": "parser", "Parser": "parser",
     "Range": "reader", "Reader": "reader", "Registry": "registry", "SCALAR": "node", "Severity": "findings",
     "SplicedData": "derived", "Status": "findings", "Tensor": "tensor", "UNLOADED_VALUE": "node", "Viewer": "viewer",
     "open": "document", "view": "document",

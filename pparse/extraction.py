@@ -21,9 +21,10 @@ if TYPE_CHECKING:
     from pparse.data import Data
     from pparse.findings import Finding, FindingList, Status
     from pparse.node import Node
-    from pparse.parser import Parser, Visit
+    from pparse.parser import Parser
     from pparse.reader import Range
     from pparse.session import Session
+    from pparse.visit import Visit
 
 
 class Extraction:

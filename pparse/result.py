@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from pparse.errors import LimitError
     from pparse.extraction import Extraction
     from pparse.node import Entry, Key
-    from pparse.parser import Parser, Visit
+    from pparse.parser import Parser
     from pparse.retention import Retention
+    from pparse.visit import Visit
 
 # Entries fetched at a time while iterating: as many as lie between two checkpoints.
 GROUP: Final = 64

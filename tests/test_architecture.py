@@ -15,7 +15,8 @@ FOLDERS = {"pparse": "pparse", "pparse.parsers": "parsers", "pparse.viewers": "v
 LAYERS = {
     0: "errors limits budget findings data files reader streams derived scratch codecs kernels schema dtype selection",
     1: "riegeli",
-    2: "node index result session document retention parser extraction registry paths tensor viewer writers testing",
+    2: "node index result session document retention parser extraction registry paths tensor viewer visit writers "
+    "testing",
     3: "parsers",
     4: "viewers",
     5: "proto_splitter recovery",

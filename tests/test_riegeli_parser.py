@@ -426,6 +426,24 @@ def test_a_damaged_file_shows_what_the_reader_saves(options, kind):
         assert found == salvaged(damaged).records, edit
 
 
+def test_bytes_lost_in_the_last_chunk_but_one():
+    """By its header it reaches into the last chunk, so that less than a header of that seems to be left."""
+    file = sound(raw("simple_brotli"))
+    hit, last = file.chunks[-2:]
+    lost = last.end - last.begin - 29
+    damaged = apply(file.data, Edit(hit.begin + CHUNK_HEADER, lost, b""))
+    with tree(damaged) as extraction:
+        _, kids = checked(extraction)
+        found = [
+            (chunk.start, record.ordinal, record.load())
+            for chunk in kids
+            if chunk.kind in LISTS and chunk.status is Status.COMPLETE
+            for record in chunk.children()
+        ]
+    assert found == salvaged(damaged).records
+    assert found[-1] == (last.begin - lost, last.num_records - 1, file.records[-1][2])
+
+
 @pytest.mark.parametrize("case", [pytest.param(case, id=case["name"]) for case in lines("crafted.jsonl")])
 def test_odd_and_invalid_files(case):
     """What the reference reads of them is shown as whole, and a check finds what it refuses."""

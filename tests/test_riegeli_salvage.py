@@ -245,6 +245,20 @@ def test_what_came_in_reaches_over_a_block(blocks):
             assert [record[:2] for record in blocks.after(edit) if record not in delivered] == [], edit
 
 
+def test_what_came_in_pushes_the_rest_over_a_block_boundary():
+    """No block header is left behind it, so that nothing but the chunks themselves tells of the new grid: it has none."""
+    file = made("uncompressed,chunk_size:2k", "pushed", 60, (20, 500, 3000))
+    assert len(file.data) < BLOCK
+    for at in (70, 1000, 10_000):
+        for size in (BLOCK - len(file.data) + 1000, 30_000, 60_000):
+            edit = Edit(at, 0, random.Random(size).randbytes(size))
+            damaged = apply(file.data, edit)
+            found = salvaged(damaged)
+            check_order(found, len(damaged))
+            delivered = set(found.records)
+            assert [record[:2] for record in file.after(edit) if record not in delivered] == [], edit
+
+
 # -- the beginning, the end, and what is before and behind -----------------------------------------------------------
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from toy_parser import ToyParser
 
-from pparse import MAP, Status
-from pparse.parser import Member
+from pparse import MAP, Member, Status
 
 
 class ListedToyParser(ToyParser):

@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from pparse.extraction import Extraction
     from pparse.findings import Finding
     from pparse.node import Node
-    from pparse.parser import Member
     from pparse.tensor import Tensor
     from pparse.viewer import Viewer
+    from pparse.visit import Member
 
 EXAMPLES: Final = """examples:
   pparse ls model.safetensors

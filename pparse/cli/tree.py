@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from pparse.cli.output import Output
     from pparse.node import Node
-    from pparse.parser import Visit
+    from pparse.visit import Visit
 
 EXAMPLES: Final = """examples:
   pparse tree model.safetensors

@@ -88,7 +88,9 @@ class Chunk:
         self.data_begin = layout.add(begin, CHUNK_HEADER_SIZE)
         self.data_end = layout.add(begin, CHUNK_HEADER_SIZE + header.data_size)
         # At least one byte of file per record: that is what padding is for.
-        self.end = max(self.data_end, layout.round_up(begin + header.num_records))
+        self.end = end = self.data_end
+        if begin + header.num_records > end - BLOCK_HEADER_SIZE:  # else rounding up cannot pass it
+            self.end = max(end, layout.round_up(begin + header.num_records))
 
     def available(self, size: int | None) -> int:
         """Return how many bytes of its data there are in a file of ``size`` bytes (None: all)."""

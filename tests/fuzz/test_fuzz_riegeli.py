@@ -185,7 +185,8 @@ def look(data: bytes, **options) -> list[bytes]:
         return found
 
 
-def survives(data: bytes) -> None:
+def survives(data: bytes, *, moved: bool = False) -> None:
+    """``moved``: bytes may have been lost or put in, so that a cut chunk and a damaged one look alike."""
     with bounded(MOST_CALLS):
         strict, _ = read(data)
         assert read(Pipe(data, 7), assumed_pos=0)[0] == strict
@@ -194,7 +195,7 @@ def survives(data: bytes) -> None:
         shown = look(data)
         assert reference[: len(strict)] == saved[: len(strict)] == strict
         assert not Counter(reference) - Counter(saved), "the reference finds more"
-        assert not Counter(saved) - Counter(shown), "the reader finds more than the tree"
+        assert moved or not Counter(saved) - Counter(shown), "the reader finds more than the tree"
     with bounded(3 * MOST_CALLS):
         for options in ({}, {"recovery": lambda region: None, "salvage": False}, {"recovery": lambda region: None}):
             about(data, **options)
@@ -215,7 +216,7 @@ def test_any_bytes(data, signed):
 @settings(max_examples=80, deadline=None)
 @given(data=mutated())
 def test_files_that_are_nearly_right(data):
-    survives(data)
+    survives(data, moved=True)
 
 
 @settings(max_examples=150, deadline=None)
