@@ -144,7 +144,8 @@ class RiegeliParser(Parser):
         except ChunkError as error:
             return self._go_on(ctx, error)
         if chunk is None:
-            return ctx.pos, self.expect_chunk, need
+            back = self._look_back(ctx, begin) if ctx.at_end else None
+            return back or (ctx.pos, self.expect_chunk, need)
         return self._show(ctx, chunk)
 
     def _show(self, ctx: NodeContext, chunk: Chunk, problem: Finding | None = None) -> tuple[int, Any, int]:
@@ -177,13 +178,9 @@ class RiegeliParser(Parser):
     def _go_on(self, ctx: NodeContext, error: ChunkError) -> tuple[int, Any, int]:
         """Pass over damage: it becomes a gap; a damaged chunk that proves whole all the same becomes visible."""
         begin, size = error.begin, self._source.size()
-        before, outcome = self._shown, None
-        if before is not None and before.end == begin:
-            damage = first_damage(self._chunks, before)
-            if damage is not None:  # nothing begins here because the chunk before is shorter than it says
-                outcome = resume(self._chunks, damage)
-                if before.begin < outcome.pos < begin:
-                    return self._go_back(ctx, outcome, damage)
+        outcome, damage = self._behind_the_last(begin)
+        if outcome is not None and damage is not None and damage.begin < outcome.pos < begin:
+            return self._go_back(ctx, outcome, damage)
         if outcome is None or outcome.healed is not None or outcome.pos <= begin:
             outcome = resume(self._chunks, error)
         if outcome.healed is not None and not self._decodes(outcome.healed):
@@ -206,6 +203,22 @@ class RiegeliParser(Parser):
             return self._show(ctx, outcome.healed, problem)
         ctx.emit(Entry(begin, "gap", self._start + begin, self._start + end, status=Status.DAMAGED, finding=problem))
         return self._start + end, self.expect_chunk, 0
+
+    def _behind_the_last(self, begin: int) -> tuple[Outcome | None, ChunkError | None]:
+        """Say what is wrong with the chunk shown last, if it ends at ``begin``, and where to go on behind it.
+
+        Where nothing begins at its end, it may be shorter, or longer, than it says.
+        """
+        before = self._shown
+        damage = first_damage(self._chunks, before) if before is not None and before.end == begin else None
+        return (None, None) if damage is None else (resume(self._chunks, damage), damage)
+
+    def _look_back(self, ctx: NodeContext, begin: int) -> tuple[int, Any, int] | None:
+        """Go back where the file ends inside a header because bytes of the chunk before were lost; else None."""
+        outcome, damage = self._behind_the_last(begin)
+        if outcome is None or damage is None or not damage.begin < outcome.pos < begin:
+            return None
+        return self._go_back(ctx, outcome, damage)
 
     def _go_back(self, ctx: NodeContext, outcome: Outcome, damage: ChunkError) -> tuple[int, Any, int]:
         """Go on inside the bytes that the chunk shown last claims: some of its own were lost."""

@@ -246,7 +246,7 @@ def test_what_came_in_reaches_over_a_block(blocks):
 
 
 def test_what_came_in_pushes_the_rest_over_a_block_boundary():
-    """No block header is left behind it, so that nothing but the chunks themselves tells of the new grid: it has none."""
+    """No block header is left behind it: only the chunks themselves tell of the new grid, which has none there."""
     file = made("uncompressed,chunk_size:2k", "pushed", 60, (20, 500, 3000))
     assert len(file.data) < BLOCK
     for at in (70, 1000, 10_000):

@@ -278,16 +278,20 @@ def _saved(chunks: ChunkReader, error: ChunkError, outcome: Outcome) -> Outcome:
                 where = behind
             if found is None or where < found:
                 return Outcome(where, min(where, size), message, layout=layout)
+    if not proven and outcome.lost and size - _where_it_moved(error) <= 4 * BLOCK_SIZE:
+        # No block header is left to tell the grid: try, for each chunk, one that has none behind it.
+        for tried, (pos, header) in enumerate(
+            _candidates(chunks, begin, size if found is None else found, Layout(size))
+        ):
+            free = Layout(pos - CHUNK_HEADER_SIZE)
+            if tried > MAX_ENDS:
+                break
+            if _data_agrees(chunks, Chunk(pos, header, free)) and _leads_on(chunks, pos, size, free):
+                return Outcome(pos, pos, message, layout=free)
     if found is not None:
         return Outcome(found, found, message)
     if stop > begin and stop < outcome.pos and _is_sound(chunks, stop, layout):
         return Outcome(stop, stop, message)
-    if outcome.lost and size - _where_it_moved(error) <= 4 * BLOCK_SIZE:
-        # No block header is left to tell the grid: try the one that has none in what is left.
-        free = Layout(size)
-        found, _ = _first_chunk(chunks, begin, size, free, error)
-        if found is not None:
-            return Outcome(found, found, message, layout=free)
     return outcome
 
 
