@@ -28,7 +28,6 @@ from pparse.riegeli.layout import (
     MAX_POSITION,
     SIMPLE,
     TRANSPOSED,
-    TYPE_NAMES,
     ChunkHeader,
     Layout,
     block_is_sound,
@@ -381,7 +380,6 @@ def _first_chunk(
     size = end_of_file(chunks, stop)
     ends: list[int] = []
     tried, first = 0, None
-    spoken = _spoken_end(chunks, error, size)
     for pos, header in _candidates(chunks, begin, stop, layout):
         chunk = Chunk(pos, header, layout)
         tried += 1
@@ -390,22 +388,12 @@ def _first_chunk(
         if chunk.data_end <= size and not _data_agrees(chunks, chunk):
             continue
         ends.append(pos)
-        if first is None and (pos >= spoken or _leads_on(chunks, pos, stop, layout)):
+        if first is None and _leads_on(chunks, pos, stop, layout):
             first = pos
             if error.chunk is not None:
                 break
     proven = _true_end(chunks, error, ends + [stop], layout) if ends else None
     return (first, False) if proven is None else (proven, True)
-
-
-def _spoken_end(chunks: ChunkReader, error: ChunkError, size: int) -> int:
-    """Return where the data of the damaged chunk end by its header, if that is damaged and yet says something."""
-    found = read_header(chunks, error.begin, chunks.layout_at(error.begin))
-    if found is None or found[1] or found[0].chunk_type not in TYPE_NAMES:
-        return size
-    if found[0].chunk_type in (SIMPLE, TRANSPOSED) and not found[0].data_size:
-        return size
-    return Chunk(error.begin, found[0], chunks.layout_at(error.begin)).data_end
 
 
 def _has_partner(chunks: ChunkReader, block: int) -> bool:
