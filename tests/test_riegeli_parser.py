@@ -399,6 +399,17 @@ def test_a_gap_says_why_and_what_it_takes():
         assert [finding.path for finding in extraction.check()] == [f"[{hit.begin}]"]
 
 
+def whole_records(extraction) -> list[tuple[int, int, bytes]]:
+    """The records of the chunks that are whole after a check."""
+    _, kids = checked(extraction)
+    return [
+        (chunk.start, record.ordinal, record.load())
+        for chunk in kids
+        if chunk.kind in LISTS and chunk.status is Status.COMPLETE
+        for record in chunk.children()
+    ]
+
+
 @pytest.mark.parametrize("kind", ["flipped", "zeroed", "cut", "inserted", "deleted"])
 @pytest.mark.parametrize("options", ["uncompressed,chunk_size:2k", "zstd,chunk_size:30k"])
 def test_a_damaged_file_shows_what_the_reader_saves(options, kind):
@@ -416,13 +427,7 @@ def test_a_damaged_file_shows_what_the_reader_saves(options, kind):
         }[kind]
         damaged = apply(file.data, edit)
         with tree(damaged) as extraction:
-            _, kids = checked(extraction)
-            found = [
-                (chunk.start, record.ordinal, record.load())
-                for chunk in kids
-                if chunk.kind in LISTS and chunk.status is Status.COMPLETE
-                for record in chunk.children()
-            ]
+            found = whole_records(extraction)
         assert found == salvaged(damaged).records, edit
 
 
@@ -433,13 +438,7 @@ def test_bytes_lost_in_the_last_chunk_but_one():
     lost = last.end - last.begin - 29
     damaged = apply(file.data, Edit(hit.begin + CHUNK_HEADER, lost, b""))
     with tree(damaged) as extraction:
-        _, kids = checked(extraction)
-        found = [
-            (chunk.start, record.ordinal, record.load())
-            for chunk in kids
-            if chunk.kind in LISTS and chunk.status is Status.COMPLETE
-            for record in chunk.children()
-        ]
+        found = whole_records(extraction)
     assert found == salvaged(damaged).records
     assert found[-1] == (last.begin - lost, last.num_records - 1, file.records[-1][2])
 

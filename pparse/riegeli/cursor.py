@@ -85,7 +85,7 @@ class ChunkCursor:
                         return self._salvage_tail()
                     self._chunks.forget_block()
             except ChunkError as error:
-                self._fail(error, lazily=lazily)
+                self._fail(error)
                 if self._count:
                     return True
         return False
@@ -211,7 +211,7 @@ class ChunkCursor:
 
     # -- errors and recovery -----------------------------------------------------------------------------------------
 
-    def _fail(self, error: ChunkError, *, begin: int | None = None, lazily: bool = False) -> None:
+    def _fail(self, error: ChunkError, *, begin: int | None = None) -> None:
         """Skip what is damaged and tell the recovery; raise the error for good if there is none."""
         if self._recovery is None:
             self._leave(error.begin)

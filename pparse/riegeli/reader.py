@@ -171,7 +171,6 @@ class RecordReader(ChunkCursor):
         except (EOFError, InvalidArgumentError) as error:
             bad = error if isinstance(error, InvalidArgumentError) else InvalidArgumentError(str(error))
             assert chunk is not None  # noqa: S101 -- it is where the records came from
-            self._index = index
             self._fail(ChunkError(bad, chunk.begin, chunk.end, have=True, chunk=chunk), begin=chunk.begin + index)
             return None
 

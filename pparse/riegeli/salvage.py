@@ -64,8 +64,8 @@ class Outcome:
     """Where reading goes on: at ``pos``, after a region that ends at ``end``, on the grid ``layout`` (None: the same).
 
     ``crossing`` is where a chunk begins that a sound block header tells of; ``lost`` says that there was no sound block
-    header up to the end of the file. ``healed`` is the damaged chunk itself,
-    with its ``data``, where they prove whole.
+    header up to the end of the file. ``healed`` is the damaged chunk itself, with its ``data``, where they prove
+    whole.
     """
 
     __slots__ = ("crossing", "data", "end", "healed", "layout", "lost", "message", "pos")
@@ -121,8 +121,8 @@ def by_block_headers(chunks: ChunkReader, error: ChunkError) -> Outcome:
             if layout.can_begin(pos):
                 return Outcome(pos, pos, message)
         have = False
-        block = layout.next_block(max(pos, begin + 1) if pos <= begin else pos)
-        first = min(first, block) if first else block
+        block = layout.next_block(max(pos, begin + 1))
+        first = first or block
         if chunks.is_bare_from(block, layout):
             return Outcome(block, end_of_file(chunks, block), message, lost=True)
         raw = chunks.get(block, BLOCK_HEADER_SIZE)

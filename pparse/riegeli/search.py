@@ -157,8 +157,6 @@ def _nearest(chunks: ChunkReader, block: int, start: int, pos: int, first: int) 
 def seek_back(reader: RecordReader) -> bool:
     """Stand at the record before the present one; False where there is none."""
     if reader._chunk is not None and reader._index:
-        if reader._index > reader._count:
-            reader._index = reader._count
         reader._index -= 1
         reader._last = None
         return True

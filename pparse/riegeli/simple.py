@@ -12,9 +12,9 @@ from array import array
 from itertools import accumulate
 
 from pparse.errors import EndOfDataError, GapError, PparseError
-from pparse.kernels.varint import decode_varints, encode_varint, encode_varints
-from pparse.riegeli.errors import InvalidArgumentError, Unimplemented
-from pparse.riegeli.parts import BROTLI, NONE, SNAPPY, ZSTD, read_part
+from pparse.kernels.varint import decode_varints, encode_varint, encode_varints, read_varint
+from pparse.riegeli.errors import InvalidArgumentError
+from pparse.riegeli.parts import NONE, codec_of, read_part
 from pparse.riegeli.records import ChunkRecords
 
 TYPE_CHECKING = False
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from pparse.riegeli.parts import PartCompressor
     from pparse.scratch import Scratch
 
-CODEC_NAMES: Final = {BROTLI: "brotli", ZSTD: "zstd", SNAPPY: "snappy"}
 MAX_VARINT: Final = 10
 # From here on, cutting records out one by one costs less than copying the chunk first.
 _LARGE_RECORD: Final = 4 << 10
@@ -72,8 +71,7 @@ def _split(head: bytes, length: int) -> tuple[int, int, int]:
     if not head:
         raise EndOfDataError("the chunk's data are not there", wanted=length, got=0)
     kind = head[0]
-    if kind != NONE and kind not in CODEC_NAMES:
-        raise Unimplemented(f"unknown compression type 0x{kind:02x}")
+    codec_of(kind)  # raises for an unknown one
     size, at = _varint(head, 1, "the size of the record sizes")
     if size > length - at:
         raise InvalidArgumentError("the record sizes end beyond their chunk", wanted=size, got=length - at)
@@ -81,8 +79,6 @@ def _split(head: bytes, length: int) -> tuple[int, int, int]:
 
 
 def _varint(head: bytes, at: int, what: str) -> tuple[int, int]:
-    from pparse.kernels.varint import read_varint
-
     try:
         return read_varint(head, at, len(head))
     except ValueError as error:
@@ -152,10 +148,10 @@ class SimpleRecords(ChunkRecords):
 
     def _part(self, begin: int, end: int, size: int | None) -> tuple[Data, int]:
         """Return the decompressed bytes of a part, and where in that Data they begin."""
-        if self.kind == NONE:
+        codec = codec_of(self.kind)
+        if codec is None:
             return self._data, begin
         from pparse.derived import InflatedData
-        from pparse.kernels.varint import read_varint
 
         head = self._data.pread(begin, min(MAX_VARINT, end - begin)) if begin < (self._data.size or 0) else b""
         try:
@@ -167,7 +163,7 @@ class SimpleRecords(ChunkRecords):
         part = self._data.range(min(begin + after, end), end)
         name = f"{self._data.name} values"
         return InflatedData(
-            part, CODEC_NAMES[self.kind], size=size, budget=self._budget, limits=self._limits,
+            part, codec, size=size, budget=self._budget, limits=self._limits,
             scratch=self._scratch, name=name, stats=None,
         ), 0  # fmt: skip
 

@@ -116,13 +116,13 @@ class RecordWriter:
         elif append:
             raise ValueError("append= is for paths; open the file with 'ab' or 'r+b' yourself")
         try:
-            self._begin(assumed_pos, serialized_metadata, checked=append, repair=repair)
+            self._begin(assumed_pos, serialized_metadata, checked=append)
         except BaseException:
             if isinstance(dest, str | os.PathLike):
                 self._stream.close()
             raise
 
-    def _begin(self, assumed_pos: int | None, metadata: bytes, *, checked: bool, repair: bool) -> None:
+    def _begin(self, assumed_pos: int | None, metadata: bytes, *, checked: bool) -> None:
         pos = assumed_pos
         if pos is None:
             pos = self._stream.tell()
