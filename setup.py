@@ -1,6 +1,6 @@
-"""The optional C extension. All else is declared in pyproject.toml, which cannot say what depends on the interpreter.
+"""The optional C extensions. All else is declared in pyproject.toml, which cannot say what depends on the interpreter.
 
-Without a compiler the build succeeds and pparse hashes in pure Python. ``PPARSE_PURE_PYTHON=1`` leaves the extension
+Without a compiler the build succeeds and pparse hashes in pure Python. ``PPARSE_PURE_PYTHON=1`` leaves the extensions
 out, which makes a wheel for every platform.
 """
 
@@ -16,14 +16,17 @@ WANTED = sys.implementation.name == "cpython" and os.environ.get("PPARSE_PURE_PY
 # One binary for Python 3.11 and all later ones; builds without the GIL know no stable ABI.
 STABLE = WANTED and not sysconfig.get_config_var("Py_GIL_DISABLED")
 
-highway = Extension(
-    "pparse.kernels._highway",
-    ["pparse/kernels/_highway.c"],
-    define_macros=[("Py_LIMITED_API", "0x030B0000")] if STABLE else [],
-    py_limited_api=STABLE,
-    optional=True,
-)
+extensions = [
+    Extension(
+        f"pparse.kernels.{name}",
+        [f"pparse/kernels/{name}.c"],
+        define_macros=[("Py_LIMITED_API", "0x030B0000")] if STABLE else [],
+        py_limited_api=STABLE,
+        optional=True,
+    )
+    for name in ("_highway", "_farmhash")
+]
 setup(
-    ext_modules=[highway] if WANTED else [],
+    ext_modules=extensions if WANTED else [],
     options={"bdist_wheel": {"py_limited_api": "cp311"}} if STABLE else {},
 )

@@ -27,6 +27,7 @@ from pparse.errors import (
     PathError,
     PparseError,
     SourceError,
+    SplitError,
     TensorError,
     TruncatedTensorError,
     UnsupportedError,
@@ -69,8 +70,8 @@ __all__ = [
     "FileData", "Finding", "FolderExtraction", "FormatError", "GapError", "InflatedData", "LIST", "LimitError",
     "Limits", "MAP", "MalformedError", "Member", "MemoryBudget", "MissingTensorError", "Node", "NodeContext",
     "OptionError", "Parser", "PathError", "PparseError", "Range", "Reader", "Registry", "SCALAR", "Severity",
-    "SourceError", "SplicedData", "Status", "Tensor", "TensorError", "TruncatedTensorError", "UNLOADED_VALUE",
-    "UnsupportedError", "Viewer", "open", "view",
+    "SourceError", "SplicedData", "SplitError", "Status", "Tensor", "TensorError", "TruncatedTensorError",
+    "UNLOADED_VALUE", "UnsupportedError", "Viewer", "open", "view",
 ]  # fmt: skip
 
 

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 # One system call never returns more than this (Linux: 2 GiB - 4 KiB; macOS refuses more than INT_MAX).
 MAX_SYSTEM_READ: Final = 1 << 30
+# Buffers that one call fills (Linux: IOV_MAX is 1024).
+MAX_VIEWS: Final = 1_000
 
 
 class Access(enum.Enum):
@@ -137,6 +139,19 @@ class Data(ABC):
         got = self._preadinto(offset, view[:length])
         self.stats.count(self.name, offset, got)
         return got
+
+    def preadv(self, offset: int, views: list[memoryview]) -> int:
+        """Fill several buffers, one after the other, from ``offset``; return how many bytes were written.
+
+        Short only as `preadinto` is. Bytes between those that are wanted go into a buffer of their own.
+        """
+        done = 0
+        for view in views:
+            got = self.preadinto(offset + done, view)
+            done += got
+            if got < len(view):
+                break
+        return done
 
     def _clip(self, offset: int, length: int) -> int:
         if self.closed:
@@ -293,6 +308,23 @@ class FileData(Data):
             if not got:
                 self._explain_short_read(offset + done)
             done += got
+        return done
+
+    def preadv(self, offset: int, views: list[memoryview]) -> int:
+        """Fill several buffers with few calls to the system."""
+        total = sum(map(len, views))
+        if self.gaps or self._clip(offset, total) < total:
+            return super().preadv(offset, views)
+        done = number = 0
+        while number < len(views):
+            some = views[number : number + MAX_VIEWS]
+            wanted = sum(map(len, some))
+            got = self._file.preadv(offset + done, some) if wanted <= MAX_SYSTEM_READ else 0
+            if got < wanted:  # short, or more than the system reads at once: one by one
+                return done + super().preadv(offset + done, views[number:])
+            done += got
+            number += len(some)
+            self.stats.count(self.name, offset + done - got, got)
         return done
 
     def _explain_short_read(self, offset: int) -> None:

@@ -10,6 +10,7 @@
     ├── MalformedError    ValueError   the bytes contradict their format
     ├── FormatError       ValueError   no parser recognises the data, or no such parser
     ├── OptionError       ValueError   an option of a format has a value that means nothing
+    ├── SplitError        ValueError   a message cannot be split into chunks within the limit
     ├── UnsupportedError               understood, but not readable here (names the missing package, if any)
     ├── LimitError                     a limit of ours says no (names the option that lifts it)
     ├── DataChangedError               the source changed while it was open
@@ -115,6 +116,10 @@ class FormatError(PparseError, ValueError):
 
 class OptionError(PparseError, ValueError):
     """An option of a format has a value that means nothing."""
+
+
+class SplitError(PparseError, ValueError):
+    """A message cannot be split: a part of it, at ``path``, of ``wanted`` bytes, is above ``got``, the limit."""
 
 
 class UnsupportedError(PparseError):

@@ -164,13 +164,17 @@ class PooledFile:
 
     def preadinto(self, offset: int, view: memoryview) -> int:
         """Read once from the system into ``view``; may be short."""
+        return self.preadv(offset, [view])
+
+    def preadv(self, offset: int, views: list[memoryview]) -> int:
+        """Read once from the system into ``views``, one after the other (at most 1,000); may be short."""
         if not _HAS_PREADV:
-            chunk = self.pread(offset, min(len(view), 1 << 22))
-            view[: len(chunk)] = chunk
+            chunk = self.pread(offset, min(len(views[0]), 1 << 22))
+            views[0][: len(chunk)] = chunk
             return len(chunk)
         descriptor = self._acquire()
         try:
-            return os.preadv(descriptor, [view], offset)
+            return os.preadv(descriptor, views, offset)
         except OSError as error:
             raise _system_error(error, self.path, f"read at offset {offset}") from error
         except OverflowError as error:

@@ -63,7 +63,7 @@ class ChildIndex:
         self.group: tuple[int, list[Entry]] | None = None
         self.table: KeyTable | None = None
         self.lookups = 0
-        self.note: Any = None  # for the parser
+        self.note: Any = None  # for the parser; what has `memory` is charged with the index
         self._budget = budget
         self._evict = evict
         self._charge: Charge | None = None
@@ -110,7 +110,17 @@ class ChildIndex:
             size += 200 * len(self.entries)
         if self.table is not None:
             size += self.table.memory
-        return size
+        return size + (self.note.memory if hasattr(self.note, "memory") else 0)
+
+    def keep(self, note: Any, count: int) -> None:
+        """Take over what the parser knows of its ``count`` children (`Parser.entries` makes them of it)."""
+        self.note = note
+        self.count = count
+        self._account()
+
+    def account(self) -> None:
+        """Charge what the index holds to the budget. Raises `LimitError`."""
+        self._account()
 
     def _account(self) -> None:
         size = self.memory

@@ -68,10 +68,11 @@ class Entry:
     ``key`` (None in a list), ``kind`` (the format's own word), the bytes ``[start, end)`` (``end`` None while
     unknown), ``value`` when it was decoded on the way, ``status`` (None: not known before it is loaded), ``finding``
     when something is wrong, and ``parts`` for a value spread over several stretches. ``at`` is where the child's
-    record begins, key or header included; it defaults to ``start``.
+    record begins, key or header included; it defaults to ``start``. ``note`` is whatever the parser wants to know of
+    the node later.
     """
 
-    __slots__ = ("at", "end", "finding", "key", "kind", "parts", "start", "status", "value")
+    __slots__ = ("at", "end", "finding", "key", "kind", "note", "parts", "start", "status", "value")
 
     def __init__(
         self,
@@ -84,6 +85,7 @@ class Entry:
         finding: Finding | None = None,
         parts: tuple[Range, ...] | None = None,
         at: int | None = None,
+        note: Any = None,
     ) -> None:
         self.key = key
         self.kind = kind
@@ -94,6 +96,7 @@ class Entry:
         self.finding = finding
         self.parts = parts
         self.at = start if at is None else at
+        self.note = note
 
     def __repr__(self) -> str:
         return f"Entry({self.key!r}, {self.kind!r}, {self.start}, {self.end}, {self.value!r}, {self.status})"
@@ -103,7 +106,7 @@ class Node:
     """One piece of a document. Made by its parser; see the module's rules."""
 
     # ~200 bytes with its offsets. `_content` is a scalar's value or a container's index; `_extra` holds what few
-    # nodes have: a finding of its own, or parts.
+    # nodes have: a finding of its own, parts, or a parser's note.
     __slots__ = (
         "__weakref__",
         "_content",
@@ -130,11 +133,18 @@ class Node:
         self._content: Any = entry.value
         self._status = entry.status
         self._kids: dict[int, weakref.ref[Node]] | None = None
-        self._extra: tuple[Finding | None, tuple[Range, ...] | None] | None = (
-            (entry.finding, entry.parts) if entry.finding is not None or entry.parts is not None else None
+        self._extra: tuple[Finding | None, tuple[Range, ...] | None, Any] | None = (
+            (entry.finding, entry.parts, entry.note)
+            if entry.finding is not None or entry.parts is not None or entry.note is not None
+            else None
         )
 
     # -- where it is -------------------------------------------------------------------------------------------------
+
+    @property
+    def note(self) -> Any:
+        """What the parser noted of this node when its entry was made; for parsers."""
+        return self._extra[2] if self._extra is not None else None
 
     @property
     def extraction(self) -> Extraction:

@@ -80,8 +80,9 @@ class Confidence(enum.IntEnum):
 class NodeContext:
     """The state of a parse in progress.
 
-    ``stack`` and ``scratch`` belong to the parser. ``end`` is where the node's bytes end, or those of the extraction
-    while the node's end is not known (None: with the data).
+    ``stack`` and ``scratch`` belong to the parser. ``data`` is what is read: the extraction's, unless a state entered
+    another part. ``end`` is where the node's bytes end, or those of the extraction while the node's end is not known
+    (None: with the data).
     """
 
     __slots__ = (
@@ -91,8 +92,10 @@ class NodeContext:
         "collect_from",
         "collect_to",
         "collected",
+        "data",
         "emitted",
         "end",
+        "entered",
         "index",
         "jumps",
         "need",
@@ -110,6 +113,8 @@ class NodeContext:
     def __init__(self, node: Node, index: ChildIndex | None) -> None:
         self.node = node
         self.result: Result = node.result
+        self.data: Data = node.extraction.data
+        self.entered = False
         self.index = index
         self.pos = node.start
         self.end = node.end if node.end is not None else node.extraction.end
@@ -129,10 +134,11 @@ class NodeContext:
         self.collect_from = 0
         self.collect_to = 0
 
-    @property
-    def data(self) -> Data:
-        """The data being read."""
-        return self.result.extraction.data
+    def enter(self, part: Range) -> int:
+        """Go on in another stretch of bytes, perhaps of other data; return where it begins, for the step."""
+        self.data, self.end = part.data, part.end
+        self.entered = True
+        return part.start
 
     @property
     def remaining(self) -> int | None:
@@ -202,6 +208,8 @@ def run(ctx: NodeContext) -> None:
     with session.budget.charge(size * factor, "a scan block") as charge:
         while ctx.state is not DONE and not ctx.satisfied:
             session.check_cancelled()
+            if ctx.entered:
+                ctx.entered, block, base = False, b"", ctx.pos
             have = base + len(block) - ctx.pos
             if have < max(ctx.need, 1) or ctx.pos < base:
                 sequential = base <= ctx.pos <= base + len(block) and block
@@ -232,13 +240,14 @@ def run(ctx: NodeContext) -> None:
                 ctx.at_end = not gap_follows and (have < wanted or (limit is not None and base + have >= limit))
                 if have < ctx.need:
                     if not gap_follows:
-                        _close(ctx, parser.cut)
-                        return
+                        if not _cut(ctx):
+                            return
+                        continue
                     if not _damaged(ctx, MalformedError("the node runs into a gap", offset=base + have)):
                         return
                     continue
             before = (ctx.pos, ctx.state, ctx.need, len(ctx.stack))
-            output = ctx.emitted + (ctx.index.count if ctx.index is not None else 0)
+            output = _output(ctx)
             try:
                 pos, state, need = ctx.state(ctx, block, base)
             except MalformedError as error:
@@ -249,10 +258,10 @@ def run(ctx: NodeContext) -> None:
                 # The state was left in the middle: whoever asks again begins afresh.
                 ctx.node.unload()
                 raise
-            if pos < ctx.pos and not ctx._jump_allowed:
+            if pos < ctx.pos and not ctx._jump_allowed and not ctx.entered:
                 raise EngineError(f"went back to {pos} without declaring it", offset=ctx.pos, state=_name(ctx.state))
             ctx._jump_allowed = False
-            if pos != ctx.pos or output != ctx.emitted + (ctx.index.count if ctx.index is not None else 0):
+            if pos != ctx.pos or ctx.entered or output != _output(ctx):
                 still.clear()
             else:
                 still.add(before)
@@ -262,6 +271,10 @@ def run(ctx: NodeContext) -> None:
             ctx.pos, ctx.state, ctx.need = pos, state, need
         if ctx.state is DONE:
             _close(ctx, parser.finish)
+
+
+def _output(ctx: NodeContext) -> int:
+    return ctx.emitted + (ctx.index.count if ctx.index is not None else 0)
 
 
 def _name(state: object) -> str:
@@ -276,6 +289,16 @@ def _close(ctx: NodeContext, how: Callable[[NodeContext], None]) -> None:
     ctx.state = DONE
 
 
+def _cut(ctx: NodeContext) -> bool:
+    """Input ended: say whether the parser goes on in another part."""
+    again = ctx.result.parser.cut(ctx) if ctx.collected is None else None
+    if again is not None and ctx.entered:
+        ctx.pos, ctx.state, ctx.need = again
+        return True
+    _close(ctx, lambda _ctx: None)
+    return False
+
+
 def _damaged(ctx: NodeContext, error: MalformedError) -> bool:
     """The format contradicts itself: note it, and say whether the parser knows where to go on."""
     parser = ctx.result.parser
@@ -286,7 +309,7 @@ def _damaged(ctx: NodeContext, error: MalformedError) -> bool:
         _close(ctx, lambda _ctx: None)
         return False
     pos, state, need = again
-    if pos <= ctx.pos:
+    if pos <= ctx.pos and not ctx.entered:
         raise EngineError("resync did not move on", offset=ctx.pos, state=_name(state))
     ctx.pos, ctx.state, ctx.need = pos, state, need
     return True
@@ -346,6 +369,14 @@ class Parser:
 
     # -- what a parser may say ---------------------------------------------------------------------------------------
 
+    def fill(self, node: Node, index: ChildIndex) -> bool:
+        """Index the children of ``node`` without states, where they are known otherwise; False: run the engine."""
+        return False
+
+    def key_meant(self, node: Node, key: Key) -> Key:
+        """Return the key of a child of ``node`` that somebody may mean by ``key`` (a field's number, say)."""
+        return key
+
     def load_scalar(self, node: Node) -> Any:
         """Return the value of a scalar node: what its parent's state decoded, or else its bytes."""
         if node.parent is not None:
@@ -370,8 +401,11 @@ class Parser:
         spliced = SplicedData(parts, name=f"{self.result.extraction.name}::{node.path}")
         return spliced.range(0, spliced.size or 0)
 
-    def cut(self, ctx: NodeContext) -> None:
-        """Input ended while ``ctx.need`` was unmet: close the node as TRUNCATED (DAMAGED, if all of it is there)."""
+    def cut(self, ctx: NodeContext) -> tuple[int, State, int] | None:
+        """Input ended while ``ctx.need`` was unmet: close the node as TRUNCATED (DAMAGED, if all of it is there).
+
+        A parser whose nodes have several parts may enter the next one (`NodeContext.enter`) and return the step there.
+        """
         end = self.result.extraction.known_end(ctx.node)
         # A node that is all there, and yet ends inside a record, contradicts itself; it was not cut.
         node = ctx.node
@@ -391,6 +425,7 @@ class Parser:
             ),
             end=end,
         )
+        return None
 
     def finish(self, ctx: NodeContext) -> None:
         """The state machine is DONE: close the node, as COMPLETE unless damage was noted."""

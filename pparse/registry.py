@@ -65,6 +65,18 @@ BUILTINS: Final = (
     Builtin("json", "pparse.parsers.json:JsonParser", None, _JSON_STARTS, (".json",), generic=True),
     Builtin("riegeli", "pparse.parsers.riegeli:RiegeliParser", None, ((0, bytes.fromhex("83af70d10d884a3f")),),
             (".riegeli", ".array_record", ".arrayrecord"), generic=True),
+    Builtin("cpb", "pparse.parsers.cpb:CpbParser", "pparse.viewers.tensorflow:TensorflowViewer",
+            ((0, bytes.fromhex("83af70d10d884a3f")),), (".cpb",)),
+    Builtin("saved-model", "pparse.parsers.tensorflow:SavedModelParser",
+            "pparse.viewers.tensorflow:TensorflowViewer", ((0, b"\x08\x01\x12"),), (".pb",)),
+    Builtin("graph-def", "pparse.parsers.tensorflow:GraphDefParser",
+            "pparse.viewers.tensorflow:TensorflowViewer", (), (".pb",)),
+    Builtin("meta-graph", "pparse.parsers.tensorflow:MetaGraphParser",
+            "pparse.viewers.tensorflow:TensorflowViewer", (), (".meta",)),
+    Builtin("saved-model-folder", "pparse.parsers.tensorflow:SavedModelFolderParser",
+            "pparse.viewers.tensorflow:TensorflowViewer", (), (), folder=True),
+    Builtin("protobuf", "pparse.parsers.protobuf:ProtobufParser", None, (),
+            (".pb", ".binpb", ".protobin", ".binaryproto"), generic=True),
 )  # fmt: skip
 
 # What ends up under a model's name without being one: (bytes at the start, what to tell).
@@ -307,9 +319,11 @@ def _what_it_is(extraction: Extraction) -> str:
 
 
 def viewer_for(extraction: Extraction) -> Any:
-    """Return the viewer of the extraction's format, or None if there is none."""
+    """Return the viewer of the extraction's format, or None if there is none (or it says that it does not apply)."""
     result = extraction.parse()
     viewers = extraction.session.registry.plugin_viewers() if builtin(result.parser.name) is None else {}
     known = builtin(result.parser.name)
     made = import_dotted(known.viewer) if known is not None and known.viewer else viewers.get(result.parser.name)
-    return made(extraction) if made is not None else None
+    if made is None or not getattr(made, "applies", lambda parser: True)(result.parser):
+        return None
+    return made(extraction)

@@ -80,6 +80,13 @@ class Result:
         """Parse on until ``wanted_count`` children are known, or the n-th with ``wanted_key``; its ordinal, if met."""
         ctx = index.context
         if ctx is None:
+            try:
+                if self.parser.fill(node, index):
+                    index.finish()
+                    return None if wanted_key is None else self._find_by_reading(node, index, wanted_key, nth)
+            except BaseException:
+                node.unload()
+                raise
             ctx = NodeContext(node, index)
             try:
                 ctx.pos, ctx.state, ctx.need = self.parser.begin(ctx)
@@ -104,8 +111,8 @@ class Result:
         if end is not None and node._end is None:
             node._end = end
         if finding is not None:
-            parts = node._extra[1] if node._extra is not None else None
-            node._extra = (finding, parts)
+            _, parts, note = node._extra or (None, None, None)
+            node._extra = (finding, parts, note)
             self.findings.add(finding)
 
     def note_limit(self, node: Node, error: LimitError) -> None:
@@ -157,6 +164,7 @@ class Result:
     def find(self, node: Node, key: Key, occurrence: int = 1) -> int | None:
         """Return the ordinal of the n-th child of ``node`` with ``key``; None if there is none."""
         index = node.index_to(0)
+        key = self.parser.key_meant(node, key)
         index.lookups += 1
         if index.table is None and (index.lookups == 1 or (index.complete and index.count <= GROUP)):
             return self._find_by_reading(node, index, key, occurrence)

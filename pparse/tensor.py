@@ -31,6 +31,8 @@ __all__ = ["DTYPES", "DType", "Span", "Tensor"]
 
 # One read from the system at a time: large enough to be free, small enough to be cancelled.
 _PIECE: Final = 64 << 20
+# Encodings that are served as the array's bytes.
+_READABLE: Final = frozenset(("raw", "typed", "splat", "repeat", "zeros"))
 
 
 def _bytes_of(buffer: Any) -> memoryview:
@@ -84,13 +86,16 @@ class Tensor:
     """One tensor of a document; reading happens only in `numpy`, ``tensor[…]``, `blocks`, `readinto`, `torch`.
 
     ``name``; ``dtype`` (None where the stored type is unknown); ``shape``; ``strides`` in bytes (None: C order);
-    ``stored_dtype``, the format's own word; ``spans``, where the bytes are; ``encoding`` of them; ``status``;
+    ``stored_dtype``, the format's own word; ``spans``, where the bytes are; ``encoding`` of them (raw: those of the
+    array; typed, splat, repeat, zeros: values that the format lists, all or in part; else not readable); ``status``;
     ``verified`` (True: a checksum confirmed it, False: contradicts, None: none exists or was checked); ``finding``;
     ``unwritten_nbytes``, bytes in holes of the file.
-    A tensor keeps its document open.
+    A tensor keeps its document open. ``content`` is where the array's bytes are read, where that is not ``spans``: a
+    view that joins or decodes those.
     """
 
     __slots__ = (
+        "_content",
         "_finding",
         "_owner",
         "_shared",
@@ -122,6 +127,7 @@ class Tensor:
         verified: bool | None = None,
         finding: Finding | None = None,
         owner: Any = None,
+        content: Span | None = None,
     ) -> None:
         self.name = name
         self.dtype = dtype
@@ -137,6 +143,17 @@ class Tensor:
         self.unwritten_nbytes = 0  # how many of its bytes lie in holes of the file, and read as zeros
         self._owner = owner
         self._shared: Data | None = None
+        self._content = content
+
+    @property
+    def _sources(self) -> tuple[Span, ...]:
+        """Where the array's bytes are read."""
+        return self.spans if self._content is None else (self._content,)
+
+    @property
+    def _source_nbytes(self) -> int:
+        """Bytes of the array as they are read."""
+        return self.stored_nbytes if self._content is None else self._content.length
 
     @property
     def finding(self) -> Finding | None:
@@ -190,9 +207,9 @@ class Tensor:
 
     @property
     def available_nbytes(self) -> int:
-        """Bytes from the tensor's start that are in the file; what follows them is not."""
+        """Bytes from the tensor's start that are in the file (or that it stands for); what follows them is not."""
         there = 0
-        for span in self.spans:
+        for span in self._sources:
             there += span.there
             if span.there < span.length:
                 break
@@ -304,21 +321,22 @@ class Tensor:
             count = min(step, whole - first)
             yield self._finish(self._read_codes(first, count), dtype, raw, (count,))
         if whole < total:
-            raise self._truncated(self.stored_nbytes)
+            raise self._truncated(self._source_nbytes)
 
     def readinto(self, buffer: bytearray | memoryview | NDArray[Any]) -> int:
-        """Fill ``buffer`` with the tensor's bytes as they are stored; return their number.
+        """Fill ``buffer`` with the tensor's bytes as stored (decoded, if they are listed); return their number.
 
         Raises ValueError if the buffer is smaller, and the errors of `numpy`.
         """
         self._refuse_if_not_whole()
         view = _bytes_of(buffer)
-        if len(view) < self.stored_nbytes:
-            raise ValueError(f"the buffer has {len(view)} bytes, the tensor {self.stored_nbytes}")
+        size = self._source_nbytes
+        if len(view) < size:
+            raise ValueError(f"the buffer has {len(view)} bytes, the tensor {size}")
         self._check_unchanged()
-        self._read_into(0, view[: self.stored_nbytes])
+        self._read_into(0, view[:size])
         self._check_unchanged()
-        return self.stored_nbytes
+        return size
 
     def raw_blocks(self, max_bytes: int | str = "4MiB") -> Iterator[bytes]:
         """Yield the bytes as they are stored, at most ``max_bytes`` at a time; raises as `blocks`."""
@@ -334,8 +352,8 @@ class Tensor:
             self._read_into(first, memoryview(piece))
             yield bytes(piece)
         self._check_unchanged()
-        if whole < self.stored_nbytes:
-            raise self._truncated(self.stored_nbytes)
+        if whole < self._source_nbytes:
+            raise self._truncated(self._source_nbytes)
 
     def torch(self) -> Any:
         """Return the tensor as a torch tensor (a copy). Raises `UnsupportedError` if torch is not there.
@@ -352,7 +370,7 @@ class Tensor:
         if dtype.name == "float4_e2m1fn" and target is not None and self.shape and not self.shape[-1] % 2:
             import numpy as np
 
-            packed = np.empty(self.stored_nbytes, np.uint8)
+            packed = np.empty(self._source_nbytes, np.uint8)
             self.readinto(packed)
             shape = (*self.shape[:-1], self.shape[-1] // 2)
             return torch.from_numpy(packed).view(target).reshape(shape)
@@ -367,11 +385,11 @@ class Tensor:
     # -- how ---------------------------------------------------------------------------------------------------------
 
     def _known_dtype(self) -> DType:
-        if self.dtype is None or self.encoding != "raw":
+        if self.dtype is None or self.encoding not in _READABLE:
             self._refuse_if_not_whole()  # says more than that the type is not known
         if self.dtype is None:
             raise UnsupportedError(f"the type {self.stored_dtype!r} of {self.name!r} is not known", path=self.name)
-        if self.encoding != "raw":
+        if self.encoding not in _READABLE:
             raise UnsupportedError(f"the encoding {self.encoding!r} of {self.name!r} is not known", path=self.name)
         return self.dtype
 
@@ -382,7 +400,7 @@ class Tensor:
         reason = self.finding.reason if self.finding is not None else f"the tensor is {status}"
         offset = self.spans[0].offset if self.spans else None
         source = self.spans[0].path if self.spans else None
-        wanted, got = self.stored_nbytes, self.available_nbytes
+        wanted, got = self._source_nbytes, self.available_nbytes
         if status is Status.TRUNCATED:
             raise self._truncated(wanted)
         if status is Status.MISSING:
@@ -419,13 +437,14 @@ class Tensor:
         if self._shared is None:
             from pparse.derived import SplicedData
 
-            parts = [span.data.range(span.offset, span.offset + span.length) for span in self.spans if span.data]
+            parts = [span.data.range(span.offset, span.offset + span.length) for span in self._sources if span.data]
             self._shared = SplicedData(parts, self.name)
         return self._shared
 
     def _read_into(self, offset: int, view: memoryview) -> None:
-        if len(self.spans) == 1 and self.spans[0].data is not None:
-            data, base = self.spans[0].data, self.spans[0].offset
+        sources = self._sources
+        if len(sources) == 1 and sources[0].data is not None:
+            data, base = sources[0].data, sources[0].offset
         else:
             data, base = self._data(), 0
         done = 0
@@ -439,7 +458,7 @@ class Tensor:
             done += got
 
     def _check_unchanged(self) -> None:
-        for span in self.spans:
+        for span in self._sources:
             if span.data is not None:
                 span.data.check_unchanged()
 
@@ -459,7 +478,11 @@ class Tensor:
             self._read_into(first * dtype.bits // 8, packed.data)
             array = dtype.unpack(packed, count)
         else:
-            array = np.empty(count, dtype.raw_numpy)
+            try:
+                array = np.empty(count, dtype.raw_numpy)
+            except (MemoryError, ValueError) as error:  # a few bytes can stand for any number of elements
+                reason = f"the array would take {format_size(count * dtype.itemsize)}"
+                raise LimitError(reason, option="a slice", wanted=count * dtype.itemsize, path=self.name) from error
             if count:
                 self._read_into(first * dtype.itemsize, array.view(np.uint8).data)
         self._check_unchanged()
@@ -485,14 +508,14 @@ class Tensor:
     def _mapped(self, dtype: DType, raw: bool) -> NDArray[Any]:
         import numpy as np
 
-        if dtype.packed or (self.byteorder == "big" and dtype.itemsize > 1) or len(self.spans) > 1:
+        if dtype.packed or (self.byteorder == "big" and dtype.itemsize > 1) or len(self._sources) > 1:
             raise ValueError(f"{self.name!r} cannot be had without a copy: its bytes must be changed or joined first")
         self._check_unchanged()
         if not self.size:
             array: NDArray[Any] = np.empty(self.shape, dtype.raw_numpy)
             array.flags.writeable = False
         else:
-            span = self.spans[0]
+            span = self._sources[0]
             view = span.data.mapped(span.offset, span.length) if span.data is not None else None
             if view is None:
                 raise ValueError(f"{self.name!r} cannot be had without a copy: its source cannot be mapped")
@@ -549,11 +572,11 @@ class Tensor:
         import numpy as np
 
         if not self._is_contiguous():
-            raise self._truncated(self.stored_nbytes)
+            raise self._truncated(self._source_nbytes)
         whole = min(self.size, self.available_nbytes * 8 // dtype.bits)
         if partial == "prefix":
             if not self.shape:
-                raise self._truncated(self.stored_nbytes)
+                raise self._truncated(self._source_nbytes)
             row = prod(self.shape[1:])
             rows = whole // row if row else self.shape[0]
             return self._finish(self._read_codes(0, rows * row), dtype, raw, (rows, *self.shape[1:]))

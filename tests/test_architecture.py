@@ -13,8 +13,9 @@ ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = {"pparse": "pparse", "pparse.parsers": "parsers", "pparse.viewers": "viewers", "pparse.protos": "protos"}
 
 LAYERS = {
-    0: "errors limits budget findings data files reader streams derived scratch codecs kernels schema dtype selection",
-    1: "riegeli",
+    0: "errors limits budget findings data files reader streams derived scratch codecs kernels descriptors schema "
+    "dtype selection",
+    1: "riegeli protos",
     2: "node index result session document retention parser extraction registry paths tensor viewer visit writers "
     "testing",
     3: "parsers",

@@ -219,7 +219,7 @@ def test_a_file_alone_hints_at_ls(run, model):
 def test_an_unknown_command(run):
     ran = run("list", "file")
     assert (ran.code, ran.out) == (2, "")
-    assert ran.err == "pparse: no command 'list'; there are: ls, info, tree, get, check, formats\n"
+    assert ran.err == "pparse: no command 'list'; there are: ls, info, tree, get, check, graph, split, merge, formats\n"
 
 
 BAD_ARGUMENTS = {

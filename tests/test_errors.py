@@ -24,6 +24,7 @@ from pparse.errors import (
     PathError,
     PparseError,
     SourceError,
+    SplitError,
     TensorError,
     TruncatedTensorError,
     UnsupportedError,
@@ -44,6 +45,7 @@ SAMPLES = [
     DataChangedError("changed", source="f", wanted=10, got=11),
     ClosedError("closed"),
     OptionError("no such kernel"),
+    SplitError("cannot be split off", path="node[3]", wanted=700, got=500),
     PathError("no such key", path="a.c", suggestions=("a.b", "a.d")),
     PathError("no such key"),
     CancelledError("cancelled"),
@@ -69,6 +71,7 @@ def _id(error: PparseError) -> str:
         (FormatError, ValueError),
         (ClosedError, ValueError),
         (OptionError, ValueError),
+        (SplitError, ValueError),
         (PathError, LookupError),
     ],
 )

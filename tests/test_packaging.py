@@ -25,7 +25,12 @@ HEADERS = Path(sysconfig.get_paths()["include"], "Python.h").exists()
 WITHOUT_GIL = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
 
 BUILD = "import sys; from setuptools import build_meta as b; print('\\n' + getattr(b, sys.argv[1])(sys.argv[2]))"
-WHICH = "from pparse.kernels import highway as h; print(h.NATIVE, f'{h.hash64(bytes()):016x}', h.__file__)"
+WHICH = (
+    "from pparse.kernels import farmhash as f, highway as h; "
+    "print(h.NATIVE and f.NATIVE if h.NATIVE == f.NATIVE else 'mixed', "
+    "f'{h.hash64(bytes()):016x}-{f.fingerprint64(bytes()):016x}', h.__file__)"
+)
+EXTENSIONS = ("_highway", "_farmhash")
 
 
 def clean_environment(**more: str) -> dict[str, str]:
@@ -71,7 +76,7 @@ def wheel(sdist, tmp_path):
             env=clean_environment(PYTHONPATH=str(tmp_path / "installed")),
         ).split(maxsplit=2)  # fmt: skip
         assert told[2].startswith(str(tmp_path / "installed"))
-        assert told[1] == "72c3b1e9c0139fe1"
+        assert told[1] == "72c3b1e9c0139fe1-9ae16a3b2f90404f"
         return made.name, names, told
 
     return make
@@ -84,7 +89,8 @@ def extensions(names: set[str]) -> list[str]:
 def test_source_distribution_can_build_the_extension(sdist) -> None:
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    assert {"setup.py", "pyproject.toml", "pparse/kernels/_highway.c", "pparse/kernels/_highway.pyi"} <= names
+    assert {"setup.py", "pyproject.toml"} <= names
+    assert {f"pparse/kernels/{name}{suffix}" for name in EXTENSIONS for suffix in (".c", ".pyi")} <= names
     assert not extensions(names)
 
 
@@ -93,12 +99,15 @@ def test_source_distribution_can_build_the_extension(sdist) -> None:
 def test_wheel_has_the_extension(wheel) -> None:
     name, names, (native, *_) = wheel(CC=COMPILER)
     assert native == "True"
-    assert len(extensions(names)) == 1
+    assert len(extensions(names)) == len(EXTENSIONS)
     if not WITHOUT_GIL:
         assert "-cp311-abi3-" in name
-        assert extensions(names)[0] in ("pparse/kernels/_highway.abi3.so", "pparse/kernels/_highway.pyd")
+        suffixes = {found.partition(".")[2] for found in extensions(names)}
+        assert suffixes in ({"abi3.so"}, {"pyd"})
+        assert {found.partition(".")[0] for found in extensions(names)} == {f"pparse/kernels/{e}" for e in EXTENSIONS}
     assert not [name for name in names if name.endswith((".c", ".o"))]
-    assert {"pparse/py.typed", "pparse/kernels/_highway.pyi", "pparse/kernels/highway.py"} <= names
+    assert {"pparse/py.typed", "pparse/kernels/highway.py", "pparse/kernels/farmhash.py"} <= names
+    assert {f"pparse/kernels/{extension}.pyi" for extension in EXTENSIONS} <= names
 
 
 def test_wheel_without_a_compiler_is_pure(wheel) -> None:

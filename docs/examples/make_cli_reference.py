@@ -22,6 +22,7 @@ GOOD = "docs/samples/tiny-gpt.safetensors"
 CUT = "docs/samples/tiny-gpt.cut.safetensors"
 INDEX = "docs/samples/sharded/model.safetensors.index.json"
 RECORDS = "docs/samples/records.cut.riegeli"
+CHUNKED = "docs/samples/chunked-model"
 
 HEAD = """# Command line
 
@@ -71,6 +72,13 @@ nothing to say. `status` is one of `complete`, `truncated`, `missing`, `damaged`
 SCHEMA = {"schema": "1"}
 FILE = {"file": "as it was given"}
 FORMAT = {"format": "name of the format"}
+COPIED = {
+    "folder": "the folder written; null if it is one file",
+    "copied_files": "number of other files of the folder",
+    "copied_bytes": "bytes of those",
+    "fingerprint": "the singleprint in the new `fingerprint.pb`; null if none was written",
+    "notes": "sentences on what one may not expect",
+}
 FINDINGS = {"findings": "list of [findings](#finding)"}
 
 # Name of the object: (what it is, where to find it: commands and the way to it in their output, keys).
@@ -166,6 +174,67 @@ OBJECTS = {
         }
         | FINDINGS,
     ),
+    "graph --json": (
+        "The graph of a TensorFlow model, or what `--outputs` need of it. `--jsonl` prints nodes, then edges.",
+        [(["graph", "--json", "GRAPH"], []), (["graph", "--json", "GRAPH", "--function", "twice"], [])],
+        SCHEMA
+        | FILE
+        | FORMAT
+        | {
+            "function": "the function whose body it is; null for the graph",
+            "node_count": "number of nodes",
+            "edge_count": "number of edges, of data and control",
+            "control_edge_count": "how many of them are of control",
+            "operations": "number of nodes per operation, the most frequent first",
+            "inputs": "names of what must be fed: placeholders, or the arguments of a function",
+            "outputs": "names of nodes that no other consumes; with `--outputs`, those",
+            "functions": "names of the functions of the graph",
+            "results": "of a function: name to what it is (`argument` or `node:output:0`)",
+            "signatures": "of a SavedModel: name to [signature](#signature)",
+            "nodes": "list of [graph nodes](#graph-node)",
+            "edges": "list of [edges](#edge)",
+            "status": "of the document; `damaged` if the graph has a finding of severity `error`",
+        }
+        | FINDINGS,
+    ),
+    "split --json": (
+        "What was written.",
+        [
+            (["split", "--json", "GRAPH", "-o", "OUT.split"], []),
+            (["split", "--json", "MODEL", "-o", "OUT.folder", "--max-size", "20KiB"], []),
+        ],
+        SCHEMA
+        | FILE
+        | {
+            "output": "the file with the message: a `.cpb`, or a `.pb` if it is within the limit",
+            "type": "full name of the message type",
+            "chunked": "whether it is a `.cpb`",
+            "message_size": "bytes of the whole message",
+            "size": "bytes of the file written",
+            "limit": "the largest size that a message chunk may have",
+            "chunks": "number of chunks; 0 in a `.pb`",
+            "chunked_fields": "number of chunks that are for a part of the message: all but the first",
+            "largest_chunk": "bytes of the largest chunk (of raw bytes, it may be above the limit)",
+            "compression": "the options of the Riegeli writer, as given",
+        }
+        | COPIED,
+    ),
+    "merge --json": (
+        "What was written.",
+        [(["merge", "--json", CHUNKED, "-o", "OUT.pb"], []), (["merge", "--json", CHUNKED, "-o", "OUT.merged"], [])],
+        SCHEMA
+        | FILE
+        | {
+            "output": "the file with the message",
+            "type": "full name of the message type",
+            "size": "bytes of the message",
+            "chunks": "number of chunks that it was in",
+            "merged_messages": "number of messages in it that were put together anew",
+            "verify": "which hashes of chunks were checked: `all`, `touched`, `headers`",
+            "too_large_for_protobuf": "true above 2 GiB - 1, where protobuf and TensorFlow cannot parse it",
+        }
+        | COPIED,
+    ),
     "formats --json": (
         "The registry.",
         [(["formats", "--json"], [])],
@@ -242,6 +311,36 @@ OBJECTS = {
             "reason": "what is wrong with it",
         },
     ),
+    "graph-node": (
+        "One node in `graph`.",
+        [(["graph", "--json", "GRAPH"], ["nodes", "*"])],
+        {
+            "name": "of the node",
+            "op": "the operation",
+            "inputs": "what it consumes: `node`, `node:1`, `^node`; in a function also `argument` and `node:output:0`",
+            "device": "where it is to run; often empty",
+        },
+    ),
+    "edge": (
+        "One edge in `graph`.",
+        [(["graph", "--json", "GRAPH"], ["edges", "*"])],
+        {
+            "source": "name of the node, or argument, that it comes from",
+            "output": "number of its output; in a function `name:number`, null for an argument; null of control",
+            "target": "name of the node that it goes to",
+            "input": "number of its input; null of control",
+            "control": "whether it is an edge of control, which says only what runs first",
+        },
+    ),
+    "signature": (
+        "One signature of a SavedModel in `graph`.",
+        [(["graph", "--json", "GRAPH"], ["signatures", "serving_default"])],
+        {
+            "inputs": "name to the name of a tensor (`node:0`)",
+            "outputs": "likewise",
+            "method_name": "as the file has it",
+        },
+    ),
     "finding": (
         "One thing that is odd or wrong.",
         [(["check", "--json", CUT], ["findings", "*"])],
@@ -290,7 +389,33 @@ def broken(folder: Path) -> dict[str, str]:
     header = b'{"a":{"dtype":"F32","shape":[3],"data_offsets":[0,8]}}'
     (folder / "bad.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + bytes(8))
     (folder / "bad.json").write_text('{"a": tru}')
-    return {"BAD": str(folder / "bad.safetensors"), "BAD.json": str(folder / "bad.json")}
+    (folder / "saved_model.pb").write_bytes(small_model())
+    run("merge", CHUNKED, "-o", str(folder / "model"))
+    return {
+        "BAD": str(folder / "bad.safetensors"), "BAD.json": str(folder / "bad.json"),
+        "GRAPH": str(folder / "saved_model.pb"), "MODEL": str(folder / "model"),
+        **{f"OUT.{name}": str(folder / f"out.{name}") for name in ("split", "folder", "pb", "merged")},
+    }  # fmt: skip
+
+
+def small_model() -> bytes:
+    """Return a SavedModel with three nodes and a function."""
+    from pparse.protos import message_class
+
+    model = message_class("tensorflow.SavedModel")(saved_model_schema_version=1)
+    meta = model.meta_graphs.add()
+    graph = meta.graph_def
+    graph.node.add(name="x", op="Placeholder")
+    graph.node.add(name="ready", op="NoOp")
+    graph.node.add(name="y", op="twice", input=["x:0", "^ready"])
+    function = graph.library.function.add()
+    function.signature.name = "twice"
+    function.signature.input_arg.add(name="a")
+    function.node_def.add(name="sum", op="AddV2", input=["a", "a"])
+    function.ret["out"] = "sum:z:0"
+    signature = meta.signature_def["serving_default"]
+    signature.inputs["x"].name, signature.outputs["y"].name = "x:0", "y:0"
+    return bytes(model.SerializeToString())
 
 
 def follow(found: object, way: list[str]) -> list[dict[str, object]]:

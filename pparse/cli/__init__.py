@@ -21,6 +21,9 @@ COMMANDS: Final = {
     "tree": ("pparse.cli.tree", "nodes, with what is wrong in place"),
     "get": ("pparse.cli.get", "one node or tensor: text, --json, --raw, --npy; slices"),
     "check": ("pparse.cli.check", "look at everything; each finding with its byte range"),
+    "graph": ("pparse.cli.graph", "nodes and edges of a TensorFlow graph; what some outputs need"),
+    "split": ("pparse.cli.split", "cut a big protocol buffer message into chunks (.cpb)"),
+    "merge": ("pparse.cli.merge", "put the chunks of a .cpb together again"),
     "formats": ("pparse.cli.formats", "formats, limitations, plug-ins"),
 }
 

@@ -21,6 +21,7 @@ from pparse.registry import viewer_for
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Iterator
     from typing import Any, BinaryIO, Final
 
     from pparse.cli.output import Output
@@ -39,6 +40,9 @@ EXAMPLES: Final = """examples:
 """
 # As text, only so much of a tensor is read; the middle of a larger one is left out.
 _TEXT_LIMIT: Final = 64 * MIB
+# Texts of a tensor that are shown, and how much of each.
+_STRINGS_SHOWN: Final = 100
+_STRING_BYTES: Final = 4096
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -165,13 +169,17 @@ def _tensor_bytes(
 
 
 def _tensor_text(tensor: Tensor, index: tuple[Any, ...] | None, options: Any, out: Output) -> None:
-    shape = shape_words(tensor.shape) if tensor.spans else "?"
+    strings = getattr(tensor, "strings", None) if tensor.dtype is None else None
+    shape = shape_words(tensor.shape) if tensor.spans or tensor.shape or strings else "?"
     out.line(
         f"{safe(tensor.name)}  {safe(str(tensor.dtype or tensor.stored_dtype or '?'))}  {shape}  "
         f"{format_size(tensor.stored_nbytes)}  {status_words(tensor.status, tensor.verified)}"
     )
     if tensor.finding is not None and tensor.status is Status.COMPLETE:
         out.line(safe(tensor.finding.reason))
+    if strings is not None and tensor.status is Status.COMPLETE and index is None:
+        _show_strings(strings(), out)
+        return
     if index is None and not options.partial and tensor.nbytes > _TEXT_LIMIT and tensor.shape:
         rows = max(1, min(3, tensor.shape[0] // 2))
         row = tensor.nbytes // tensor.shape[0]
@@ -187,13 +195,29 @@ def _tensor_text(tensor: Tensor, index: tuple[Any, ...] | None, options: Any, ou
     out.line(str(_array(tensor, index, options.partial)))
 
 
+def _show_strings(strings: Iterator[bytes], out: Output) -> None:
+    """Write texts, one a line; what is no UTF-8 with escapes."""
+    for number, text in enumerate(strings):
+        if number == _STRINGS_SHOWN:
+            out.line("…")
+            return
+        shown = safe(text[:_STRING_BYTES].decode("utf-8", "backslashreplace"))
+        out.line(shown + ("…" if len(text) > _STRING_BYTES else ""))
+
+
 def _tensor_json(tensor: Tensor, index: tuple[Any, ...] | None, options: Any, out: Output) -> int:
     from json import dumps
 
-    array = _array(tensor, index, options.partial)
-    head = {"schema": 1, "file": options.file, "name": tensor.name, "dtype": str(tensor.dtype),
-            "shape": list(array.shape), "status": tensor.status.value}  # fmt: skip
-    text = dumps(head)[:-1] + ', "data": ' + dumps(_plain(array)) + "}\n"
+    strings = getattr(tensor, "strings", None) if tensor.dtype is None else None
+    if strings is not None and index is None and tensor.status is Status.COMPLETE:
+        data = dumps([text.decode("utf-8", "backslashreplace") for text in strings()])
+        shape = list(tensor.shape)
+    else:
+        array = _array(tensor, index, options.partial)
+        data, shape = dumps(_plain(array)), list(array.shape)
+    head = {"schema": 1, "file": options.file, "name": tensor.name, "dtype": str(tensor.dtype or tensor.stored_dtype),
+            "shape": shape, "status": tensor.status.value}  # fmt: skip
+    text = dumps(head)[:-1] + ', "data": ' + data + "}\n"
     if options.output:
         _write(options.output, out, lambda stream: stream.write(text.encode()))
     else:

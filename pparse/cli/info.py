@@ -11,6 +11,7 @@ from pparse.registry import viewer_for
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Iterator, Mapping
     from typing import Any, Final
 
     from pparse.cli.output import Output
@@ -74,16 +75,31 @@ def _model(document: Extraction, viewer: Viewer, options: Any, out: Output) -> i
         _field(out, label, value)
     _field(out, "tensors", f"{extent.count:,} in {format_size(extent.tensor_bytes)}")
     _field(out, "parameters", parameters_words(extent.parameters).replace(" parameters", "", 1))
-    for name, value in list(metadata.items())[:20]:
-        text = safe(str(value))
+    facts = list(_facts(metadata))
+    for name, value in facts[:20]:
+        text = safe(value)
         _field(out, "metadata", f"{safe(str(name))} = {text[:200]}{'…' if len(text) > 200 else ''}")
-    if len(metadata) > 20:
-        _field(out, "metadata", f"… {len(metadata) - 20} more; 'pparse get FILE metadata' shows all")
+    if len(facts) > 20:
+        how = "get FILE metadata" if len(facts) == len(metadata) else "info FILE --json"
+        _field(out, "metadata", f"… {len(facts) - 20} more; 'pparse {how}' shows all")
     _field(out, "status", out.status(extent.status))
     hit = viewer.find(extent.first_hit) if extent.first_hit is not None else None
     report_cut(out, extent, hit if hit is not None and hit.status is Status.TRUNCATED else None)
     out.findings((finding for finding in viewer.findings if finding.code != "truncated"), limit=10)
     return code
+
+
+def _facts(metadata: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield names and values of metadata as text; those of maps in it, under ``name.key``, ``name[0].key``."""
+    waiting: list[tuple[str, Any]] = [(str(name), value) for name, value in reversed(list(metadata.items()))]
+    while waiting:
+        name, value = waiting.pop()
+        if isinstance(value, dict):
+            waiting += [(f"{name}.{key}", inner) for key, inner in reversed(list(value.items()))]
+        elif isinstance(value, list) and any(isinstance(inner, dict) for inner in value):
+            waiting += [(f"{name}[{number}]", inner) for number, inner in reversed(list(enumerate(value)))]
+        else:
+            yield name, ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def _details(viewer: Any) -> list[tuple[str, str]]:
@@ -92,9 +108,11 @@ def _details(viewer: Any) -> list[tuple[str, str]]:
     names = getattr(parser, "shard_names", None)
     if names is not None:
         return [("shards", f"{len(names()):,}"), ("size", f"{viewer.extent().actual or 0:,} bytes in all shards")]
+    if parser is None or not hasattr(type(parser), "header_size"):
+        return [(label, safe(text)) for label, text in parser.details()] if parser is not None else []
     try:
-        return [("header", f"{parser.header_size:,} bytes")] if parser is not None else []
-    except (ValueError, AttributeError):
+        return [("header", f"{parser.header_size:,} bytes")]
+    except ValueError:
         return []
 
 

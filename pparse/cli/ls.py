@@ -187,7 +187,7 @@ def _list_tensors(viewer: Viewer, options: Any, matches: Callable[[str], bool], 
             elif out.color:
                 status = out.status(tensor.status)
             dtype = tensor.dtype.name if tensor.dtype is not None else tensor.stored_dtype or "?"
-            shape = shape_words(tensor.shape) if tensor.spans else "?"
+            shape = shape_words(tensor.shape) if tensor.spans or tensor.shape or tensor.dtype else "?"
             table.row(safe(tensor.name), safe(dtype), shape, size(tensor.stored_nbytes), status)
         table.close()
     extent = listing.close()

@@ -24,6 +24,7 @@ from operator import itemgetter
 
 from pparse.data import Data
 from pparse.kernels.highway import Highway64, hash64
+from pparse.reader import byte_view
 from pparse.riegeli.errors import InvalidArgumentError
 from pparse.riegeli.layout import (
     BLOCK_HEADER_SIZE,
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Final
 
+    from pparse.data import Buffer
     from pparse.riegeli.errors import RiegeliError
     from pparse.riegeli.source import Source
 
@@ -131,6 +133,26 @@ class ChunkData(Data):
         """Return ``length`` bytes at ``offset``, as `Data.pread`; counted by the data below."""
         length = self._clip(offset, length)
         return self._pread(offset, length) if length else b""
+
+    def preadinto(self, offset: int, buffer: Buffer) -> int:
+        """Fill ``buffer``, as `Data.preadinto`: the file is read into it around the block headers, without a copy."""
+        view = byte_view(buffer)
+        view = view[: self._clip(offset, len(view))]
+        at, end = self._offset(offset) if len(view) else 0, len(view)
+        if not end or at + end <= self._chunk.layout.block_of(at) + BLOCK_SIZE:
+            return self._source.preadinto(at, view) if end else 0
+        views, done, begin = [], 0, at
+        header = memoryview(bytearray(BLOCK_HEADER_SIZE))
+        while done < end:
+            take = min(end - done, self._chunk.layout.block_of(at) + BLOCK_SIZE - at)
+            views.append(view[done : done + take])
+            done += take
+            at += take
+            if done < end:
+                views.append(header)
+                at += BLOCK_HEADER_SIZE
+        got = self._source.preadv(begin, views)
+        return end if got == at - begin else self._chunk.layout.distance(begin, begin + got)
 
     def locate(self, offset: int, length: int) -> list[tuple[Data, int, int]]:
         """Return the stretches of the file: one for each block that the bytes lie in."""

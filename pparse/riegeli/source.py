@@ -119,6 +119,22 @@ class Source:
         except GapError:
             return 0
 
+    def preadv(self, offset: int, views: list[memoryview]) -> int:
+        """Fill ``views``, one after the other, from ``offset``; return how many bytes were written, as `preadinto`."""
+        total = sum(map(len, views))
+        if self._end is not None and total > self._end - self._start - offset:
+            done = 0
+            for view in views:
+                got = self.preadinto(offset + done, view)
+                done += got
+                if got < len(view):
+                    break
+            return done
+        try:
+            return self.data.preadv(self._start + offset, views)
+        except GapError:
+            return 0
+
     def gap_end(self, offset: int) -> int | None:
         """Return where the gap that holds ``offset`` ends; None if there is no gap, or its length is not known."""
         for gap in self.data.gaps:

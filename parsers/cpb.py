@@ -1,0 +1,327 @@
+"""Chunked protos (``.cpb``): a message cut into the records of a Riegeli file, merged field by field when asked for.
+
+States: those of a message (`pparse.parsers.protobuf`). What is different is what the messages are made of: the last
+record, the ``ChunkMetadata``, says which chunks belong to which path; they are laid over the message as grafts
+(`pparse.parsers.cpb_overlay`). Opening reads the last record only; a field costs the parts of its message.
+
+If the metadata are lost, or the file is cut before them, the root is the list of all records that are there, each with
+the type that its shape suggests.
+"""
+
+from __future__ import annotations
+
+from array import array
+
+from pparse.errors import EndOfDataError, LimitError, MalformedError, OptionError, PparseError, UnsupportedError
+from pparse.findings import Finding, Status
+from pparse.limits import count_words
+from pparse.node import UNLOADED_VALUE, Entry
+from pparse.parser import Confidence
+from pparse.parsers.cpb_metadata import TYPE_NAMES, ChunkMetadata
+from pparse.parsers.cpb_overlay import Chunks, Scope
+from pparse.parsers.protobuf import ProtobufParser
+from pparse.parsers.protobuf_index import Lost, Origin, PartScan
+from pparse.riegeli.layout import FILE_SIGNATURE
+from pparse.riegeli.lookup import RecordLookup
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from typing import ClassVar, Final
+
+    from pparse.index import ChildIndex
+    from pparse.node import Node
+    from pparse.parsers.protobuf_index import Piece
+    from pparse.reader import Range, Reader
+    from pparse.result import Result
+    from pparse.riegeli.positions import SkippedRegion
+    from pparse.schema import MessageType
+    from pparse.visit import Visit
+
+VERIFY: Final = ("headers", "touched", "all")
+CHUNKS: Final = "chunk[]"
+# Types that a `.cpb` may be of, tried in this order where nobody says which.
+_TRIED: Final = ("tensorflow.SavedModel", "tensorflow.GraphDef")
+# Types that a single chunk may be of.
+_CHUNK_TYPES: Final = (
+    "tensorflow.SavedModel", "tensorflow.GraphDef", "tensorflow.NodeDef", "tensorflow.FunctionDef",
+    "tensorflow.FunctionDefLibrary", "tensorflow.TensorProto",
+)  # fmt: skip
+_SHAPE_BYTES: Final = 64 << 10
+
+
+class CpbParser(ProtobufParser):
+    """A protocol buffer message in chunks, as TensorFlow's proto_splitter writes them."""
+
+    name = "cpb"
+    description = "protocol buffer message in chunks (TensorFlow proto_splitter)"
+    extensions = (".cpb",)
+    media_type = "application/x-chunked-protobuf"
+    refines = ("riegeli", "protobuf")
+    root_at = "back"
+    references = (
+        "https://www.tensorflow.org/guide/chunked_proto (tensorflow/tools/proto_splitter)",
+        "google/riegeli: doc/riegeli_records_file_format.md",
+    )
+    limitations = (
+        "the file does not say its message type: a SavedModel or GraphDef is known by its looks, else -O message=NAME",
+    )
+    options: ClassVar[dict[str, str]] = {
+        **ProtobufParser.options,
+        "verify": "which hashes of chunk data are checked: headers (none), touched (of up to 4 MiB; the default), all",
+        "versions": "any: read files that say they need a newer merger",
+    }
+
+    def __init__(self, result: Result) -> None:
+        extraction = result.extraction
+        session = extraction.session
+        verify = str(session.options.get("verify", "touched"))
+        if verify not in VERIFY:
+            raise OptionError(f"the option verify is {', '.join(VERIFY)}, not {verify!r}")
+        self.result = result
+        self.lookup = self._new_lookup(verify)
+        self._unchecked = self.lookup
+        self.chunks: Chunks | None = None
+        self.problem: PparseError | None = None
+        self._read_metadata()
+        super().__init__(result)
+
+    def _new_lookup(self, verify: str) -> RecordLookup:
+        session = self.result.extraction.session
+        return RecordLookup(
+            self.source(), verify=verify, budget=session.budget, limits=session.limits, scratch=session.spools
+        )
+
+    def source(self) -> Range:
+        """Return the bytes of the Riegeli file."""
+        extraction = self.result.extraction
+        return extraction.data.range(extraction.start, max(extraction.start, extraction.known_end()))
+
+    def _read_metadata(self) -> None:
+        session = self.result.extraction.session
+        try:
+            position = self.lookup.last()
+            if position is None:
+                raise MalformedError("there are no records")
+            self.metadata_position = position
+            record = self.lookup.record(position)
+            session.limits.check("header_bytes", len(record), "the chunk metadata", offset=record.start)
+            any_version = session.options.get("versions") == "any"
+            metadata = ChunkMetadata(record, session.budget, any_version=any_version)
+        except (LimitError, UnsupportedError):
+            raise
+        except (PparseError, EOFError) as error:
+            self.problem = error if isinstance(error, PparseError) else MalformedError(str(error))
+            # What is there is listed all the same, and marked where a hash is wrong.
+            self._unchecked = self._new_lookup("headers")
+            return
+        self.chunks = Chunks(metadata, self.lookup, session.budget)
+
+    @classmethod
+    def match(cls, reader: Reader) -> Confidence:
+        """CERTAIN for a Riegeli file named ``.cpb``, or whose last record is chunk metadata."""
+        if reader.peek(len(FILE_SIGNATURE)) != FILE_SIGNATURE:
+            return Confidence.NO
+        from pparse.registry import bare_name
+
+        if bare_name(reader.data.name).endswith(cls.extensions):
+            return Confidence.CERTAIN
+        return Confidence.CERTAIN if _ends_with_metadata(reader) else Confidence.NO
+
+    # -- the root ----------------------------------------------------------------------------------------------------
+
+    def _find_root_type(self) -> MessageType | None:
+        found = super()._find_root_type()
+        if found is not None or self.chunks is None or "descriptor" in self.result.extraction.session.options:
+            return found
+        from pparse.registry import bare_name
+
+        names: tuple[str, ...] = _TRIED
+        if bare_name(self.result.extraction.name).endswith("saved_model.cpb"):
+            names = _TRIED[:1]
+        root = self.chunks.metadata.root
+        try:
+            first = self.chunks.open(root.chunk_index) if root.chunk_index is not None else None
+        except PparseError:
+            first = None
+        if first is None:
+            return self.schema().message(names[0]) if len(names) == 1 else None
+        return self.type_by_shape(first, names)
+
+    def type_by_shape(self, part: Range, names: Sequence[str]) -> MessageType | None:
+        """Return the first of these types that the fields of a message fit; None if none does."""
+        head = part.data.pread(part.start, min(len(part), _SHAPE_BYTES))
+        for name in names:
+            type = self.schema().message(name)
+            if fits(head, type, complete=len(head) == len(part)):
+                return type
+        return None
+
+    def root_entry(self) -> Entry:
+        """Describe the root: the merged message; or the list of chunks, where the metadata are lost."""
+        entry = super().root_entry()
+        if self.chunks is None:
+            entry.kind = CHUNKS
+            entry.note = Origin(None)
+        return entry
+
+    def root_pieces(self) -> Sequence[Piece]:
+        """Return what the metadata say that the root is made of."""
+        return Scope(self.chunks, self.chunks.metadata.root).pieces() if self.chunks is not None else ()
+
+    # -- chunks without metadata -------------------------------------------------------------------------------------
+
+    def fill(self, node: Node, index: ChildIndex) -> bool:
+        """Index the chunks, where the metadata are lost."""
+        if node.parent is not None or node.kind != CHUNKS:
+            return super().fill(node, index)
+        lost: list[SkippedRegion] = []
+        positions = array("q", self._unchecked.positions(lost.append))
+        index.keep(_Positions(positions), len(positions))
+        problem = self.problem or MalformedError("they are not there")
+        cut = isinstance(problem, EndOfDataError)
+        count = count_words(len(positions), "chunk")
+        finding = Finding(
+            "truncated" if cut else "malformed",
+            f"the chunk metadata, the last record, cannot be read: {problem.reason}; {count} without them",
+            source=self.result.extraction.name, offset=self.source().end if cut else problem.offset,
+        )  # fmt: skip
+        self.result.close_node(node, Status.TRUNCATED if cut else Status.DAMAGED, finding)
+        return True
+
+    def entries(self, node: Node, index: ChildIndex, first: int, count: int) -> list[Entry]:
+        """Return entries of chunks, or of what is merged."""
+        if isinstance(index.note, _Positions):
+            return [self._chunk_entry(position) for position in index.note.positions[first : first + count]]
+        return super().entries(node, index, first, count)
+
+    def _chunk_entry(self, position: int) -> Entry:
+        """Return the entry of one chunk; DAMAGED where the hash of its data is wrong, or its data are."""
+        status, finding = None, None
+        try:
+            record = self._unchecked.record(position)
+            kind = self.type_by_shape(record, _CHUNK_TYPES)
+        except PparseError as error:
+            return self.make.bad(None, "bytes", position, error)
+        try:
+            self.lookup.record(position)
+        except PparseError as error:
+            if not self._unchecked.is_cut(position):  # then there is no hash to compare
+                status = Status.DAMAGED
+                finding = Finding(
+                    "hash", error.reason, source=self.result.extraction.name, offset=error.offset
+                )  # fmt: skip
+        if kind is not None:
+            return self.make.merged(None, Origin(None, kind, pieces=(record,)), status, finding)
+        start, end = self.make.place(record.data, record.start, record.end)
+        return Entry(
+            None, "bytes", start, end, UNLOADED_VALUE, status or Status.COMPLETE, finding, (record,), note=Origin(None)
+        )  # fmt: skip
+
+    # -- what the commands show --------------------------------------------------------------------------------------
+
+    def details(self) -> Iterator[tuple[str, str]]:
+        """Yield the versions and chunks."""
+        if self.chunks is None:
+            yield "metadata", "lost"
+            yield "chunks", f"{len(self.result.root):,} found"
+            return
+        metadata = self.chunks.metadata
+        yield from super().details()
+        count = metadata.chunk_count
+        by_type: dict[str, int] = {}
+        total = 0
+        for info in metadata.chunks():
+            kind = TYPE_NAMES.get(info.type, str(info.type))
+            by_type[kind] = by_type.get(kind, 0) + 1
+            total += info.size
+        kinds = ", ".join(f"{number:,} {kind}" for kind, number in by_type.items())
+        yield "chunks", f"{count:,} ({kinds}), {total:,} bytes" if count else "none"
+        yield "chunked fields", f"{metadata.root.count:,}"
+        yield "versions", f"splitter {metadata.splitter_version}, needs merger {metadata.join_version} or later"
+
+    def check(self, *, strict: bool = False) -> Iterator[Visit]:
+        """Open every chunk, compare it with the metadata, and then parse everything."""
+        if self.chunks is not None:
+            root = self.result.root
+            for index in range(self.chunks.metadata.chunk_count):
+                self.result.extraction.session.check_cancelled()
+                piece = self.chunks.piece(index)
+                if isinstance(piece, Lost):
+                    self.result.findings.add(Finding(
+                        "malformed", piece.reason, source=self.result.extraction.name, offset=root.start,
+                    ))  # fmt: skip
+        yield from super().check(strict=strict)
+
+
+class _Positions:
+    """The positions of the records of a file without metadata."""
+
+    __slots__ = ("positions",)
+
+    def __init__(self, positions: array[int]) -> None:
+        self.positions = positions
+
+    @property
+    def memory(self) -> int:
+        """Bytes held."""
+        return 8 * len(self.positions)
+
+
+def fits(head: bytes, type: MessageType, *, complete: bool) -> bool:
+    """Say whether the fields of a message (or its beginning) are all of ``type``, two levels down."""
+    from pparse.data import BytesData
+    from pparse.kernels.wire import LEN, PADDING, SLACK, scan
+    from pparse.parsers.protobuf_values import TYPE_STRING, is_message
+
+    level = [(head, type, complete)]
+    for _ in range(3):
+        below = []
+        for raw, kind, whole in level:
+            found = PartScan(BytesData(raw).range(0, len(raw)), kind)
+            try:
+                pos, _ = scan(raw + PADDING, 0, len(raw) if whole else max(0, len(raw) - SLACK), found.found, [])
+            except MalformedError:
+                return False
+            found.settle(0)
+            if (whole and pos > len(raw)) or any(key < 0 or key not in kind.fields for key in found.slots):
+                return False
+            for key in found.slots:
+                field = kind.fields[key]
+                if field.wire_type != LEN:
+                    continue
+                for item, _ in zip(found.fields(key), range(8), strict=False):
+                    if item.end > len(raw):
+                        continue
+                    if field.message is not None and is_message(field):
+                        below.append((raw[item.start : item.end], field.message, True))
+                    elif field.type == TYPE_STRING and not _is_utf8(raw[item.start : item.end]):
+                        return False
+        level = below
+    return bool(head)
+
+
+def _is_utf8(raw: bytes) -> bool:
+    try:
+        raw.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _ends_with_metadata(reader: Reader) -> bool:
+    from pparse.budget import MemoryBudget
+
+    end = reader.data.size
+    if end is None:
+        return False
+    budget = MemoryBudget("16MiB")
+    lookup = RecordLookup(reader.data.range(reader.start, end), budget=budget)
+    try:
+        position = lookup.last()
+        if position is None:
+            return False
+        metadata = ChunkMetadata(lookup.record(position), budget, any_version=True)
+    except (PparseError, EOFError):
+        return False
+    return metadata.chunk_count > 0

@@ -1,0 +1,338 @@
+"""Where the fields of a message are: what one pass over its parts leaves behind.
+
+A message is made of *pieces*, in order: ranges of bytes, each a serialized message, and *grafts*, what another source
+(the chunks of a ``.cpb``) adds at its place. Parsing the concatenation of the ranges merges them, the last of a scalar
+wins: that is protobuf's own rule (protobuf.dev, "Encoding"). A `PartScan` says for one range where the fields of each
+number begin.
+"""
+
+from __future__ import annotations
+
+from array import array
+
+from pparse.errors import MalformedError
+from pparse.kernels.wire import FIXED32, FIXED64, LEN, VARINT
+from pparse.parsers.protobuf_window import Field, Window
+from pparse.reader import Range
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from typing import Any, Final, TypeAlias
+
+    from pparse.data import Data
+    from pparse.errors import PparseError
+    from pparse.schema import FieldType, MessageType
+
+    Piece: TypeAlias = "Range | Graft | Lost"
+    # Contribution to a field: occurrences in a part, or what a graft has for it.
+    Contribution: TypeAlias = "tuple[PartScan, Occurrences] | FieldGraft"
+
+DENSE: Final = 100_000
+STRIDE: Final = 64
+# What one `Occurrences` costs beside its offsets.
+_COST: Final = 400
+
+
+class Graft:
+    """What another source adds to a message, field by field; see `pparse.parsers.cpb_overlay`."""
+
+    __slots__ = ()
+
+    def numbers(self) -> Sequence[int]:
+        """Return the numbers of the fields that something is added to, each once, ascending."""
+        raise NotImplementedError
+
+    def field(self, number: int) -> FieldGraft:
+        """Return what is added to one field."""
+        raise NotImplementedError
+
+
+class ChunkRange(Range):
+    """A piece that is a chunk of its own: its ``index`` and ``type`` (0 unset, 1 message, 2 bytes), of a ``.cpb``."""
+
+    __slots__ = ("index", "type")
+
+    def __init__(self, data: Data, start: int, end: int, index: int, type: int) -> None:
+        super().__init__(data, start, end)
+        self.index = index
+        self.type = type
+
+    def check(self, *, message: bool) -> None:
+        """Raise `MalformedError` if the chunk is said to be of the other kind."""
+        if self.type == (2 if message else 1):
+            said, wanted = ("bytes", "a message") if message else ("a message", "a scalar")
+            raise MalformedError(f"chunk {self.index} is said to be {said}, where {wanted} belongs")
+
+
+class Lost:
+    """A piece that cannot be had: ``reason``, and the ``error`` if that is it."""
+
+    __slots__ = ("error", "reason")
+
+    def __init__(self, reason: str, error: PparseError | None) -> None:
+        self.reason = reason
+        self.error = error
+
+
+class FieldGraft:
+    """What another source (``owner``) adds to one field: as a whole, by index, or by key."""
+
+    __slots__ = ("owner",)
+
+    owner: Graft
+
+    def whole(self) -> list[Piece]:
+        """Return the pieces for the field as such (one that is not repeated): the last range wins for a scalar."""
+        raise NotImplementedError
+
+    def indices(self) -> Sequence[int]:
+        """Return the indices of elements that something is added to, each once, ascending."""
+        raise NotImplementedError
+
+    def at_index(self, index: int) -> list[Piece]:
+        """Return the pieces for one element."""
+        raise NotImplementedError
+
+    def keys(self) -> Sequence[Any]:
+        """Return the map keys that something is added to, each once, in order of mention."""
+        raise NotImplementedError
+
+    def at_key(self, key: Any) -> list[Piece]:
+        """Return the pieces for the value at one key."""
+        raise NotImplementedError
+
+
+class Occurrences:
+    """Where the fields of one number begin in one part: each up to 100,000, then every 64th."""
+
+    __slots__ = ("count", "last", "offsets", "stride")
+
+    def __init__(self) -> None:
+        self.offsets = array("q")
+        self.count = 0
+        self.stride = 1
+        self.last = -1
+
+    def add(self, base: int, begins: list[int]) -> None:
+        """Append fields that begin at ``base`` plus each of ``begins``."""
+        if self.stride == 1:
+            if base:
+                self.offsets.extend([base + begin for begin in begins])
+            else:
+                self.offsets.extend(begins)
+        else:
+            self.offsets.extend([base + begin for begin in begins[-self.count % STRIDE :: STRIDE]])
+        self.count += len(begins)
+        self.last = base + begins[-1]
+        if self.count > DENSE and self.stride == 1:
+            self.offsets = self.offsets[::STRIDE]
+            self.stride = STRIDE
+
+    def forget_last(self) -> None:
+        """Take the last one out again."""
+        self.count -= 1
+        if not self.count % self.stride:
+            self.offsets.pop()
+        # Where the offset of the one before is not kept, nobody asks for it by itself: its list is read in order.
+        self.last = self.offsets[-1] if self.count else -1
+
+    def behind(self, offset: int) -> Occurrences:
+        """Return those that begin behind ``offset`` (of few)."""
+        found = Occurrences()
+        begins = [begin for begin in self.offsets if begin > offset] if self.stride == 1 else [self.last]
+        found.add(0, begins)
+        return found
+
+
+class _Found(dict[int, list[int]]):
+    """Lists by tag. Tags that mean the same field (packed and not) share a list, so that order is kept."""
+
+    __slots__ = ("scan",)
+
+    def __init__(self, scan: PartScan) -> None:
+        self.scan = scan
+
+    def __missing__(self, tag: int) -> list[int]:
+        scan = self.scan
+        key = scan.key_of(tag)
+        begins = scan.fresh.get(key)
+        if begins is None:
+            begins = scan.fresh[key] = []
+            scan.slots[key] = Occurrences()
+        self[tag] = begins
+        return begins
+
+
+class PartScan:
+    """What is known of one part of a message: the fields in it.
+
+    ``slots`` maps a *key* to `Occurrences`: the field's number, or, where a field's wire type is not the one that the
+    schema wants (protobuf keeps it as an unknown field then), ``~tag``.
+    """
+
+    __slots__ = ("found", "fresh", "groups", "part", "slots", "type")
+
+    def __init__(self, part: Range, type: MessageType | None) -> None:
+        self.part = part
+        self.type = type
+        self.slots: dict[int, Occurrences] = {}
+        self.fresh: dict[int, list[int]] = {}
+        self.groups: list[int] = []
+        self.found = _Found(self)
+
+    def key_of(self, tag: int) -> int:
+        """Return the key of the slot that a field of this tag goes to."""
+        if self.type is None:
+            return tag >> 3
+        field = self.type.fields.get(tag >> 3)
+        return tag >> 3 if field is None or accepts(field, tag & 7) else ~tag
+
+    def settle(self, base: int) -> None:
+        """Take over what `wire.scan` found in a block that begins at ``base``."""
+        for key, begins in self.fresh.items():
+            if begins:
+                self.slots[key].add(base, begins)
+                begins.clear()
+
+    def drop(self, offset: int) -> None:
+        """Forget the field that begins at ``offset``, the last of all."""
+        for key, slot in self.slots.items():
+            if slot.last == offset:
+                slot.forget_last()
+                if not slot.count:
+                    del self.slots[key], self.fresh[key]
+                return
+
+    @property
+    def memory(self) -> int:
+        """Bytes held, about."""
+        return sum(_COST + 8 * len(slot.offsets) for slot in self.slots.values())
+
+    def window(self) -> Window:
+        """Return a window on the part's bytes."""
+        return Window(self.part.data, self.part.end)
+
+    def fields(
+        self, key: int, first: int = 0, window: Window | None = None, slot: Occurrences | None = None
+    ) -> Iterator[Field]:
+        """Yield the fields of a slot (or of ``slot``, some of it) from number ``first`` on, each read at its place."""
+        slot = slot or self.slots[key]
+        window = window or self.window()
+        if slot.stride == 1:
+            for offset in slot.offsets[first:] if first else slot.offsets:
+                yield window.field(offset)
+            return
+        ordinal = first - first % STRIDE
+        while ordinal < slot.count:
+            offset = slot.offsets[ordinal // STRIDE]
+            stop = min(ordinal + STRIDE, slot.count)
+            while ordinal < stop:
+                field = window.field(offset)
+                if self.key_of(field.tag) == key:
+                    if ordinal >= first:
+                        yield field
+                    ordinal += 1
+                offset = field.next
+
+    def last(self, key: int, window: Window | None = None) -> Field:
+        """Return the last field of a slot."""
+        return (window or self.window()).field(self.slots[key].last)
+
+
+def accepts(field: FieldType, wire: int) -> bool:
+    """Say whether a field of the schema is written with that wire type (packed or not, where it is repeated)."""
+    if field.wire_type == wire:
+        return True
+    return wire == LEN and field.repeated and field.wire_type in (VARINT, FIXED32, FIXED64)
+
+
+class Origin:
+    """What a node is made of: its ``field`` and message ``type`` (None where no schema knows), and its bytes.
+
+    ``pieces`` for a message, ``contributions`` (to the slot ``key``) for a list or map; ``text``: a scalar that a chunk
+    holds; ``trail``: the field numbers that lead here, where no schema knows names.
+    """
+
+    __slots__ = ("contributions", "field", "key", "pieces", "text", "trail", "type")
+
+    def __init__(
+        self,
+        field: FieldType | None,
+        type: MessageType | None = None,
+        *,
+        pieces: Sequence[Piece] = (),
+        contributions: Sequence[Contribution] = (),
+        key: int = 0,
+        text: bool = False,
+        trail: tuple[int, ...] = (),
+    ) -> None:
+        self.field = field
+        self.type = type
+        self.pieces = pieces
+        self.contributions = contributions
+        self.key = key
+        self.text = text
+        self.trail = trail
+
+
+class MessageIndex:
+    """What a scan of all parts of a message found, in the order of the parts."""
+
+    __slots__ = ("kept", "parts", "queue")
+
+    def __init__(self, pieces: Sequence[Piece]) -> None:
+        self.queue = list(reversed(pieces))
+        self.parts: list[PartScan | Graft] = []
+        self.kept: tuple[Range, bytes] | None = None  # the last block, which for small messages holds all of it
+
+    @property
+    def memory(self) -> int:
+        """Bytes held, about."""
+        return sum(part.memory for part in self.parts if isinstance(part, PartScan))
+
+    def contributions(self, type: MessageType | None) -> dict[int, list[Contribution]]:
+        """Return what each field is made of, by the key of its slot, in order of appearance.
+
+        Of the members of a oneof only the one that was set last is there.
+        """
+        found: dict[int, list[Contribution]] = {}
+        for part in self.parts:
+            if isinstance(part, PartScan):
+                for key, slot in part.slots.items():
+                    found.setdefault(key, []).append((part, slot))
+            elif isinstance(part, Graft):
+                for number in part.numbers():
+                    found.setdefault(number, []).append(part.field(number))
+        if type is not None and len(found) > 1:
+            groups: dict[str, list[int]] = {}
+            for key in found:
+                field = type.fields.get(key) if key >= 0 else None
+                if field is not None and field.oneof is not None:
+                    groups.setdefault(field.oneof, []).append(key)
+            for keys in groups.values():
+                if len(keys) > 1:
+                    self._settle_oneof(keys, found)
+        return found
+
+    def _settle_oneof(self, keys: list[int], found: dict[int, list[Contribution]]) -> None:
+        """Setting a member of a oneof clears the others: drop those, and what was set before the last of them."""
+        order = {id(part): number for number, part in enumerate(self.parts)}
+
+        def place(key: int, item: Contribution) -> tuple[int, int]:
+            if isinstance(item, FieldGraft):  # applied in the order of field numbers
+                return order[id(item.owner)], key
+            return order[id(item[0])], item[1].last
+
+        latest = {key: place(key, found[key][-1]) for key in keys}
+        winner = max(keys, key=latest.__getitem__)
+        after = max(latest[key] for key in keys if key != winner)
+        kept: list[Contribution] = []
+        for item in found[winner]:
+            if place(winner, item) > after:
+                number = order[id(item[0])] if not isinstance(item, FieldGraft) else -1
+                kept.append((item[0], item[1].behind(after[1])) if number == after[0] else item)  # type: ignore[index]
+        for key in keys:
+            if key != winner:
+                del found[key]
+        found[winner] = kept

@@ -1,0 +1,118 @@
+"""TensorFlow's own protos as files: SavedModel (``saved_model.pb``), GraphDef (frozen), MetaGraphDef (``.meta``).
+
+None has a magic number. Content decides by its fields: they must all be fields of the type, three levels down. States
+are those of a message (`pparse.parsers.protobuf`).
+"""
+
+from __future__ import annotations
+
+from pparse.parser import Confidence
+from pparse.parsers.cpb import CpbParser, fits
+from pparse.parsers.protobuf import ProtobufParser
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import ClassVar
+
+    from pparse.extraction import Extraction, FolderExtraction
+    from pparse.node import Entry
+    from pparse.parsers.protobuf_index import Piece
+    from pparse.reader import Range, Reader
+    from pparse.result import Result
+
+_HEAD = 16 << 10
+# What a folder's model is called; TensorFlow, too, takes the first of these that is there.
+MEMBERS = ("saved_model.cpb", "saved_model.pb")
+
+
+class _TensorflowParser(ProtobufParser):
+    media_type = "application/x-tensorflow"
+    refines = ("protobuf",)
+    options: ClassVar[dict[str, str]] = {}
+
+    @classmethod
+    def match(cls, reader: Reader) -> Confidence:
+        """LIKELY where all fields at the beginning are the type's."""
+        from pparse.protos import schema
+
+        head = reader.peek(_HEAD)
+        size = reader.remaining
+        whole = size is not None and size <= len(head)
+        type = schema().message(cls.message_name or "")
+        if not head or not (fits(head, type, complete=False) or (whole and fits(head, type, complete=True))):
+            return Confidence.NO
+        return Confidence.LIKELY
+
+
+class SavedModelParser(_TensorflowParser):
+    """A SavedModel's one message."""
+
+    name = "saved-model"
+    description = "TensorFlow SavedModel"
+    extensions = ("saved_model.pb",)
+    message_name = "tensorflow.SavedModel"
+    references = ("tensorflow/core/protobuf/saved_model.proto",)
+    limitations = ("variables are in the checkpoint beside it (variables/), which is a format of its own",)
+
+
+class GraphDefParser(_TensorflowParser):
+    """A graph, most often a frozen one with its weights as constants."""
+
+    name = "graph-def"
+    description = "TensorFlow GraphDef (frozen graph)"
+    extensions = (".pb",)
+    message_name = "tensorflow.GraphDef"
+    references = ("tensorflow/core/framework/graph.proto",)
+
+
+class MetaGraphParser(_TensorflowParser):
+    """A graph with what training needs, as ``tf.train.Saver`` writes it."""
+
+    name = "meta-graph"
+    description = "TensorFlow MetaGraphDef (.meta)"
+    extensions = (".meta",)
+    message_name = "tensorflow.MetaGraphDef"
+    references = ("tensorflow/core/protobuf/meta_graph.proto",)
+
+
+class SavedModelFolderParser(CpbParser):
+    """A SavedModel folder: the message in it, from ``saved_model.cpb`` or else ``saved_model.pb``."""
+
+    name = "saved-model-folder"
+    description = "TensorFlow SavedModel folder"
+    reads = "folder"
+    refines = ("folder",)
+    extensions = ()
+    message_name = "tensorflow.SavedModel"
+    references = ("https://www.tensorflow.org/guide/saved_model",)
+    limitations = ("variables are in the checkpoint in variables/, which is a format of its own",)
+
+    def __init__(self, result: Result) -> None:
+        folder: FolderExtraction = result.extraction  # type: ignore[assignment]
+        self.member: Extraction = folder.sibling(next(name for name in MEMBERS if name in folder.members))
+        self.plain = self.member.name.endswith(".pb")
+        super().__init__(result)
+
+    @classmethod
+    def match_folder(cls, folder: FolderExtraction) -> Confidence:
+        """LIKELY for a folder with one of the two files."""
+        return Confidence.LIKELY if any(name in folder.members for name in MEMBERS) else Confidence.NO
+
+    def source(self) -> Range:
+        """Return the bytes of the file in the folder."""
+        return self.member.reader
+
+    def _read_metadata(self) -> None:
+        if not self.plain:
+            super()._read_metadata()
+
+    def root_entry(self) -> Entry:
+        """Describe the root: the message."""
+        if self.plain:
+            return ProtobufParser.root_entry(self)
+        return super().root_entry()
+
+    def root_pieces(self) -> Sequence[Piece]:
+        """Return what the message is made of."""
+        return (self.source(),) if self.plain else super().root_pieces()

@@ -1,0 +1,102 @@
+"""What ``split`` and ``merge`` share: their outputs, notes, and what is told when something fails."""
+
+from __future__ import annotations
+
+import os
+
+from pparse.cli.output import safe
+from pparse.errors import OptionError
+from pparse.limits import format_size
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterable
+    from typing import Any, Final
+
+    from pparse.cli.output import Output
+    from pparse.proto_splitter.folders import FolderReport
+
+SUFFIXES: Final = (".cpb", ".pb")
+
+
+def add_folder_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare what the two commands have in common."""
+    parser.add_argument("--type", metavar="NAME", help="the message type, where the file does not show it")
+    parser.add_argument("--force", action="store_true", help="replace what is there under the name of the output")
+    parser.add_argument("--follow-links", action="store_true",
+                        help="of a folder: copy what symbolic links name that lead out of it")  # fmt: skip
+    parser.add_argument("--no-fingerprint", action="store_true", help="of a folder: write no fingerprint.pb")
+    parser.add_argument("--json", action="store_true", help='one JSON document ("schema": 1)')
+    parser.set_defaults(jsonl=False)
+
+
+def is_folder_job(options: Any) -> bool:
+    """Say whether a whole folder is to be written: the input is one, and the output is not named as a file."""
+    output = options.output
+    return os.path.isdir(options.file) and not (output.endswith(SUFFIXES) or output == "-" or is_special(output))
+
+
+def is_special(path: str) -> bool:
+    """Say whether a path is that of a device or a pipe, which is written into, and not replaced."""
+    return os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path)
+
+
+def folder_options(options: Any, out: Output) -> dict[str, Any]:
+    """Return the keyword arguments of `pparse.proto_splitter.folders.FolderOptions`."""
+    from pparse.cli.progress import Progress
+    from pparse.data import IoStats
+    from pparse.limits import Limits
+
+    given = {name for name, _ in options.options} - {"verify"}
+    if options.type not in (None, "tensorflow.SavedModel") or given or options.format:
+        raise OptionError(
+            "a folder is split and merged as a SavedModel, without --type, -f and -O; for one file of it, name that"
+        )
+    out.stats = IoStats(log=True) if options.trace_io else None
+    return {
+        "overwrite": options.force, "follow_links": options.follow_links, "fingerprint": not options.no_fingerprint,
+        "budget": options.budget, "limits": Limits(**dict(options.limits)), "scratch": options.scratch,
+        "progress": Progress(), "stats": out.stats,
+    }  # fmt: skip
+
+
+def refuse_existing(paths: Iterable[str], options: Any) -> None:
+    """Raise `OptionError` for outputs that are there, or that are the input."""
+    for path in paths:
+        if not os.path.lexists(path):
+            continue
+        if os.path.exists(path) and os.path.exists(options.file) and os.path.samefile(path, options.file):
+            raise OptionError(f"the output {path} is the file being read; name another one")
+        if os.path.isdir(path):
+            raise OptionError(f"the output {path} is a folder")
+        if not options.force:
+            raise OptionError(f"{path} is there already; name another output, or replace it with --force")
+
+
+def share(part: int, whole: int) -> str:
+    """Return a part of a whole in percent."""
+    return f"{100 * part / whole:.1f}%" if whole else "0%"
+
+
+def tell_folder(report: FolderReport, out: Output) -> None:
+    """Say what else is in the folder that was written."""
+    files = f"{report.files:,} other file{'s' if report.files != 1 else ''}, {format_size(report.bytes)}, copied"
+    values = report.fingerprint
+    out.line(f"{safe(report.path)}: {files}; " + (f"fingerprint {values.singleprint}" if values else "no fingerprint"))
+    tell_notes(report.notes, out)
+
+
+def tell_notes(notes: Iterable[str], out: Output) -> None:
+    """Write notes, a line each."""
+    for note in notes:
+        out.line(f"{out.paint('note', 'dim')}    {safe(note)}")
+
+
+def folder_to_dict(report: FolderReport | None) -> dict[str, object]:
+    """Return what is said of a folder, as plain data for JSON; of a file, that there is none."""
+    if report is None:
+        return {"folder": None, "copied_files": 0, "copied_bytes": 0, "fingerprint": None}
+    values = report.fingerprint
+    return {"folder": report.path, "copied_files": report.files, "copied_bytes": report.bytes,
+            "fingerprint": values.singleprint if values is not None else None}  # fmt: skip

@@ -1,0 +1,172 @@
+"""Merge the chunks of a .cpb into one plain protocol buffer message.
+
+FILE is a .cpb; OUT is the message file (- for standard output). FOLDER is a SavedModel folder with a saved_model.cpb:
+OUT is the new folder, with all other files copied, and a new fingerprint; with OUT ending in .pb, the message alone is
+written. The chunks are checked before the first byte is written; nothing is left behind where one is lost or damaged.
+The message need not fit into memory.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from pparse.cli.chunking import (
+    add_folder_arguments,
+    folder_options,
+    folder_to_dict,
+    is_folder_job,
+    is_special,
+    refuse_existing,
+    tell_folder,
+    tell_notes,
+)
+from pparse.cli.common import DAMAGED, OK, USAGE, exit_code_of, open_file
+from pparse.cli.output import safe
+from pparse.errors import FormatError, OptionError, PparseError
+from pparse.limits import count_words, format_size
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    from typing import Any, Final
+
+    from pparse.cli.output import Output
+    from pparse.extraction import Extraction
+    from pparse.proto_splitter.folders import FolderReport
+    from pparse.proto_splitter.stream_merge import MergeReport
+
+EXAMPLES: Final = """examples:
+  pparse merge saved_model.cpb -o saved_model.pb
+  pparse merge my_model_chunked -o my_model
+  pparse merge graph.cpb --type tensorflow.GraphDef -o - | sha256sum
+  pparse merge big.cpb -o big.binpb --type my.Message -O descriptor=my.binpb
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of the command."""
+    parser.add_argument("file", metavar="FILE|FOLDER", help="a .cpb, a SavedModel folder with one, or outer::inner")
+    parser.add_argument("-o", "--output", metavar="OUT", required=True, help="the message file, or the folder")
+    parser.add_argument("--verify", choices=("all", "touched", "headers"), default=None,
+                        help="which hashes of chunks are checked: all (the default), of up to 4 MiB, none")  # fmt: skip
+    add_folder_arguments(parser)
+
+
+def run(options: Any, out: Output) -> int:
+    """Run the command."""
+    if options.verify is None:
+        options.verify = dict(options.options).get("verify", "all")
+    try:
+        return _merge_folder(options, out) if is_folder_job(options) else _merge_file(options, out)
+    except PparseError as error:
+        if exit_code_of(error) != DAMAGED:
+            raise
+        out.flush()
+        out.error(str(error))
+        out.error(
+            f"nothing was written; 'pparse check {options.file}' lists all that is wrong, and 'pparse ls', 'tree' and "
+            "'get' still give what is whole"
+        )
+        return DAMAGED
+
+
+def _merge_folder(options: Any, out: Output) -> int:
+    from pparse.proto_splitter.folders import merge_folder
+
+    report = merge_folder(options.file, options.output, verify=options.verify, **folder_options(options, out))
+    _tell(options, out, report.model, report, _warnings(report.model) + report.notes)  # type: ignore[arg-type]
+    return OK
+
+
+def _merge_file(options: Any, out: Output) -> int:
+    from pparse.cli.progress import Progress
+    from pparse.proto_splitter.stream_merge import merge_document, merge_to_stream
+
+    to_stdout = options.output == "-"
+    if to_stdout and options.json:
+        raise OptionError("--json and the message cannot both go to standard output; name a file with -o")
+    if to_stdout and sys.stdout.isatty():
+        out.error("binary data is not for a terminal; use -o FILE or a pipe")
+        return USAGE
+    special = is_special(options.output)
+    if not to_stdout and not special:
+        refuse_existing([options.output], options)
+    options.options = [*options.options, ("verify", options.verify)]
+    if options.type is not None:
+        options.options.append(("message", options.type))
+    with open_file(options, out) as document:
+        _refuse_unmergeable(document, options)
+        if to_stdout:
+            report = merge_to_stream(document, out.binary(), Progress())
+            out.binary().flush()
+        elif special:
+            with open(options.output, "wb") as device:
+                report = merge_to_stream(document, device, Progress())
+            report.path = options.output
+        else:
+            report = merge_document(document, options.output, Progress())
+    if to_stdout:
+        for warning in _warnings(report):
+            out.error(warning)
+        return OK
+    _tell(options, out, report, None, _warnings(report))
+    return OK
+
+
+def _refuse_unmergeable(document: Extraction, options: Any) -> None:
+    """Raise `OptionError` for what is not in chunks, or is of no known type."""
+    from pparse.parsers.cpb import CpbParser
+    from pparse.parsers.protobuf import ProtobufParser
+    from pparse.proto_splitter.stream_merge import check_end
+
+    try:
+        parser = document.parse().parser
+    except FormatError as error:
+        raise FormatError(f"{error.reason}; only a .cpb can be merged", source=error.source) from error
+    if isinstance(parser, CpbParser) and (parser.chunks is not None or parser.problem is not None):
+        if parser.chunks is not None and parser.root_type is None:
+            check_end(parser)  # of a cut file the type is not seen for another reason
+            raise OptionError(
+                f"the message type of {document.name} is not known, and a .cpb does not name it: use --type NAME "
+                "(tensorflow.SavedModel, tensorflow.GraphDef, …); a type of your own needs -O descriptor=FILE"
+            )
+        return
+    if isinstance(parser, ProtobufParser):
+        raise OptionError(f"{options.file} is a plain message already ({parser.name}): there is nothing to merge")
+    if parser.name == "riegeli":
+        raise OptionError(
+            f"{document.name} is a Riegeli file whose last record is no chunk metadata: it is no .cpb, or cut; "
+            "'-f cpb' lists the chunks that are there"
+        )
+    raise OptionError(f"{document.name} is no .cpb, but {parser.name} ({parser.description})")
+
+
+def _warnings(report: MergeReport) -> list[str]:
+    if not report.too_large:
+        return []
+    warning = (
+        f"the message takes {report.size:,} bytes: protobuf, and so TensorFlow, parses none above 2,147,483,647 "
+        "(2 GiB - 1); pparse reads it all the same"
+    )
+    return [warning]
+
+
+def _tell(options: Any, out: Output, report: MergeReport, folder: FolderReport | None, notes: list[str]) -> None:
+    """Say what was written."""
+    if options.json:
+        from json import dumps
+
+        found = {
+            "schema": 1, "file": options.file, "output": report.path, "type": report.type, "size": report.size,
+            "chunks": report.chunks, "merged_messages": report.touched, "verify": options.verify,
+            "too_large_for_protobuf": report.too_large, **folder_to_dict(folder), "notes": notes,
+        }  # fmt: skip
+        out.write(dumps(found) + "\n")
+        return
+    chunks = count_words(report.chunks, "chunk")
+    out.line(f"{safe(report.path)}: {safe(report.type)}, {format_size(report.size)}, of {chunks}")
+    if folder is not None:
+        tell_folder(folder, out)
+        tell_notes(_warnings(report), out)
+    else:
+        tell_notes(notes, out)

@@ -1,0 +1,217 @@
+"""Split a big protocol buffer message into chunks: a .cpb, as TensorFlow's proto_splitter writes them.
+
+FILE is a SavedModel, a GraphDef, or any message whose type is named (--type); PREFIX.cpb is written. Of a message
+within the limit a copy is written, PREFIX.pb. FOLDER is a SavedModel folder: PREFIX is the new folder, with all other
+files copied, and a new fingerprint; with PREFIX ending in .cpb its message alone is split. The message is read from the
+disk as it is cut, and need not fit into memory.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+
+from pparse.cli.chunking import (
+    SUFFIXES,
+    add_folder_arguments,
+    folder_options,
+    folder_to_dict,
+    is_folder_job,
+    refuse_existing,
+    share,
+    tell_folder,
+    tell_notes,
+)
+from pparse.cli.common import OK, USAGE, open_file, size
+from pparse.cli.output import safe
+from pparse.errors import FormatError, OptionError, PparseError, SplitError
+from pparse.limits import format_size
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Final
+
+    from pparse.cli.output import Output
+    from pparse.extraction import Extraction
+    from pparse.proto_splitter.folders import FolderReport
+    from pparse.proto_splitter.stream_split import SplitReport
+
+EXAMPLES: Final = """examples:
+  pparse split saved_model.pb -o chunked/saved_model
+  pparse split my_model -o my_model_chunked --max-size 512MiB
+  pparse split frozen.pb -o frozen --type tensorflow.GraphDef --compression zstd
+  pparse split big.binpb -o big --type my.Message -O descriptor=my.binpb --max-size 64MiB
+"""
+# What TensorFlow's own splitter allows.
+_DEFAULT: Final = "1GiB"
+_TYPE_HINT: Final = (
+    "name it with --type (tensorflow.SavedModel, tensorflow.GraphDef, …); a type of your own needs -O descriptor=FILE"
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of the command."""
+    parser.add_argument("file", metavar="FILE|FOLDER", help="a message file, a SavedModel folder, or outer::inner")
+    parser.add_argument("-o", "--output", metavar="PREFIX", required=True,
+                        help="write PREFIX.cpb (a suffix .cpb is taken off), or the folder PREFIX")  # fmt: skip
+    parser.add_argument("--max-size", metavar="SIZE", type=_max_size, default=_max_size(_DEFAULT),
+                        help=f"the largest message chunk ({_DEFAULT})")  # fmt: skip
+    parser.add_argument("--compression", metavar="OPTIONS", default="", type=_riegeli_options,
+                        help="brotli:6 (the default), zstd, snappy, uncompressed, or other options of Riegeli, "
+                        "such as transpose,zstd:9")  # fmt: skip
+    add_folder_arguments(parser)
+
+
+def _max_size(text: str) -> int:
+    found = size(text)
+    if found < 1:
+        raise argparse.ArgumentTypeError(f"a chunk must be allowed at least one byte, not {text!r}")
+    return found
+
+
+def _riegeli_options(text: str) -> str:
+    from pparse.riegeli.options import parse_options
+
+    try:
+        parse_options(text)
+    except PparseError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+    return text
+
+
+def run(options: Any, out: Output) -> int:
+    """Run the command."""
+    try:
+        return _split_folder(options, out) if is_folder_job(options) else _split_file(options, out)
+    except SplitError as error:
+        out.flush()
+        out.error(f"{options.file}: {error}; raise --max-size (now {format_size(options.max_size)})")
+        return USAGE
+
+
+def _split_folder(options: Any, out: Output) -> int:
+    from pparse.proto_splitter.folders import split_folder
+
+    report = split_folder(
+        options.file, options.output, max_size=options.max_size, writer_options=options.compression,
+        **folder_options(options, out),
+    )  # fmt: skip
+    _tell(options, out, report.model, report, report.notes)  # type: ignore[arg-type]
+    return OK
+
+
+def _split_file(options: Any, out: Output) -> int:
+    from pparse.cli.progress import Progress
+    from pparse.proto_splitter.stream_split import split_document
+
+    prefix = _prefix(options.output)
+    with _open(options, out) as document:
+        _refuse_unsplittable(document)
+        own = _own_path(document)
+        refuse_existing(
+            [path for path in (f"{prefix}.cpb", f"{prefix}.pb") if own is None or not _same(path, own)], options
+        )
+        report = split_document(
+            document, prefix, limit=options.max_size, writer_options=options.compression, progress=Progress()
+        )
+    notes = []
+    if report.removed:
+        notes.append(f"{report.removed} was removed: it would have stood beside the new file")
+    if report.chunked and own is not None and _same(f"{prefix}.pb", own):
+        notes.append(f"{prefix}.pb is left as it is; where both are there, the .cpb counts")
+    _tell(options, out, report, None, notes)
+    return OK
+
+
+def _prefix(output: str) -> str:
+    """Return the output without a suffix that will be given to it."""
+    suffix = next((suffix for suffix in SUFFIXES if output.endswith(suffix)), "")
+    prefix = output[: len(output) - len(suffix)]
+    if not suffix and (prefix.endswith(os.sep) or os.path.isdir(prefix)):
+        raise OptionError(f"{output} is a folder; name a file in it: {os.path.join(output, 'saved_model')}")
+    if not os.path.basename(prefix):
+        raise OptionError(f"{output} is no name of a file")
+    return prefix
+
+
+def _open(options: Any, out: Output) -> Extraction:
+    """Open the file; as a message of the type that was named, where it does not look like anything."""
+    if options.type is not None:
+        options.options = [*options.options, ("message", options.type)]
+    document = open_file(options, out)
+    try:
+        document.parse()
+        return document
+    except FormatError as error:
+        document.close()
+        if options.type is None or options.format is not None:
+            error.reason += f"; if it is a protocol buffer message, {_TYPE_HINT}"
+            raise FormatError(error.reason, source=error.source) from error
+    except BaseException:
+        document.close()
+        raise
+    options.format = "protobuf"
+    return open_file(options, out)
+
+
+def _refuse_unsplittable(document: Extraction) -> None:
+    """Raise `OptionError` for what is in chunks already, is no message, or is of no known type."""
+    from pparse.parsers.cpb import CpbParser
+    from pparse.parsers.protobuf import ProtobufParser
+
+    parser = document.parse().parser
+    if isinstance(parser, CpbParser) and (parser.chunks is not None or parser.problem is not None):
+        raise OptionError(
+            f"{document.name} is in chunks already (.cpb); merge it first, to split it anew: "
+            f"pparse merge {document.name} -o OUT"
+        )
+    if not isinstance(parser, ProtobufParser):
+        raise OptionError(f"{document.name} is no protocol buffer message, but {parser.name} ({parser.description})")
+    if parser.root_type is None:
+        raise OptionError(f"the message type of {document.name} is not known: {_TYPE_HINT}")
+
+
+def _own_path(document: Extraction) -> str | None:
+    """Return the path of the file that the message is read from."""
+    from pparse.data import FileData
+    from pparse.parsers.protobuf import ProtobufParser
+
+    parser = document.parse().parser
+    pieces = parser.root_pieces() if isinstance(parser, ProtobufParser) else ()
+    data = getattr(pieces[0], "data", None) if pieces else None
+    return data.path if isinstance(data, FileData) else None
+
+
+def _same(path: str, own: str) -> bool:
+    return os.path.exists(path) and os.path.samefile(path, own)
+
+
+def _tell(options: Any, out: Output, report: SplitReport, folder: FolderReport | None, notes: list[str]) -> None:
+    """Say what was written."""
+    if options.json:
+        from json import dumps
+
+        found = {
+            "schema": 1, "file": options.file, "output": report.path, "type": report.type, "chunked": report.chunked,
+            "message_size": report.message_size, "size": report.size, "limit": report.limit, "chunks": report.chunks,
+            "chunked_fields": report.fields, "largest_chunk": report.largest, "compression": options.compression,
+            **folder_to_dict(folder), "notes": notes,
+        }  # fmt: skip
+        out.write(dumps(found) + "\n")
+        return
+    whole = f"{safe(report.path)}: {safe(report.type)}, {format_size(report.message_size)}"
+    if report.chunked:
+        out.line(
+            f"{whole}, in {report.chunks:,} chunks, the largest {format_size(report.largest)} (limit "
+            f"{format_size(report.limit)}); {format_size(report.size)} on disk, "
+            f"{share(report.size, report.message_size)} of the message"
+        )
+    else:
+        out.line(
+            f"{whole}, written whole: it is within the limit of {format_size(report.limit)} (--max-size), so there is "
+            "nothing to split"
+        )
+    if folder is not None:
+        tell_folder(folder, out)
+    else:
+        tell_notes(notes, out)

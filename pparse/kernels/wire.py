@@ -1,0 +1,182 @@
+"""The protobuf wire format: from field to field (protobuf.dev, "Encoding").
+
+A field is a tag (varint: field number << 3 | wire type) and a payload: a varint (wire type 0), 8 bytes (1), a length
+and that many bytes (2), fields up to an end-group tag (3 and 4), or 4 bytes (5).
+
+`scan` walks the fields of a block and notes where those of each tag begin. Its block must have `SLACK` bytes behind the
+last field that may begin in it (zeros at the end of a message), so that no header needs a check of bounds: a header has
+at most 5 + 10 bytes.
+"""
+
+from __future__ import annotations
+
+from pparse.errors import MalformedError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
+VARINT: Final = 0
+FIXED64: Final = 1
+LEN: Final = 2
+START_GROUP: Final = 3
+END_GROUP: Final = 4
+FIXED32: Final = 5
+
+SLACK: Final = 20
+PADDING: Final = bytes(SLACK)
+MAX_NUMBER: Final = (1 << 29) - 1
+# Nesting of groups that are passed over (protobuf's own limit for messages is 100).
+MAX_GROUPS: Final = 1_000
+_NO_TAG: Final = -1
+
+
+def scan(
+    block: bytes, pos: int, stop: int, found: dict[int, list[int]], groups: list[int], base: int = 0
+) -> tuple[int, int]:
+    """Walk the fields that begin in ``block[pos:stop]``; return where the next one begins, and where the last began.
+
+    The begin of each field is appended to ``found[tag]`` (a dict that makes its lists, as a defaultdict does).
+    ``groups`` are the numbers of open groups: what is inside one is passed over. The next field may lie beyond the
+    block; ``base`` is the block's offset, for errors. Raises `MalformedError` for what is no field.
+    """
+    last = pos
+    if groups:
+        pos, last = leave_groups(block, pos, stop, groups, base)
+    tag = _NO_TAG
+    wire = 0
+    begins: list[int] = []
+    while pos < stop:
+        last = pos
+        byte = block[pos]
+        pos += 1
+        if byte >= 0x80:
+            byte, pos = read_tag(block, last, base)
+        if byte != tag:  # most of a large message are runs of one field: look its list up once
+            tag = byte
+            wire = tag & 7
+            if wire > FIXED32 or tag < 8:
+                raise no_field(tag, base + last)
+            if wire == END_GROUP:
+                raise MalformedError("a group ends that never began", offset=base + last)
+            begins = found[tag]
+        begins.append(last)
+        if wire == LEN:
+            length = block[pos]
+            pos += 1
+            if length >= 0x80:
+                byte = block[pos]
+                if byte < 0x80:
+                    length += (byte << 7) - 0x80
+                    pos += 1
+                else:
+                    length, pos = read_length(block, pos - 1, base)
+            pos += length
+        elif wire == VARINT:
+            if block[pos] < 0x80:
+                pos += 1
+            else:
+                pos = skip_varint(block, pos, base)
+        elif wire == FIXED32:
+            pos += 4
+        elif wire == FIXED64:
+            pos += 8
+        else:
+            groups.append(tag >> 3)
+            start = last
+            pos, last = leave_groups(block, pos, stop, groups, base)
+            last = start
+            tag = _NO_TAG
+    return pos, last
+
+
+def leave_groups(block: bytes, pos: int, stop: int, groups: list[int], base: int) -> tuple[int, int]:
+    """Walk to the end of the outermost open group, or to ``stop``.
+
+    Returns where it stopped, and where the last tag (the end of the group, if it came to that) begins.
+    """
+    last = pos
+    while groups and pos < stop:
+        last = pos
+        tag, pos = read_tag(block, pos, base)
+        wire = tag & 7
+        if wire > FIXED32 or tag < 8:
+            raise no_field(tag, base + last)
+        if wire == END_GROUP:
+            if groups[-1] != tag >> 3:
+                raise MalformedError(f"group {tag >> 3} ends inside another one", offset=base + last)
+            groups.pop()
+        elif wire == START_GROUP:
+            if len(groups) >= MAX_GROUPS:
+                raise MalformedError(f"groups are nested deeper than {MAX_GROUPS}", offset=base + last)
+            groups.append(tag >> 3)
+        else:
+            pos = skip_payload(block, pos, wire, base)
+    return pos, last
+
+
+def skip_payload(block: bytes, pos: int, wire: int, base: int = 0) -> int:
+    """Return where the payload of that wire type, which begins at ``block[pos]``, ends (no group)."""
+    if wire == LEN:
+        length, pos = read_length(block, pos, base)
+        return pos + length
+    if wire == VARINT:
+        return skip_varint(block, pos, base)
+    return pos + (8 if wire == FIXED64 else 4)
+
+
+def read_tag(block: bytes, pos: int, base: int = 0) -> tuple[int, int]:
+    """Return the tag at ``block[pos]`` and the position after it; at most five bytes, 32 bits."""
+    byte = block[pos]
+    if byte < 0x80:
+        return byte, pos + 1
+    tag = byte & 0x7F
+    for at in range(pos + 1, pos + 5):
+        byte = block[at]
+        tag |= (byte & 0x7F) << 7 * (at - pos)
+        if byte < 0x80:
+            if tag >> 32:
+                break
+            return tag, at + 1
+    raise MalformedError("this is no tag of a field: its varint is too long", offset=base + pos)
+
+
+def read_length(block: bytes, pos: int, base: int = 0) -> tuple[int, int]:
+    """Return the length at ``block[pos]`` and the position after it; at most ten bytes, 63 bits."""
+    length = 0
+    for at in range(pos, pos + 10):
+        byte = block[at]
+        length |= (byte & 0x7F) << 7 * (at - pos)
+        if byte < 0x80:
+            if length >> 63:
+                break
+            return length, at + 1
+    raise MalformedError("the length of a field is too large", offset=base + pos)
+
+
+def skip_varint(block: bytes, pos: int, base: int = 0) -> int:
+    """Return the position after the varint at ``block[pos]``; at most ten bytes."""
+    for at in range(pos, pos + 10):
+        if block[at] < 0x80:
+            return at + 1
+    raise MalformedError("a varint has more than ten bytes", offset=base + pos)
+
+
+def read_value(block: bytes, pos: int) -> tuple[int, int]:
+    """Return the varint at ``block[pos]`` modulo 2^64, as protobuf reads it, and the position after it."""
+    byte = block[pos]
+    if byte < 0x80:
+        return byte, pos + 1
+    value = byte & 0x7F
+    for at in range(pos + 1, pos + 10):
+        byte = block[at]
+        value |= (byte & 0x7F) << 7 * (at - pos)
+        if byte < 0x80:
+            return value & 0xFFFFFFFFFFFFFFFF, at + 1
+    raise MalformedError("a varint has more than ten bytes", offset=pos)
+
+
+def no_field(tag: int, offset: int) -> MalformedError:
+    """Return the error for a tag that names no field."""
+    what = f"wire type {tag & 7}" if tag & 7 > FIXED32 else "field number 0"
+    return MalformedError(f"this is no field: there is no {what}", offset=offset)

@@ -1,0 +1,527 @@
+"""The bytes that C++ protobuf writes for a message in its deterministic mode, made from any other form of them.
+
+TensorFlow's fingerprints are hashes of such bytes. Python's protobuf has a deterministic mode as well, whose order of
+map keys differs ("Tidx" before "T"), so that a file written by it, and every message in memory, is brought into the
+form of C++ here, field by field with the schema, and without building the message. The rules:
+
+- fields in the order of their numbers; what is unknown (a number not in the schema, or of another wire type) behind
+  all others, in the order found;
+- of a singular scalar the last value, of a oneof the last member; the parts of a singular message merged; scalars
+  without presence that are zero left out (by their bits: minus zero stays);
+- lists of scalars in the declared form, packed or not, whichever way they came; varints in their shortest form, cut to
+  the 32 bits or the one bit that the type has;
+- entries of a map sorted by key (strings by their bytes, numbers by value), the last of equal keys, key and value both
+  written even if they are zero, what is unknown in them dropped.
+
+Not looked at is what does not come out: a value that a later one replaces need not be well-formed, and strings need not
+be UTF-8 (TensorFlow refuses to read such files).
+
+A message is a list of items (see `pparse.proto_splitter.pieces`): large bytes fields are never read here, only named
+in the output. Each message is a generator, which yields the messages in it and is sent their bytes; `Canonicalizer.run`
+drives them with a stack, so that nothing here recurses.
+"""
+
+from __future__ import annotations
+
+import re
+
+from pparse.errors import MalformedError, UnsupportedError
+from pparse.kernels.farmhash import Fingerprint64
+from pparse.kernels.varint import MAX_BYTES_64, encode_varint, read_varint
+from pparse.limits import Limits
+from pparse.proto_splitter.pieces import (
+    ADDRESSED,
+    FIXED32,
+    FIXED64,
+    LEN,
+    VARINT,
+    Addressed,
+    Rope,
+    blocks_of,
+    check_index,
+    fields,
+    load,
+    no_key,
+    size_of,
+    span,
+)  # fmt: skip
+from pparse.reader import Range
+from pparse.schema import (
+    TYPE_BOOL,
+    TYPE_ENUM,
+    TYPE_GROUP,
+    TYPE_INT32,
+    TYPE_INT64,
+    TYPE_MESSAGE,
+    TYPE_SFIXED32,
+    TYPE_SFIXED64,
+    TYPE_SINT32,
+    TYPE_SINT64,
+    TYPE_UINT32,
+    WIRE_TYPES,
+)  # fmt: skip
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterator, Sequence
+    from typing import Any, Final
+
+    from pparse.budget import MemoryBudget
+    from pparse.proto_splitter.pieces import Content, Item
+    from pparse.schema import FieldType, MessageType
+    from pparse.scratch import Scratch, Spool
+
+    Run = Generator[tuple[MessageType, list[Item]], Any, Rope]
+    Rewrite = Callable[[list[Item]], list[Item]]
+    Key = int | bytes
+
+_MASK32: Final = (1 << 32) - 1
+_MASK64: Final = (1 << 64) - 1
+# Held for a field that waits for the end of its message, beside its bytes.
+_WAITING: Final = 150
+_SPILLED: Final = 256 << 10
+# By which the charge grows at a time.
+_STEP: Final = 1 << 20
+
+# Stretches of varints that are as they should be already, by what the type allows.
+_SHORT: Final = rb"[\x00-\x7f]|[\x80-\xff]{1,3}[\x01-\x7f]|"
+_CANONICAL: Final = {
+    "bool": re.compile(rb"[\x00\x01]*+"),
+    "int32": re.compile(rb"(?>" + _SHORT + rb"[\x80-\xff]{4}(?:[\x01-\x07]|[\xf8-\xff]\xff{4}\x01))*+"),
+    "uint32": re.compile(rb"(?>" + _SHORT + rb"[\x80-\xff]{4}[\x01-\x0f])*+"),
+    "64": re.compile(rb"(?>[\x00-\x7f]|[\x80-\xff]{1,8}[\x01-\x7f]|[\x80-\xff]{9}\x01)*+"),
+}
+_KIND: Final = {
+    TYPE_BOOL: "bool", TYPE_INT32: "int32", TYPE_ENUM: "int32", TYPE_UINT32: "uint32", TYPE_SINT32: "uint32",
+}  # fmt: skip
+
+
+def _varint_of(kind: str, value: int) -> bytes:
+    """Return the canonical varint of a value as it was read, cut to what the type has."""
+    if kind == "bool":
+        return b"\x01" if value else b"\x00"
+    if kind == "uint32":
+        return encode_varint(value & _MASK32)
+    if kind == "int32":
+        value &= _MASK32
+        return encode_varint(value if value < 1 << 31 else value | _MASK64 ^ _MASK32)
+    return encode_varint(value)
+
+
+class _Field:
+    """What is to be known of a field, with its keys in wire form."""
+
+    __slots__ = (
+        "drops_zero", "entry", "is_map", "key", "kind", "message", "number", "oneof", "packed_key", "repeated", "type",
+        "wire",
+    )  # fmt: skip
+
+    def __init__(self, field: FieldType) -> None:
+        if field.type == TYPE_GROUP:
+            raise UnsupportedError(f"field {field.name} is a group, which no message of TensorFlow has")
+        self.number = field.number
+        self.type = field.type
+        self.wire = WIRE_TYPES[field.type]
+        self.key = encode_varint(field.number << 3 | self.wire)
+        self.packed_key = encode_varint(field.number << 3 | LEN) if field.packed else b""
+        self.repeated = field.repeated
+        self.is_map = field.is_map
+        self.message = field.message if field.type == TYPE_MESSAGE else None
+        self.kind = _KIND.get(field.type, "64")
+        self.oneof = field.oneof
+        self.drops_zero = not field.repeated and not field.has_presence
+        self.entry: tuple[_Field, _Field]
+        if self.is_map and field.map_key is not None and field.map_value is not None:
+            self.entry = _Field(field.map_key), _Field(field.map_value)
+
+    def takes(self, wire: int) -> bool:
+        """Say whether a value of that wire type is one of this field."""
+        if wire == self.wire:
+            return True
+        if wire == ADDRESSED:
+            if self.message is None:
+                raise MalformedError(f"a chunk is for something inside field {self.number}, which is no message")
+            return True
+        return wire == LEN and self.repeated and self.wire in (VARINT, FIXED32, FIXED64)
+
+
+class Changes:
+    """What is to be changed in a message: singular messages to empty, elements of one repeated message rewritten.
+
+    ``cleared`` are the field numbers of the former; ``number`` that of the latter, and ``rewrite`` makes other items of
+    those of an element.
+    """
+
+    __slots__ = ("cleared", "number", "rewrite")
+
+    def __init__(self, cleared: Sequence[int] = (), number: int = 0, rewrite: Rewrite = list) -> None:
+        self.cleared = cleared
+        self.number = number
+        self.rewrite = rewrite
+
+
+_UNCHANGED: Final = Changes()
+
+
+class Canonicalizer:
+    """Brings messages into canonical form and hashes them, within a budget; close it, or use it with ``with``.
+
+    What is held, the messages without their large bytes fields, goes to scratch files where it does not fit into the
+    budget and there is a folder for them; else that is a `LimitError`.
+    """
+
+    def __init__(self, budget: MemoryBudget, limits: Limits | None = None, scratch: Scratch | None = None) -> None:
+        self._limits = limits or Limits()
+        self._scratch = scratch
+        self._spool: Spool | None = None
+        self._charge = budget.charge(0, "the canonical form of a message")
+        self._budget = budget
+        self._held = 0
+        self._tables: dict[str, dict[int, _Field]] = {}
+
+    def __enter__(self) -> Canonicalizer:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give back what is held; harmless when repeated."""
+        self._charge.release()
+        if self._spool is not None:
+            self._spool.close()
+            self._spool = None
+
+    def fingerprint(self, kind: MessageType, items: list[Item], changes: Changes | None = None) -> int:
+        """Return the Fingerprint64 of the canonical form of a message, with some changes.
+
+        Raises `MalformedError`, `UnsupportedError`, `LimitError`, or what reading raises.
+        """
+        hashing = Fingerprint64()
+        for block in self.run(kind, items, changes).blocks():
+            hashing.update(block)
+        self.close()
+        self._held = 0
+        return hashing.digest()
+
+    def run(self, kind: MessageType, items: list[Item], changes: Changes | None = None) -> Rope:
+        """Return the canonical form; good until `close` or the next `fingerprint`. Arguments and errors as there."""
+        stack = [self._message(kind, items, changes or _UNCHANGED)]
+        answer: Rope | None = None
+        while True:
+            try:
+                inner = stack[-1].send(answer)
+            except StopIteration as done:
+                stack.pop()
+                answer = done.value
+                if not stack:
+                    return done.value  # type: ignore[no-any-return]
+                continue
+            self._limits.check("depth", len(stack), "the nesting of messages")
+            stack.append(self._message(*inner, _UNCHANGED))
+            answer = None
+
+    # -- one message -------------------------------------------------------------------------------------------------
+
+    def _table(self, kind: MessageType) -> dict[int, _Field]:
+        found = self._tables.get(kind.full_name)
+        if found is None:
+            found = {number: _Field(field) for number, field in kind.fields.items()}
+            self._tables[kind.full_name] = found
+        return found
+
+    def _message(self, kind: MessageType, items: list[Item], changes: Changes) -> Run:
+        table = self._table(kind)
+        large = any(isinstance(item, Range) for item in items)
+        parts = _Parts()
+        out = parts.out
+        extra = _extra(items)
+        for item in items:
+            for number, wire, value in fields(item):
+                field = table.get(number)
+                if field is None or not field.takes(wire):
+                    _add_unknown(parts.unknown, number, wire, value)
+                    continue
+                if number in changes.cleared:
+                    continue
+                before = self._waiting(parts, number) if large else 0
+                if field.message is None:
+                    _add_scalar(parts, field, wire, value)
+                elif field.is_map:
+                    _add_entry(parts, field, value)
+                elif not field.repeated:
+                    parts.choose(field)
+                    parts.singles.setdefault(number, []).append(_inner(value))
+                else:
+                    inner = _element(parts, field, value, extra)
+                    if inner is None:
+                        continue
+                    if number == changes.number:
+                        inner = changes.rewrite(inner)
+                    body = yield field.message, inner
+                    _add_message(out.get(number) or out.setdefault(number, Rope()), field.key, body)
+                if large:
+                    self._count(parts, field, value, before)
+        for number in changes.cleared:
+            parts.singles[number] = []
+        return (yield from self._assemble(table, parts))
+
+    def _assemble(self, table: dict[int, _Field], parts: _Parts) -> Run:
+        """Return all parts in their order."""
+        result = Rope()
+        out = parts.out
+        for number in sorted({*out, *parts.singles, *parts.maps}):
+            field = table[number]
+            if number in parts.singles and field.message is not None:
+                body = yield field.message, parts.singles[number]
+                _add_message(result, field.key, body)
+            elif number in parts.maps:
+                yield from self._assemble_map(result, field, parts.maps[number])
+            else:
+                rope = out[number]
+                if field.packed_key:
+                    if not rope.size:
+                        continue
+                    result.add(field.packed_key + encode_varint(rope.size))
+                result.add_rope(rope)
+        result.add_rope(parts.unknown)
+        return result
+
+    def _assemble_map(self, result: Rope, field: _Field, entries: dict[Key, tuple[bytes, Rope | list[Item]]]) -> Run:
+        value_type = field.entry[1]
+        for _, (key, value) in sorted(entries.items()):
+            if isinstance(value, Rope):
+                entry = value
+            else:
+                entry = Rope()
+                body = yield value_type.message, value  # type: ignore[misc]
+                _add_message(entry, value_type.key, body)
+            result.add(field.key + encode_varint(len(key) + entry.size) + key)
+            result.add_rope(entry)
+            if len(result.tail) > _SPILLED:
+                self._settle(result)
+        return result
+
+    # -- memory ------------------------------------------------------------------------------------------------------
+
+    def _waiting(self, parts: _Parts, number: int) -> int:
+        rope = parts.out.get(number)
+        return len(rope.tail) if rope is not None else 0
+
+    def _count(self, parts: _Parts, field: _Field, value: Any, before: int) -> None:
+        """Charge what a large message holds more since a field of it was taken in."""
+        rope = parts.out.get(field.number)
+        if rope is not None:
+            self._hold(max(0, len(rope.tail) - before))
+            if field.repeated and len(rope.tail) > _SPILLED:
+                self._settle(rope)
+        elif isinstance(value, tuple):
+            self._hold(size_of(value) + _WAITING)  # it holds these bytes until the message ends
+
+    def _hold(self, count: int) -> None:
+        self._held += count
+        more = self._held - self._charge.amount
+        if more > 0 and (self._scratch is None or self._budget.fits(more + _STEP)):
+            self._charge.resize(self._held + _STEP)
+
+    def _settle(self, rope: Rope) -> None:
+        """Move what was added to a rope last to where it can stay."""
+        if self._held <= self._charge.amount or self._scratch is None:
+            rope.cut()
+            return
+        if self._spool is None:
+            self._spool = self._scratch.spool()
+        self._held -= len(rope.tail)
+        rope.spill(self._spool)
+
+
+# -- what the parts of a message are put into --------------------------------------------------------------------------
+
+
+class _Parts:
+    """What was found in a message, by field number."""
+
+    __slots__ = ("cases", "counts", "maps", "out", "singles", "unknown")
+
+    def __init__(self) -> None:
+        self.out: dict[int, Rope] = {}  # finished: scalars and lists (packed ones without their key and size)
+        self.singles: dict[int, list[Item]] = {}  # singular messages, to be merged
+        self.maps: dict[int, dict[Key, tuple[bytes, Rope | list[Item]]]] = {}
+        self.cases: dict[str, int] = {}  # the member of each oneof
+        self.counts: dict[int, int] = {}  # of elements, where some are addressed
+        self.unknown = Rope()
+
+    def choose(self, field: _Field) -> None:
+        """Note that a field is set: no other member of its oneof is."""
+        if field.oneof is not None:
+            before = self.cases.get(field.oneof)
+            if before != field.number:
+                self.cases[field.oneof] = field.number
+                if before is not None:
+                    self.out.pop(before, None)
+                    self.singles.pop(before, None)
+
+
+def _add_message(rope: Rope, key: bytes, body: Rope) -> None:
+    rope.add(key + encode_varint(body.size))
+    rope.add_rope(body)
+
+
+def _inner(value: Content | Addressed) -> Item:
+    if isinstance(value, Addressed):
+        check_index(value, repeated=False)
+        return value.rest()
+    return value
+
+
+def _extra(items: list[Item]) -> dict[tuple[int, int | None], list[Item]]:
+    """Return the addressed parts by field number and index."""
+    found: dict[tuple[int, int | None], list[Item]] = {}
+    for item in items:
+        if isinstance(item, Addressed):
+            found.setdefault(item.steps[0], []).append(item.rest())
+    return found
+
+
+def _element(
+    parts: _Parts, field: _Field, value: Content | Addressed, extra: dict[tuple[int, int | None], list[Item]]
+) -> list[Item] | None:
+    """Return the items of the element that a value begins; None if it adds to one that was begun before."""
+    if not extra:
+        return [value]
+    count = parts.counts.get(field.number, 0)
+    if isinstance(value, Addressed):
+        index = check_index(value, repeated=True, count=count)
+        if index < count:
+            return None
+        own: list[Item] = []
+    else:
+        index, own = count, [value]
+    parts.counts[field.number] = count + 1
+    return own + extra.get((field.number, index), [])
+
+
+def _add_unknown(unknown: Rope, number: int, wire: int, value: int | bytes | Content | Addressed) -> None:
+    if isinstance(value, Addressed):
+        raise MalformedError(f"a chunk is for field {number}, which its message does not have")
+    unknown.add(encode_varint(number << 3 | wire))
+    if isinstance(value, int):
+        unknown.add(encode_varint(value))
+    elif isinstance(value, bytes):
+        unknown.add(value)
+    else:
+        unknown.add(encode_varint(size_of(value)))
+        unknown.add_content(value)
+
+
+def _add_scalar(parts: _Parts, field: _Field, wire: int, value: Any) -> None:
+    number, out = field.number, parts.out
+    if not field.repeated:
+        parts.choose(field)
+        if field.drops_zero and _is_zero(field, value):
+            out.pop(number, None)
+            return
+        rope = out[number] = Rope()
+        rope.add(field.key)
+        _add_value(rope, field, value)
+        return
+    rope = out.get(number) or out.setdefault(number, Rope())
+    if wire != field.wire:
+        _add_packed(rope, field, value)
+        return
+    if not field.packed_key:
+        rope.add(field.key)
+    _add_value(rope, field, value)
+
+
+def _is_zero(field: _Field, value: int | bytes | Content) -> bool:
+    if isinstance(value, int):
+        return not (value if field.kind in ("64", "bool") else value & _MASK32)
+    return not any(value) if isinstance(value, bytes) else not size_of(value)
+
+
+def _add_value(rope: Rope, field: _Field, value: int | bytes | Content) -> None:
+    """Add a value without its key."""
+    if isinstance(value, int):
+        rope.add(_varint_of(field.kind, value))
+    elif isinstance(value, bytes):
+        rope.add(value)
+    else:
+        rope.add(encode_varint(size_of(value)))
+        rope.add_content(value)
+
+
+def _add_entry(parts: _Parts, field: _Field, value: Content | Addressed) -> None:
+    """Note an entry of a map; one of an equal key before is forgotten."""
+    if isinstance(value, Addressed):
+        raise no_key(value)
+    key_type, value_type = field.entry
+    key, found = _zero(key_type), _zero(value_type)
+    messages: list[Item] = []
+    for number, wire, inner in fields(value):
+        if number == 1 and wire == key_type.wire:
+            key = inner
+        elif number == 2 and wire == value_type.wire:
+            found = inner
+            messages.append(inner)
+    packed = Rope()
+    packed.add(key_type.key)
+    _add_value(packed, key_type, key)
+    rest: Rope | list[Item] = messages
+    if value_type.message is None:
+        rest = Rope()
+        rest.add(value_type.key)
+        _add_value(rest, value_type, found)
+    entries = parts.maps.setdefault(field.number, {})
+    entries[_sort_key(key_type, key)] = (packed.tobytes(), rest)
+
+
+def _zero(field: _Field) -> int | bytes | Content:
+    return 0 if field.wire == VARINT else bytes(8 if field.wire == FIXED64 else 4) if field.wire != LEN else span(b"")
+
+
+def _sort_key(field: _Field, key: int | bytes | Content) -> Key:
+    """Return what C++ compares: the bytes of a string, the number of anything else."""
+    if isinstance(key, bytes):
+        return int.from_bytes(key, "little", signed=field.type in (TYPE_SFIXED32, TYPE_SFIXED64))
+    if not isinstance(key, int):
+        return load(key, "a key of a map")
+    key, _ = read_varint(_varint_of(field.kind, key), 0, 10)
+    if field.type in (TYPE_SINT32, TYPE_SINT64):
+        return key >> 1 ^ -(key & 1)
+    return key - (1 << 64) if field.type in (TYPE_INT32, TYPE_INT64) and key >> 63 else key
+
+
+def _add_packed(rope: Rope, field: _Field, value: Content) -> None:
+    """Add a packed list."""
+    size = {FIXED32: 4, FIXED64: 8}.get(field.wire, 1)
+    if size_of(value) % size:
+        raise MalformedError(f"the list in field {field.number} ends within a value", wanted=size, got=size_of(value))
+    if not field.packed_key:
+        raise UnsupportedError(f"field {field.number} is a list declared as not packed, which came packed")
+    # Large lists are looked through twice, but not kept if they are as they should be.
+    if field.wire != VARINT or not any(changed for _, changed in _varints(field, value)):
+        rope.add_content(value)
+        return
+    for piece, _ in _varints(field, value):
+        rope.add(piece)
+
+
+def _varints(field: _Field, value: Content) -> Iterator[tuple[bytes, bool]]:
+    """Yield a packed list of varints in canonical form, by stretches, and whether each was different before."""
+    pattern, left, rest = _CANONICAL[field.kind], size_of(value), b""
+    for block in blocks_of(value):
+        left -= len(block)
+        data, pos = rest + block, 0
+        while True:
+            match = pattern.match(data, pos)
+            end = match.end() if match else pos
+            if end > pos:
+                yield data[pos:end], False
+            if left and len(data) - end < MAX_BYTES_64:  # it may go on in the next block
+                break
+            if end == len(data):
+                return
+            number, pos = read_varint(data, end, len(data), what="a value of a list")
+            yield _varint_of(field.kind, number), True
+        rest = data[end:]

@@ -1,0 +1,274 @@
+"""The fingerprint of a SavedModel folder: hashes of its parts, as TensorFlow writes them into ``fingerprint.pb``.
+
+::
+
+    values = fingerprint("my_model")       # saved_model.cpb, or saved_model.pb
+    values.singleprint                     # "8947653168630125217/15354238402988963670/…"
+    write_fingerprint("my_model", values)
+
+All hashes are FarmHash Fingerprint64 (`pparse.kernels.farmhash`), joined with `cat64`; messages are hashed in the form
+that C++ protobuf writes (`pparse.proto_splitter.canonical`). What TensorFlow 2.21 does, found out by trying it:
+
+``saved_model.pb`` (producer 4)
+    The checksum is that of the whole message; the graph's that of the first meta graph's GraphDef, regularized
+    (`pparse.proto_splitter.regularize`). Signatures: key and message, each joined on, in the order of keys. Object
+    graph: of its concrete functions, in the order of the numbers at the end of their names, the name without the
+    number and the message, each joined on; nodes do not count.
+
+``saved_model.cpb`` (producer 2)
+    Hashes of chunks as they are. A chunk counts for a target, the tag of a field, if the two tags agree as far as
+    they go; the checksum has the empty target, hence all chunks but the root's own. Graph, signatures and object graph
+    are a hash of what is in the root chunk and in chunks at or above the target (whose tag is a prefix of it; one
+    that is so for several targets is merged as many times), joined with the chunks' own hash. Nothing is regularized.
+
+Chunks and large fields are hashed as they are read; nothing of them is kept.
+"""
+
+from __future__ import annotations
+
+import os
+
+from pparse.budget import MemoryBudget
+from pparse.data import FileData
+from pparse.errors import FormatError, MalformedError, UnsupportedError
+from pparse.kernels.farmhash import Fingerprint64, cat64, fingerprint64
+from pparse.limits import Limits
+from pparse.proto_splitter.canonical import Canonicalizer
+from pparse.proto_splitter.pieces import blocks_of, content_of, element, submessage, text_map
+from pparse.proto_splitter.regularize import graph_changes, suffix_number, without_number
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
+    from pparse.proto_splitter.pieces import Item
+    from pparse.schema import Schema
+    from pparse.scratch import Scratch
+
+    Folder = str | os.PathLike[str]
+
+# Field numbers of SavedModel, MetaGraphDef and SavedObjectGraph.
+META_GRAPHS: Final = 2
+GRAPH_DEF: Final = 2
+SIGNATURE_DEF: Final = 5
+OBJECT_GRAPH_DEF: Final = 7
+_CONCRETE_FUNCTIONS: Final = 2
+
+PRODUCER_WHOLE: Final = 4
+PRODUCER_CHUNKED: Final = 2
+
+_FINGERPRINT_FILE: Final = "fingerprint.pb"
+_HASHES: Final = (
+    "saved_model_checksum", "graph_def_program_hash", "signature_def_hash", "saved_object_graph_hash",
+    "checkpoint_hash",
+)  # fmt: skip
+_MAX_FINGERPRINT_FILE: Final = 1 << 16
+
+
+class Fingerprint:
+    """The fields of a ``tensorflow.FingerprintDef``: five hashes of 64 bits, a random ``uuid``, and ``producer``.
+
+    ``producer`` is the version of the rules. Equal to another of the same fields; `same_model` does without the uuid.
+    """
+
+    __slots__ = (*_HASHES, "producer", "uuid")
+
+    def __init__(
+        self,
+        saved_model_checksum: int = 0,
+        graph_def_program_hash: int = 0,
+        signature_def_hash: int = 0,
+        saved_object_graph_hash: int = 0,
+        checkpoint_hash: int = 0,
+        uuid: str = "",
+        producer: int = 0,
+    ) -> None:
+        self.saved_model_checksum = saved_model_checksum
+        self.graph_def_program_hash = graph_def_program_hash
+        self.signature_def_hash = signature_def_hash
+        self.saved_object_graph_hash = saved_object_graph_hash
+        self.checkpoint_hash = checkpoint_hash
+        self.uuid = uuid
+        self.producer = producer
+
+    @property
+    def hashes(self) -> tuple[int, ...]:
+        """The five hashes, in the order of their fields."""
+        return tuple(getattr(self, name) for name in _HASHES)
+
+    @property
+    def singleprint(self) -> str:
+        """What identifies the model in one string: the hashes of graph, signatures, object graph and checkpoint."""
+        return "/".join(map(str, self.hashes[1:]))
+
+    def same_model(self, other: Fingerprint) -> bool:
+        """Say whether all hashes are equal, and made by the same rules."""
+        return self.hashes == other.hashes and self.producer == other.producer
+
+    def to_bytes(self) -> bytes:
+        """Return the serialized FingerprintDef."""
+        from pparse.protos import message_class
+
+        message = message_class("tensorflow.FingerprintDef")(uuid=self.uuid)
+        for name in _HASHES:
+            setattr(message, name, getattr(self, name))
+        if self.producer:
+            message.version.producer = self.producer
+        serialized: bytes = message.SerializeToString(deterministic=True)
+        return serialized
+
+    @classmethod
+    def from_bytes(cls, serialized: bytes) -> Fingerprint:
+        """Read a serialized FingerprintDef. Raises `MalformedError`."""
+        from google.protobuf.message import DecodeError
+
+        from pparse.protos import message_class
+
+        try:
+            message = message_class("tensorflow.FingerprintDef").FromString(serialized)
+        except DecodeError as error:
+            raise MalformedError(f"not a FingerprintDef: {error}") from error
+        found = {name: getattr(message, name) for name in (*_HASHES, "uuid")}
+        return cls(producer=message.version.producer, **found)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Fingerprint):
+            return NotImplemented
+        return self.same_model(other) and self.uuid == other.uuid
+
+    def __hash__(self) -> int:
+        return hash((self.hashes, self.uuid))
+
+    def __repr__(self) -> str:
+        return f"<Fingerprint {self.singleprint} (producer {self.producer})>"
+
+
+def fingerprint(
+    path: Folder,
+    *,
+    uuid: str | None = None,
+    verify: str = "all",
+    budget: int | str | MemoryBudget = "64MiB",
+    limits: Limits | None = None,
+    scratch: Scratch | None = None,
+) -> Fingerprint:
+    """Return the fingerprint of a SavedModel folder, as TensorFlow would write it; ``saved_model.cpb`` wins over .pb.
+
+    ``uuid`` is taken as it is, by default a random one. ``verify`` says which hashes of a ``.cpb`` are checked on the
+    way (see `pparse.riegeli.RecordReader`). What is held, messages without their large values, goes to ``scratch``
+    where it does not fit into ``budget``.
+
+    Raises `FormatError` if there is no SavedModel, `SourceError` if it cannot be read, `MalformedError` or
+    `EndOfDataError` if it is damaged or cut, `UnsupportedError` for what TensorFlow has no fixed answer to,
+    `LimitError`.
+    """
+    folder = os.fspath(path)
+    limits = limits or Limits()
+    budget = budget if isinstance(budget, MemoryBudget) else MemoryBudget(budget)
+    chunked, whole = (os.path.join(folder, f"saved_model{suffix}") for suffix in (".cpb", ".pb"))
+    with Canonicalizer(budget, limits, scratch) as canonicalizer:
+        if os.path.exists(chunked):
+            from pparse.proto_splitter.chunk_hashes import chunked_hashes
+            from pparse.proto_splitter.merge_chunks import ReadOptions
+
+            with FileData(chunked) as data:
+                hashes = chunked_hashes(data, ReadOptions(verify, budget, limits, scratch), canonicalizer)
+            producer = PRODUCER_CHUNKED
+        elif os.path.exists(whole):
+            with FileData(whole) as data:
+                hashes = _whole_hashes(data, canonicalizer)
+            producer = PRODUCER_WHOLE
+        elif os.path.exists(os.path.join(folder, "saved_model.pbtxt")):
+            raise UnsupportedError(f"{folder}: TensorFlow takes no fingerprint of a SavedModel in text form")
+        else:
+            raise FormatError("the folder has no saved_model.cpb or saved_model.pb", source=folder)
+    if uuid is None:
+        import secrets
+
+        uuid = str(secrets.randbits(128))
+    return Fingerprint(*hashes, checkpoint_hash(folder), uuid, producer)
+
+
+def write_fingerprint(folder: Folder, values: Fingerprint | None = None) -> Fingerprint:
+    """Write ``fingerprint.pb`` into a SavedModel folder, by default that of the folder itself; return what it says.
+
+    The file is replaced as a whole or not at all. Raises `SourceError` if it cannot be written, else as `fingerprint`.
+    """
+    from pparse.writers.files import AtomicFile
+
+    values = values or fingerprint(folder)
+    serialized = values.to_bytes()
+    with AtomicFile(os.path.join(os.fspath(folder), _FINGERPRINT_FILE)) as file:
+        file.stream.write(serialized)
+    return values
+
+
+def read_fingerprint(folder: Folder) -> Fingerprint | None:
+    """Return what ``fingerprint.pb`` of a SavedModel folder says; None if there is none.
+
+    Raises `MalformedError` if it is something else, `SourceError` if it cannot be read.
+    """
+    path = os.path.join(os.fspath(folder), _FINGERPRINT_FILE)
+    if not os.path.exists(path):
+        return None
+    with FileData(path) as data:
+        if (data.size or 0) > _MAX_FINGERPRINT_FILE:
+            raise MalformedError("the file is too long", source=path, wanted=_MAX_FINGERPRINT_FILE, got=data.size)
+        return Fingerprint.from_bytes(data.pread(0, _MAX_FINGERPRINT_FILE))
+
+
+def checkpoint_hash(folder: str) -> int:
+    """Return the fingerprint of the index of the folder's checkpoint, 0 if it has none."""
+    path = os.path.join(folder, "variables", "variables.index")
+    if not os.path.exists(path):
+        return 0
+    with FileData(path) as data:
+        hashing = Fingerprint64()
+        for block in blocks_of(data.range(0, data.size or 0)):
+            hashing.update(block)
+        return hashing.digest()
+
+
+# -- a whole message ---------------------------------------------------------------------------------------------------
+
+
+def _whole_hashes(data: FileData, canonicalizer: Canonicalizer) -> tuple[int, int, int, int]:
+    """Return checksum, hash of the graph, of signatures and of the object graph."""
+    from pparse.protos import schema
+
+    types = schema()
+    model: list[Item] = [content_of(data.range(0, data.size or 0))]
+    checksum = canonicalizer.fingerprint(types.message("tensorflow.SavedModel"), model)
+    meta_graph = element(model, META_GRAPHS, 0)
+    if meta_graph is None:
+        raise MalformedError("the SavedModel has no meta graph", source=data.name)
+    graph = canonicalizer.fingerprint(
+        types.message("tensorflow.GraphDef"),
+        submessage(meta_graph, GRAPH_DEF) or [],
+        graph_changes(canonicalizer, types.message("tensorflow.AttrValue")),
+    )
+    signatures = 0
+    for key, value in sorted(text_map(meta_graph, SIGNATURE_DEF).items()):
+        signatures = cat64(signatures, fingerprint64(key))
+        signatures = cat64(signatures, canonicalizer.fingerprint(types.message("tensorflow.SignatureDef"), value))
+    objects = submessage(meta_graph, OBJECT_GRAPH_DEF) or []
+    return checksum, graph, signatures, _object_graph_hash(objects, types, canonicalizer)
+
+
+def _object_graph_hash(objects: list[Item], types: Schema, canonicalizer: Canonicalizer) -> int:
+    functions = text_map(objects, _CONCRETE_FUNCTIONS)
+    by_number: dict[int, bytes] = {}
+    for name in functions:
+        number = suffix_number(name)
+        shown = name.decode(errors="backslashreplace")
+        if number is None:
+            raise MalformedError(f"the name of the function {shown!r} does not end in a number")
+        if number in by_number:
+            raise UnsupportedError(f"two functions end in {number}, {shown!r} is one: TensorFlow takes either of them")
+        by_number[number] = name
+    result = 0
+    kind = types.message("tensorflow.SavedConcreteFunction")
+    for number, name in sorted(by_number.items()):
+        result = cat64(result, fingerprint64(without_number(name, number)))
+        result = cat64(result, canonicalizer.fingerprint(kind, functions[name]))
+    return result

@@ -1,0 +1,209 @@
+"""Splitters of TensorFlow graphs: `GraphDefSplitter`, and its parts, which can be used by themselves.
+
+Values of constants become chunks of bytes at ``tensor_content``: exactly as TensorFlow's splitter writes them, for
+numbers. Text constants do not: TensorFlow's Python splitter writes memory addresses for them, and the layout that its
+C++ one writes (lengths, then texts) is read back by C++ but not by ``MakeNdarray`` in Python. Here their attribute, or
+the node, becomes a chunk as it is, so everybody reads it. A constant given as one repeated value is small, and stays.
+
+A node that is no constant and too large (TensorFlow refuses it) is split by size alone.
+"""
+
+from __future__ import annotations
+
+from pparse.errors import SplitError
+from pparse.proto_splitter import sizes as measure
+from pparse.proto_splitter.repeated import ElementSplitter, LargeMessageSplitter, RepeatedMessageSplitter
+from pparse.proto_splitter.size import SizeSplitter
+from pparse.proto_splitter.split import ComposableSplitter
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Final
+
+_CONTENT: Final = ("attr", "value", "tensor", "tensor_content")
+
+
+class ConstantNodeDefSplitter(ElementSplitter):
+    """Takes the value out of a ``Const`` NodeDef above `max_size`: a chunk of bytes at its ``tensor_content``.
+
+    Values given as typed lists are turned into these bytes, except text, and lists much shorter than the tensor. What
+    is still too large then, or never was a constant, is split by size.
+    Raises `SplitError` naming the node and its sizes if that cannot be done.
+    """
+
+    @classmethod
+    def threshold(cls, limit: int) -> int:
+        """Return the size up to which a node is left as it is."""
+        return limit
+
+    def build_chunks(self) -> int:
+        """Split; return how many bytes are gone."""
+        limit, node = self.max_size, self._proto
+        if self.proto_size <= limit:
+            return 0
+        if node.op == "Const" and "value" in node.attr:
+            self._take_value(node.attr["value"].tensor)
+        left = measure.message_size(node)
+        if left > limit:
+            what = describe_node(node)
+            try:
+                left -= self.reduce(limit // 3)
+            except SplitError as error:
+                reason = f"{error.reason}; the node: {what}"
+                raise SplitError(reason, path=error.path, wanted=error.wanted, got=error.got) from error
+            if left > limit:
+                raise SplitError(f"a node that cannot be split: {what}", path=self.path(), wanted=left, got=limit)
+        return self.proto_size - left
+
+    def _take_value(self, tensor: Any) -> None:
+        from pparse.proto_splitter.tensors import raw_content, value_fields
+
+        content = raw_content(tensor, 4 * max(self.proto_size, self.max_size))
+        if not content:
+            return
+        self.add_chunk(content, _CONTENT)
+        for name in value_fields(tensor):
+            tensor.ClearField(name)
+
+
+class FunctionDefSplitter(ElementSplitter):
+    """Splits a FunctionDef: one above a third of `max_size` is a chunk, one above `max_size` is split node by node."""
+
+    def build_chunks(self) -> int:
+        """Split; return how many bytes are gone."""
+        limit, size, function = self.max_size, self.proto_size, self._proto
+        if size <= limit:
+            return LargeMessageSplitter(function, size, parent_splitter=self).build_chunks()
+        nodes = RepeatedMessageSplitter(
+            function, "node_def", NODE_SPLITTERS, parent_splitter=self, by_parts=is_constant
+        )
+        # In the messages that it stands in, it has to be a little smaller than a chunk.
+        room = limit - _frames_above(self)
+        rest = size - nodes.size
+        nodes.split_elements()
+        nodes.split_list(room - rest)
+        left = rest + nodes.size
+        if left > room:
+            left -= self.reduce(room, keep=("node_def",))
+        return size - left
+
+
+NODE_SPLITTERS: Final = (ConstantNodeDefSplitter, LargeMessageSplitter)
+
+
+class GraphDefSplitter(ComposableSplitter):
+    """Splits a GraphDef above `max_size`: constants, large nodes and functions, then nodes and functions in slices.
+
+    The larger of nodes and library is split first, the other if need be. If the graph is still too large, a library
+    that takes more than half of a chunk is moved out whole, and nodes are sliced; one above `max_size` is sliced too.
+
+    Raises TypeError if ``proto`` is no ``tensorflow.GraphDef``; `split` raises `SplitError` for what cannot be split.
+    """
+
+    def __init__(self, proto: Any, **kwargs: Any) -> None:
+        check_type(proto, "tensorflow.GraphDef")
+        super().__init__(proto, **kwargs)
+
+    def build_chunks(self) -> int:
+        """Split; return how many bytes are gone."""
+        graph, limit = self._proto, self.max_size
+        self._nodes = RepeatedMessageSplitter(graph, "node", NODE_SPLITTERS, parent_splitter=self, by_parts=is_constant)
+        self._functions = RepeatedMessageSplitter(
+            graph.library, "function", [FunctionDefSplitter], parent_splitter=self, fields_in_parent=["library"]
+        )
+        self._rest = sum(measure.field_size(*item) for item in graph.ListFields() if item[0].name not in _LISTS)
+        self._rest += measure.unknown_size(graph)
+        self._has_library = graph.HasField("library")
+        library = graph.library if self._has_library else type(graph.library)()
+        self._gradients = sum(measure.field_size(*item) for item in library.ListFields() if item[0].name != "function")
+        self._gradients += measure.unknown_size(library)
+        before = self.size
+        lists = [self._nodes, self._functions]
+        if self._library_size() > self._nodes.size:
+            lists.reverse()
+        for each in lists:
+            if self.size > limit:
+                each.split_elements()
+        if self.size > limit:
+            self._split_lists()
+        if self.size > limit:
+            self._rest -= SizeSplitter(graph, room=limit, keep=_LISTS, parent_splitter=self).build_chunks()
+        return before - self.size
+
+    def _library_size(self) -> int:
+        return measure.framed(1, self._gradients + self._functions.size) if self._has_library else 0
+
+    @property
+    def size(self) -> int:
+        """The size of the graph now; known once `build_chunks` was called."""
+        return self._rest + self._nodes.size + self._library_size()
+
+    def _split_lists(self) -> None:
+        limit = self.max_size
+        nodes, library = self._nodes.size, self._library_size()
+        room = limit - self._rest
+        if library <= limit // 2:
+            self._nodes.split_list(room - library)
+        elif nodes <= limit // 2:
+            self._functions.split_list(room - nodes - (library - self._functions.size))
+            self._split_gradients(room - nodes - measure.framed(1, self._functions.size))
+        else:
+            self._move_library()
+            self._nodes.split_list(room - self._library_size())
+
+    def _move_library(self) -> None:
+        graph = self._proto
+        if self._gradients + self._functions.size <= self.max_size:
+            chunk = graph.library
+            graph.ClearField("library")  # it lives on, and is not copied
+            self._has_library = False
+            self.add_chunk(chunk, ["library"], index=1)
+            return
+        self._functions.split_list(0)
+        self._split_gradients(self.max_size // 3)
+
+    def _split_gradients(self, room: int) -> None:
+        if self._gradients > max(room, 0):
+            self._gradients -= SizeSplitter(
+                self._proto.library,
+                room=max(room, 0) + self._functions.size,
+                keep=("function",),
+                parent_splitter=self,
+                fields_in_parent=["library"],
+            ).build_chunks()
+
+
+_LISTS: Final = ("node", "library")
+
+
+def is_constant(node: Any) -> bool:
+    """Say whether a NodeDef is a constant: those may be huge, and are measured without being encoded."""
+    return bool(node.op == "Const")
+
+
+def describe_node(node: Any) -> str:
+    """Return what to say about a node: name, operation, inputs, device, and the sizes of its attributes."""
+    mapped = next((item for item in node.ListFields() if item[0].name == "attr"), None)
+    attributes = ""
+    if mapped is not None:
+        keys = list(mapped[1])
+        sizes = measure.entry_sizes(mapped[0], mapped[1], keys)
+        attributes = ", ".join(f"{key} {size}" for key, size in sorted(zip(keys, sizes, strict=True))[:20])
+    inputs = ", ".join(node.input[:10])
+    return (
+        f"name {node.name[:200]!r}, op {node.op[:200]!r}, inputs [{inputs[:200]}], device {node.device[:200]!r}, "
+        f"sizes of attributes: {attributes or 'none'}"
+    )
+
+
+def check_type(proto: Any, full_name: str) -> None:
+    """Raise TypeError if ``proto`` is no message of that type."""
+    descriptor = getattr(proto, "DESCRIPTOR", None)
+    found = getattr(descriptor, "full_name", type(proto).__name__)
+    if found != full_name:
+        raise TypeError(f"this splitter is for {full_name}, not for {found}")
+
+
+def _frames_above(splitter: ComposableSplitter) -> int:
+    """Return what tags and lengths around a splitter's message may take in the chunk that it is in."""
+    return len(splitter._in_root(())[1]) * (1 + measure.varint_size(splitter.max_size))

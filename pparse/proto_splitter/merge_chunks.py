@@ -1,0 +1,248 @@
+"""Chunks for `pparse.proto_splitter.merger`: given ones, or those of a ``.cpb``, and the metadata that tells of these.
+
+A ``.cpb`` is a Riegeli/records file: chunks first, a ChunkMetadata message as the last record. A chunk is found by the
+numeric position of its record.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import OrderedDict
+
+from pparse.budget import MemoryBudget
+from pparse.errors import EndOfDataError, MalformedError, PparseError, UnsupportedError
+from pparse.limits import Limits
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any, Final
+
+    from pparse.data import Data
+    from pparse.riegeli.reader import RecordReader
+    from pparse.scratch import Scratch
+
+    Chunk = Any  # a protobuf message, or bytes
+
+# ChunkInfo.Type
+UNSET, MESSAGE, BYTES = 0, 1, 2
+_CHUNK_TYPES: Final = {UNSET: "UNSET", MESSAGE: "MESSAGE", BYTES: "BYTES"}
+# Records up to this size are read ahead with their neighbours, so that going to and fro decodes nothing twice.
+_SMALL: Final = 64 << 10
+
+
+class ReadOptions:
+    """How to read a file."""
+
+    def __init__(
+        self, verify: str, budget: int | str | MemoryBudget, limits: Limits | None, scratch: Scratch | None
+    ) -> None:
+        self.verify = verify
+        self.budget = budget if isinstance(budget, MemoryBudget) else MemoryBudget(budget)
+        self.limits = limits or Limits()
+        self.scratch = scratch
+
+    def open(self, data: Data) -> RecordReader:
+        """Return a reader of the records of ``data``."""
+        from pparse.riegeli.reader import RecordReader
+
+        return RecordReader(data, verify=self.verify, budget=self.budget, limits=self.limits, scratch=self.scratch)
+
+
+def message_of(given: Any, name: str) -> Any:
+    """Return ``given``, of type ``tensorflow.proto_splitter.{name}``, or parsed if it is bytes."""
+    if not isinstance(given, bytes | bytearray | memoryview):
+        if getattr(getattr(given, "DESCRIPTOR", None), "name", None) != name:
+            raise TypeError(f"give a {name}, not {type(given).__name__}")
+        return given
+    from google.protobuf.message import DecodeError
+
+    from pparse.protos import message_class
+
+    try:
+        return message_class(f"tensorflow.proto_splitter.{name}").FromString(bytes(given))
+    except DecodeError as error:
+        raise MalformedError(f"not a {name}: {error}") from error
+
+
+def read_metadata(data: Data, options: ReadOptions) -> Any:
+    """Return the ChunkMetadata at the end of a file. Raises `MalformedError` if there are none."""
+    try:
+        record, position = _last_record(options.open(data))
+        metadata = message_of(record, "ChunkMetadata")
+    except (MalformedError, EndOfDataError) as error:
+        raise MalformedError(
+            f"no chunk metadata can be read from its end: {error.reason}", offset=error.offset, source=data.name
+        ) from error
+    # A file that lost its end has some other record there, and most messages parse as most others. An empty record
+    # is an empty ChunkMetadata, though.
+    tree = metadata.message
+    says_something = metadata.chunks or metadata.HasField("version") or tree.chunked_fields
+    if record and not (metadata.HasField("message") and says_something):
+        raise MalformedError(
+            "the last record is no chunk metadata: is this the whole file?", offset=position, source=data.name
+        )
+    return metadata
+
+
+def _last_record(reader: RecordReader) -> tuple[bytes, int]:
+    """Return the last record and its position; closes the reader."""
+    with reader:
+        size = reader.size()
+        reader.seek_numeric(size)
+        record = reader.read_record() if reader.seek_back() else None
+        if record is None:
+            reader.seek_numeric(0)
+            reader.check_file_format()
+            raise MalformedError("there is no record in it", got=size)
+        position = reader.last_pos.numeric
+        reader.read_record()  # there is none, but perhaps the beginning of one: closing tells
+        return record, position
+
+
+class StoredChunks:
+    """The chunks of a file, by index, read when asked for."""
+
+    def __init__(self, data: Data, infos: Any, options: ReadOptions) -> None:
+        self.source: str | None = data.name
+        self._data = data
+        self._infos = infos
+        self._options = options
+        self._reader: RecordReader | None = None
+        self._sizes: dict[int, int] = {}  # of the chunks not yet used, by position
+        self._offsets: list[int] = []  # all positions, sorted
+        self._ahead: OrderedDict[int, bytes] = OrderedDict()
+        self._ahead_size = 0
+        self._entered = -1  # where the Riegeli chunk begins that was read ahead last
+        self._room = options.budget.limit // 4
+        self._charge = options.budget.charge(0, "chunks read ahead", self._drop)
+
+    def __len__(self) -> int:
+        return len(self._infos)
+
+    def offset(self, index: int) -> int:
+        """Return the numeric position of a chunk's record."""
+        found: int = self._infos[index].offset
+        return found
+
+    def read(self, index: int, wanted: int) -> bytes:
+        """Return the bytes of a chunk that is used as ``wanted`` (1 a message, 2 a value).
+
+        Raises `MalformedError` if the record is not what its ChunkInfo says.
+        """
+        info = self._infos[index]
+        if info.type not in (UNSET, wanted):
+            found = _CHUNK_TYPES.get(info.type, str(info.type))
+            raise MalformedError(
+                f"chunk {index} is of the wrong type for its field", wanted=_CHUNK_TYPES[wanted], got=found
+            )
+        record = self._ahead.pop(info.offset, None)
+        if record is None:
+            record = self._record(info.offset)
+        else:
+            self._ahead_size -= len(record)
+        self._sizes.pop(info.offset, None)  # used: not read ahead again
+        if record is None:
+            raise MalformedError(f"no record begins where chunk {index} should be")
+        if len(record) != info.size:
+            raise MalformedError(f"chunk {index} is not as long as the metadata say", wanted=info.size, got=len(record))
+        return record
+
+    def _record(self, offset: int) -> bytes | None:
+        """Return the record at a position, None if there is none; keeps the small ones around it."""
+        reader = self._reader
+        if reader is None:
+            reader = self._reader = self._options.open(self._data)
+        if reader.pos.numeric != offset:
+            reader.seek_numeric(offset)
+        record = reader.read_record()
+        if record is None or reader.last_pos.numeric != offset:
+            return None
+        begin = reader.last_pos.chunk_begin
+        if begin != self._entered:  # or else it still is decoded: going about in it is cheap
+            self._entered = begin
+            try:
+                self._read_ahead(reader, begin)
+            except PparseError:  # of a chunk that was not asked for yet, and perhaps never is
+                self._drop()
+                self._reader = None
+        return record
+
+    def _read_ahead(self, reader: RecordReader, begin: int) -> None:
+        """Keep the small chunks of the Riegeli chunk at ``begin``, which is decoded now, that are still to be used."""
+        from pparse.riegeli.positions import RecordPosition
+
+        if not self._offsets:
+            self._sizes = {info.offset: info.size for info in self._infos}
+            self._offsets = sorted(self._sizes)
+        for at in range(bisect_left(self._offsets, begin), len(self._offsets)):
+            offset = self._offsets[at]
+            size = self._sizes.get(offset, _SMALL + 1)
+            if size > _SMALL or offset in self._ahead:
+                continue
+            if offset > reader.size():
+                break
+            if reader.pos.numeric != offset:
+                reader.seek(RecordPosition(begin, offset - begin))
+            if reader.pos.chunk_begin != begin or not self._make_room(size, begin, offset):
+                break
+            record = reader.read_record()
+            if record is not None and len(record) == size:
+                self._ahead[offset] = record
+                self._ahead_size += size
+        self._charge.resize(self._ahead_size)
+
+    def _make_room(self, size: int, begin: int, end: int) -> bool:
+        """Let go of what was read ahead first; False if that came from between ``begin`` and ``end``."""
+        while self._ahead and self._ahead_size + size > self._room:
+            if begin <= next(iter(self._ahead)) <= end:
+                return False
+            self._ahead_size -= len(self._ahead.popitem(last=False)[1])
+        return True
+
+    def _drop(self) -> None:
+        """Let go of everything that was read ahead."""
+        self._ahead.clear()
+        self._ahead_size = 0
+        self._entered = -1
+
+    def close(self) -> None:
+        """Let go of everything."""
+        self._drop()
+        self._charge.release()
+        if self._reader is not None:
+            try:
+                self._reader.close()
+            except PparseError:
+                pass  # said already, or of no chunk that was asked for
+
+
+class GivenChunks:
+    """Chunks that are given, as messages or bytes."""
+
+    source: str | None = None
+
+    def __init__(self, chunks: Sequence[Chunk]) -> None:
+        self._chunks = chunks
+
+    def __len__(self) -> int:
+        return len(self._chunks)
+
+    def offset(self, index: int) -> int | None:
+        """Return None: they are in no file."""
+        return None
+
+    def read(self, index: int, wanted: int) -> bytes:
+        """Return the bytes of a chunk."""
+        chunk = self._chunks[index]
+        if isinstance(chunk, bytes | bytearray | memoryview):
+            return bytes(chunk)
+        if not hasattr(chunk, "SerializePartialToString"):
+            raise TypeError(f"chunk {index} is neither a protobuf message nor bytes, but {type(chunk).__name__}")
+        from google.protobuf.message import EncodeError
+
+        try:
+            serialized: bytes = chunk.SerializePartialToString()
+            return serialized
+        except EncodeError as error:  # above 2 GiB, or too deep
+            raise UnsupportedError(f"chunk {index} cannot be serialized: {error}") from error

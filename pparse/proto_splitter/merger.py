@@ -1,0 +1,349 @@
+"""`Merger`: puts a chunked proto together, onto a protobuf message, in memory.
+
+What goes where is said by a ``ChunkedMessage``: a tree whose nodes stand for messages. Rules, as of TensorFlow's Merger
+(tensorflow/tools/proto_splitter/merge.cc) unless said otherwise:
+
+- A node's own chunk is merged into its message first, then its entries (``chunked_fields``) in order: tags are compared
+  step by step, fields by number and elements by index; a tag comes before those that it begins; equal tags go by chunk
+  index. Keys of a map are passed over, and what goes to one key keeps this order (TensorFlow stops comparing at them).
+- An entry without a tag is a further chunk of the node's message; entries below it are not looked at. Any other leads
+  from the message to a field; messages on the way are made where missing: an element whose index is the count so far is
+  appended, a key that is not there is added.
+- A chunk is merged into a message (scalars replaced, elements appended); of a scalar it is the new value, as text (see
+  `pparse.parsers.cpb_scalars`). An entry that has no chunk, where one is needed, takes chunk 0: an index that is not
+  written is 0.
+- Nothing is cleared before.
+
+Beyond TensorFlow: elements of repeated scalars and scalar values of maps, keys above 32 bits, chunks that are given as
+bytes. Refused here, where TensorFlow takes a wrong value in silence, or ends the process: versions that are not for us,
+chunks that are not what the metadata say (kind, size, position), chunks that do not parse, text that is no value.
+"""
+
+from __future__ import annotations
+
+import os
+
+from pparse.data import BytesData, FileData
+from pparse.errors import MalformedError, PparseError, SourceError
+from pparse.limits import Limits
+from pparse.parsers.cpb_scalars import decode_scalar
+from pparse.parsers.cpb_versions import check_versions
+from pparse.proto_splitter.merge_chunks import (
+    BYTES,
+    MESSAGE,
+    GivenChunks,
+    ReadOptions,
+    StoredChunks,
+    message_of,
+    read_metadata,
+)
+from pparse.proto_splitter.merge_tags import MAP, SINGULAR, Tags, order_of, path_text
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from typing import Any, Final
+
+    from pparse.budget import MemoryBudget
+    from pparse.data import Data
+    from pparse.proto_splitter.merge_tags import Path, Type
+    from pparse.scratch import Scratch
+
+    Prefix = str | os.PathLike[str]
+    Chunk = Any  # a protobuf message, or bytes
+
+CHUNKED, WHOLE = ".cpb", ".pb"
+# Files that an error names.
+_NAMED: Final = 3
+
+
+class Merger:
+    """Reads messages that were split into chunks: ``{prefix}.cpb``, or whole ones, ``{prefix}.pb``.
+
+    ``prefix`` is a path without its suffix, and may be given with it: then that very file is read. A ``.cpb`` wins over
+    a ``.pb`` beside it. Everything is merged into ``message`` as it stands; where an error is raised, part of it may
+    have been. Chunks are read one by one, and their bytes let go.
+
+    ``verify`` says which hashes are checked (see `pparse.riegeli.RecordReader`; "all" by default, so that nothing
+    damaged is merged), ``budget`` what reading may hold at a time, ``scratch`` where it may put what is more. Fields
+    deeper than ``limits.depth`` are refused.
+
+    Errors: `SourceError` (no such file, or not readable), `MalformedError` (with the path of the field, and the
+    position of the record), `UnsupportedError` (versions; messages that cannot be serialized), `LimitError`.
+    """
+
+    @staticmethod
+    def merge(
+        chunks: Sequence[Chunk],
+        chunked_message: Any,
+        message: Any,
+        *,
+        in_listed_order: bool = False,
+        limits: Limits | None = None,
+    ) -> None:
+        """Merge ``chunks`` (messages, or bytes) into ``message``, as ``chunked_message`` (a ChunkedMessage) says.
+
+        What a splitter's ``split()`` returns can be given as it is. TensorFlow's function of this name takes the
+        entries in the order they are listed, which is another only where they were not listed in the order of the
+        rules: ``in_listed_order=True`` does the same.
+        """
+        tree = message_of(chunked_message, "ChunkedMessage")
+        _Merge(GivenChunks(chunks), limits or Limits(), listed=in_listed_order).run(tree, _checked(message))
+
+    @staticmethod
+    def read(
+        prefix: Prefix,
+        message: Any,
+        *,
+        verify: str = "all",
+        budget: int | str | MemoryBudget = "64MiB",
+        limits: Limits | None = None,
+        scratch: Scratch | None = None,
+    ) -> None:
+        """Read ``{prefix}.cpb``, or else ``{prefix}.pb``, and merge it into ``message``."""
+        _checked(message)
+        path = _find(prefix)
+        with FileData(path) as data:
+            if path.endswith(CHUNKED):
+                options = ReadOptions(verify, budget, limits, scratch)
+                _merge_file(data, read_metadata(data, options), message, options)
+            else:
+                _merge_whole(data, message)
+
+    @staticmethod
+    def read_partial(
+        prefix: Prefix,
+        chunk_metadata: Any,
+        message: Any,
+        *,
+        verify: str = "all",
+        budget: int | str | MemoryBudget = "64MiB",
+        limits: Limits | None = None,
+        scratch: Scratch | None = None,
+    ) -> None:
+        """Read those chunks of ``{prefix}.cpb`` that ``chunk_metadata`` (a ChunkMetadata, or its bytes) names.
+
+        That is the file's own, as a rule, without the entries that are not wanted; the file's own are not looked at.
+        Raises `SourceError` if there is no ``.cpb``: a ``.pb`` cannot be read in part.
+        """
+        _checked(message)
+        metadata = message_of(chunk_metadata, "ChunkMetadata")
+        path = _find(prefix, partial=True)
+        with FileData(path) as data:
+            _merge_file(data, metadata, message, ReadOptions(verify, budget, limits, scratch))
+
+    @staticmethod
+    def read_chunked_from_string(
+        data: bytes | bytearray | memoryview,
+        message: Any,
+        *,
+        verify: str = "all",
+        budget: int | str | MemoryBudget = "64MiB",
+        limits: Limits | None = None,
+        scratch: Scratch | None = None,
+    ) -> None:
+        """Merge ``data``, the bytes of a ``.cpb``, into ``message``."""
+        _checked(message)
+        options = ReadOptions(verify, budget, limits, scratch)
+        with BytesData(data) as source:
+            _merge_file(source, read_metadata(source, options), message, options)
+
+    @staticmethod
+    def can_read(prefix: Prefix) -> bool:
+        """Say whether there is a file that `read` would read; it is not opened."""
+        try:
+            _find(prefix)
+        except SourceError:
+            return False
+        return True
+
+
+# -- what is given ---------------------------------------------------------------------------------------------------
+
+
+def _checked(message: Any) -> Any:
+    """Return ``message``. Raises TypeError if it is no protobuf message."""
+    if not hasattr(message, "DESCRIPTOR") or not hasattr(message, "MergeFromString") or isinstance(message, type):
+        raise TypeError(f"give a protobuf message to merge into, not {type(message).__name__}")
+    return message
+
+
+def _find(prefix: Prefix, *, partial: bool = False) -> str:
+    """Return the path of the file to read. Raises `SourceError` if there is none."""
+    text = os.fspath(prefix)
+    if os.path.exists(text + CHUNKED):
+        return text + CHUNKED
+    whole = os.path.exists(text + WHOLE)
+    if whole and not partial:
+        return text + WHOLE
+    if text.endswith(CHUNKED) or (text.endswith(WHOLE) and not partial):
+        if os.path.exists(text):
+            return text
+        text = text.removesuffix(CHUNKED).removesuffix(WHOLE)
+    if partial and (whole or os.path.exists(text.removesuffix(WHOLE) + WHOLE)):
+        raise SourceError(f"there is no {CHUNKED}, only a {WHOLE}, which cannot be read in part", source=text)
+    raise SourceError(f"neither {text}{CHUNKED} nor {text}{WHOLE} exists{_siblings(text)}")
+
+
+def _siblings(prefix: str) -> str:
+    """Return what to add to an error if there are files ``{prefix}.*.cpb``."""
+    folder, base = os.path.split(prefix)
+    names: list[str] = []
+    count = 0
+    try:
+        with os.scandir(folder or ".") as entries:
+            for entry in entries:
+                if entry.name.startswith(f"{base}.") and entry.name.endswith(CHUNKED):
+                    count += 1
+                    if len(names) < _NAMED:
+                        names.append(entry.name)
+    except (OSError, ValueError):
+        return ""
+    if not names:
+        return ""
+    shown = ", ".join(sorted(names)) + (" …" if count > len(names) else "")
+    return f"; there is {shown}, but a proto in several {CHUNKED} files was never defined: nothing reads it"
+
+
+# -- files -----------------------------------------------------------------------------------------------------------
+
+
+def _merge_whole(data: Data, message: Any) -> None:
+    from google.protobuf.message import DecodeError
+
+    try:
+        message.MergeFromString(data.pread(0, data.size or 0))
+    except DecodeError as error:
+        raise MalformedError(f"not a {message.DESCRIPTOR.full_name}: {error}", source=data.name) from error
+
+
+def _merge_file(data: Data, metadata: Any, message: Any, options: ReadOptions) -> None:
+    check_versions(metadata.version.join_version, metadata.version.bad_consumers, source=data.name)
+    chunks = StoredChunks(data, metadata.chunks, options)
+    try:
+        _Merge(chunks, options.limits).run(metadata.message, message)
+    finally:
+        chunks.close()
+
+
+# -- merging ---------------------------------------------------------------------------------------------------------
+
+
+class _Merge:
+    """One merge: walks a ChunkedMessage with a stack of its own."""
+
+    def __init__(self, chunks: StoredChunks | GivenChunks, limits: Limits, *, listed: bool = False) -> None:
+        from google.protobuf.message import DecodeError
+
+        self._chunks = chunks
+        self._limits = limits
+        self._listed = listed
+        self._tags = Tags(limits)
+        self._decode_error = DecodeError
+
+    def run(self, tree: Any, message: Any) -> None:
+        """Merge everything that ``tree`` names into ``message``."""
+        try:
+            self._run(tree, message)
+        except PparseError as error:
+            error.source = error.source or self._chunks.source
+            raise
+
+    def _run(self, tree: Any, message: Any) -> None:
+        if tree.HasField("chunk_index"):
+            self._merge_chunk(tree.chunk_index, message, ())
+        root: Path = ()
+        stack = [(message, self._entries(tree, self._tags.type_of(message.DESCRIPTOR), root), root)]
+        while stack:
+            target, entries, path = stack[-1]
+            entry = next(entries, None)
+            if entry is None:
+                stack.pop()
+                continue
+            steps, tree = entry
+            here = path + steps
+            if len(here) > self._limits.depth:
+                self._limits.check("depth", len(here), "a field's depth", path=path_text(here))
+            if not steps:
+                self._merge_chunk(tree.chunk_index, target, path)
+            elif steps[-1][0].message is None:
+                self._set_scalar(tree.chunk_index, target, steps, here)
+            else:
+                target = self._reach(target, steps, here)
+                if tree.HasField("chunk_index"):
+                    self._merge_chunk(tree.chunk_index, target, here)
+                if tree.chunked_fields:
+                    stack.append((target, self._entries(tree, steps[-1][0].message, here), here))
+
+    def _entries(self, tree: Any, type_: Type, path: Path) -> Iterator[tuple[Path, Any]]:
+        """Return the entries of a node with their tags resolved, in the order in which they are merged."""
+        resolve = self._tags.resolve
+        entries = ((resolve(entry.field_tag, type_, path), entry.message) for entry in tree.chunked_fields)
+        if self._listed:
+            return entries
+        return iter(sorted(entries, key=lambda entry: (order_of(entry[0]), entry[1].chunk_index)))
+
+    def _chunk(self, index: int, path: Path, wanted: int) -> bytes:
+        """Return the bytes of a chunk that is used as a message, or as a value."""
+        if index >= len(self._chunks):
+            raise MalformedError(
+                f"there is no chunk {index}", path=path_text(path), wanted=index + 1, got=len(self._chunks)
+            )
+        try:
+            return self._chunks.read(index, wanted)
+        except PparseError as error:
+            self._locate(error, path, index)
+            raise
+
+    def _merge_chunk(self, index: int, target: Any, path: Path) -> None:
+        chunk = self._chunk(index, path, MESSAGE)
+        try:
+            target.MergeFromString(chunk)
+        except self._decode_error as error:
+            bad = MalformedError(f"chunk {index} is no {target.DESCRIPTOR.full_name}: {error}")
+            self._locate(bad, path, index)
+            raise bad from error
+
+    def _set_scalar(self, index: int, target: Any, steps: Path, path: Path) -> None:
+        field, argument = steps[-1]
+        text = self._chunk(index, path, BYTES)
+        try:
+            value = decode_scalar(text, field)
+        except MalformedError as error:
+            self._locate(error, path, index)
+            raise
+        target = self._reach(target, steps[:-1], path)
+        if field.form == SINGULAR:
+            setattr(target, field.name, value)
+            return
+        items = getattr(target, field.name)
+        if field.form == MAP or argument < len(items):
+            items[argument] = value
+        else:
+            _check_next(argument, len(items), path)
+            items.append(value)
+
+    def _reach(self, target: Any, steps: Path, path: Path) -> Any:
+        """Return the message that ``steps`` lead to, making those on the way that are missing."""
+        for field, argument in steps:
+            items = getattr(target, field.name)
+            if field.form == SINGULAR:
+                items.SetInParent()
+                target = items
+            elif field.form == MAP or argument < len(items):
+                target = items[argument]
+            else:
+                _check_next(argument, len(items), path)
+                target = items.add()
+        return target
+
+    def _locate(self, error: PparseError, path: Path, index: int) -> None:
+        """Say in an error where it was, as far as it does not say so itself."""
+        error.path = error.path or path_text(path)
+        if error.offset is None:
+            error.offset = self._chunks.offset(index)
+
+
+def _check_next(index: int, count: int, path: Path) -> None:
+    if index > count:
+        raise MalformedError("an element beyond those that are there", path=path_text(path), wanted=index, got=count)

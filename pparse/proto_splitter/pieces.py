@@ -1,0 +1,355 @@
+"""Messages by parts: where the bytes of a message lie, its fields one by one, and output made of what is not copied.
+
+A message is a list of *items* whose concatenation it is (parsing a concatenation merges, says protobuf). An item is a
+`Span` of bytes in memory, a `Range` of what is larger than `SMALL`, or an `Addressed` part: bytes that belong to a
+message further down, as the chunks of a ``.cpb`` file are.
+"""
+
+from __future__ import annotations
+
+from pparse.errors import EndOfDataError, MalformedError, UnsupportedError
+from pparse.kernels.varint import MAX_BYTES_32, read_varint
+from pparse.reader import Range
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any, Final, TypeAlias
+
+    from pparse.scratch import Spool
+
+    # Bytes, begin and end in them, and the offset of the first of them in their source (for messages of errors).
+    Span: TypeAlias = tuple[bytes, int, int, int]
+    Content: TypeAlias = Span | Range
+    Item: TypeAlias = "Content | Addressed"
+    Field: TypeAlias = tuple[int, int, Any]
+
+VARINT: Final = 0
+FIXED64: Final = 1
+LEN: Final = 2
+FIXED32: Final = 5
+ADDRESSED: Final = 8  # the wire type that `fields` gives the step to an addressed part
+
+# What is not larger is read at once, with all that is inside.
+SMALL: Final = 1 << 20
+# Pieces of output below this size are copied together.
+_COPIED: Final = 64 << 10
+_BLOCK: Final = 256 << 10
+_HEAD: Final = 20  # two varints
+
+
+class Addressed:
+    """``content`` that belongs to the message at ``steps``: a field number each, and an index if it is repeated."""
+
+    __slots__ = ("content", "steps")
+
+    def __init__(self, steps: tuple[tuple[int, int | None], ...], content: Content) -> None:
+        self.steps = steps
+        self.content = content
+
+    def rest(self) -> Item:
+        """Return what this is to the message that its first step leads to."""
+        return Addressed(self.steps[1:], self.content) if len(self.steps) > 1 else self.content
+
+
+def span(data: bytes) -> Span:
+    """Return the whole of ``data`` as an item."""
+    return data, 0, len(data), 0
+
+
+def content_of(found: Range) -> Content:
+    """Return a range as an item: its bytes, if they are few. Raises `EndOfDataError` if those are not there."""
+    size = len(found)
+    if size > SMALL:
+        return found
+    return found.range(0, size).read_exact(size), 0, size, found.start
+
+
+def size_of(content: Content) -> int:
+    """Return the number of bytes."""
+    return len(content) if isinstance(content, Range) else content[2] - content[1]
+
+
+def load(content: Content, what: str, most: int = SMALL) -> bytes:
+    """Return the bytes. Raises `MalformedError` if they are more than ``most``; ``what`` says of what."""
+    size = size_of(content)
+    if size > most:
+        raise MalformedError(f"{what} is too long", wanted=most, got=size)
+    if isinstance(content, Range):
+        return content.range(0, size).read_exact(size)
+    return content[0][content[1] : content[2]]
+
+
+def blocks_of(content: Content) -> Iterator[bytes]:
+    """Yield the bytes in blocks. Raises `EndOfDataError` where the source ends too soon."""
+    if not isinstance(content, Range):
+        yield content[0][content[1] : content[2]]
+        return
+    reader = content.range(0, len(content))
+    while left := reader.remaining:
+        yield reader.read_exact(min(left, _BLOCK))
+
+
+# -- fields ------------------------------------------------------------------------------------------------------------
+
+
+def fields(item: Item) -> Iterator[Field]:
+    """Yield number, wire type and value of each field of one item, in order.
+
+    Values: the number of a varint; 4 or 8 bytes; the content of a length-delimited field; an addressed part itself,
+    with the wire type `ADDRESSED`. Raises `MalformedError`, and `UnsupportedError` for groups, which no message of
+    TensorFlow has.
+    """
+    if isinstance(item, tuple):
+        return _fields_in_memory(item)
+    return _field_addressed(item) if isinstance(item, Addressed) else _fields_of_range(item)
+
+
+def _field_addressed(item: Addressed) -> Iterator[Field]:
+    yield item.steps[0][0], ADDRESSED, item
+
+
+def _fields_in_memory(item: Span) -> Iterator[Field]:
+    data, pos, end, base = item
+    try:
+        while pos < end:
+            begin = pos
+            key = data[pos]
+            pos += 1
+            if key > 0x7F:
+                key, pos = read_varint(data, begin, end, MAX_BYTES_32, "a field's key")
+            number, wire = key >> 3, key & 7
+            if wire == LEN:
+                size, pos = read_varint(data, pos, end, what="a field's length")
+                if size > end - pos:
+                    raise MalformedError("a field ends beyond its message", offset=begin, wanted=size, got=end - pos)
+                if not number:
+                    raise _bad_key(number, wire, begin)
+                yield number, LEN, (data, pos, pos + size, base)
+                pos += size
+            elif wire == VARINT and number:
+                value, pos = read_varint(data, pos, end)
+                yield number, VARINT, value
+            else:
+                size = _fixed_size(number, wire, begin)
+                if size > end - pos:
+                    raise MalformedError("a field ends beyond its message", offset=begin, wanted=size, got=end - pos)
+                yield number, wire, data[pos : pos + size]
+                pos += size
+    except MalformedError as error:
+        error.offset = base + (error.offset or 0)
+        raise
+
+
+def _fields_of_range(item: Range) -> Iterator[Field]:
+    reader = item.range(0, len(item))
+    while left := reader.remaining:
+        begin = reader.offset
+        head = reader.peek(_HEAD)
+        try:
+            key, pos = read_varint(head, 0, len(head), MAX_BYTES_32, "a field's key")
+            number, wire = key >> 3, key & 7
+            size = 0
+            if wire == LEN:
+                size, pos = read_varint(head, pos, len(head), what="a field's length")
+            elif wire == VARINT:
+                value, pos = read_varint(head, pos, len(head))
+            else:
+                size = _fixed_size(number, wire, 0)
+            if not number:
+                raise _bad_key(number, wire, 0)
+            if size > left - pos:
+                raise MalformedError("a field ends beyond its message", offset=0, wanted=size, got=left - pos)
+        except MalformedError as error:
+            if len(head) < min(left, _HEAD):
+                raise EndOfDataError("the data ends here", offset=begin + len(head), source=item.data.name) from error
+            error.offset = begin + (error.offset or 0)
+            error.source = item.data.name
+            raise
+        reader.skip(pos)
+        if wire == VARINT:
+            yield number, wire, value
+        elif wire != LEN:
+            yield number, wire, reader.read_exact(size)
+        elif size <= SMALL:
+            at = reader.offset
+            yield number, wire, (reader.read_exact(size), 0, size, at)
+        else:
+            at = reader.tell()
+            reader.skip(size)
+            yield number, wire, item.range(at, at + size)
+
+
+def _fixed_size(number: int, wire: int, offset: int) -> int:
+    if not number or wire not in (FIXED32, FIXED64):
+        raise _bad_key(number, wire, offset)
+    return 4 if wire == FIXED32 else 8
+
+
+def _bad_key(number: int, wire: int, offset: int) -> MalformedError:
+    if number and wire in (3, 4):
+        raise UnsupportedError(f"field {number} is a group, which no message of TensorFlow has", offset=offset)
+    return MalformedError(f"no field has number {number} and wire type {wire}", offset=offset)
+
+
+# -- looking for one field ---------------------------------------------------------------------------------------------
+
+
+def last_number(items: list[Item], number: int) -> int:
+    """Return the value of a varint field, 0 if it is absent."""
+    found = 0
+    for item in items:
+        for name, wire, value in fields(item):
+            if name == number and wire == VARINT:
+                found = value
+    return found
+
+
+def last_text(items: list[Item], number: int) -> bytes:
+    """Return the value of a string field, empty if it is absent."""
+    found: Content = span(b"")
+    for item in items:
+        for name, wire, value in fields(item):
+            if name == number and wire == LEN:
+                found = value
+    return load(found, f"field {number}")
+
+
+def submessage(items: list[Item], number: int) -> list[Item] | None:
+    """Return the items of a singular message; None if it is absent."""
+    found: list[Item] = []
+    for item in items:
+        for name, wire, value in fields(item):
+            if name != number:
+                continue
+            if wire == LEN:
+                found.append(value)
+            elif isinstance(value, Addressed):
+                check_index(value, repeated=False)
+                found.append(value.rest())
+    return found or None
+
+
+def element(items: list[Item], number: int, index: int) -> list[Item] | None:
+    """Return the items of element ``index`` of a repeated message; None if there are not as many."""
+    found: list[Item] = []
+    count = 0
+    for item in items:
+        for name, wire, value in fields(item):
+            if name != number:
+                continue
+            if isinstance(value, Addressed):
+                at = check_index(value, repeated=True, count=count)
+                if at == index:
+                    found.append(value.rest())
+                count = max(count, at + 1)
+            elif wire == LEN:
+                if count == index:
+                    found.append(value)
+                count += 1
+    return found or None
+
+
+def text_map(items: list[Item], number: int) -> dict[bytes, list[Item]]:
+    """Return the entries of a map from strings to messages."""
+    found: dict[bytes, list[Item]] = {}
+    for item in items:
+        for name, wire, value in fields(item):
+            if name != number:
+                continue
+            if isinstance(value, Addressed):
+                raise no_key(value)
+            if wire == LEN:
+                entry: list[Item] = [value]
+                found[last_text(entry, 1)] = submessage(entry, 2) or []
+    return found
+
+
+def check_index(part: Addressed, *, repeated: bool, count: int = 0) -> int:
+    """Return the index of the element that a part belongs to, of ``count`` or just behind them; 0 if not repeated.
+
+    Raises `MalformedError` for what TensorFlow's Merger cannot do either.
+    """
+    number, index = part.steps[0]
+    if not repeated:
+        if index is not None:
+            raise MalformedError(f"a chunk is for element {index} of field {number}, which is not repeated")
+        return 0
+    if index is None:
+        raise MalformedError(f"a chunk is for field {number}, which is repeated, but not for an element of it")
+    if index > count:
+        raise MalformedError(f"a chunk is for element {index} of field {number}, which has {count}")
+    return index
+
+
+def no_key(part: Addressed) -> MalformedError:
+    """Return the error of a part that names a map, but no key of it."""
+    return MalformedError(f"a chunk is for field {part.steps[0][0]}, which is a map, but not for a key of it")
+
+
+# -- output ------------------------------------------------------------------------------------------------------------
+
+
+class Rope:
+    """Bytes to be: pieces in memory, ranges of a source, stretches of a scratch file. ``size`` is their sum."""
+
+    __slots__ = ("_pieces", "size", "tail")
+
+    def __init__(self) -> None:
+        self.size = 0
+        self.tail = bytearray()
+        self._pieces: list[bytes | bytearray | Range | tuple[Spool, int, int]] | None = None
+
+    def add(self, data: bytes) -> None:
+        """Append a copy of some bytes."""
+        self.tail += data
+        self.size += len(data)
+
+    def add_content(self, content: Content) -> None:
+        """Append content, that of a range without reading it."""
+        if isinstance(content, Range):
+            self.cut().append(content)
+            self.size += len(content)
+        else:
+            self.add(content[0][content[1] : content[2]])
+
+    def add_rope(self, other: Rope) -> None:
+        """Append another rope, which is used up."""
+        if other._pieces is None and len(other.tail) <= _COPIED:
+            self.tail += other.tail
+        else:
+            self.cut().extend(other.cut())
+        self.size += other.size
+
+    def cut(self) -> list[bytes | bytearray | Range | tuple[Spool, int, int]]:
+        """Return the pieces, the bytes added last among them."""
+        if self._pieces is None:
+            self._pieces = []
+        if self.tail:
+            self._pieces.append(self.tail)
+            self.tail = bytearray()
+        return self._pieces
+
+    def spill(self, spool: Spool) -> None:
+        """Move the bytes added last into a scratch file."""
+        at, size = spool.size, len(self.tail)
+        spool.append(self.tail)
+        self.tail = bytearray()
+        self.cut().append((spool, at, size))
+
+    def blocks(self) -> Iterator[bytes | bytearray]:
+        """Yield all bytes. Raises `EndOfDataError` where a source ends too soon."""
+        for piece in self._pieces or ():
+            if isinstance(piece, Range):
+                yield from blocks_of(piece)
+            elif isinstance(piece, tuple):
+                spool, at, size = piece
+                for begin in range(at, at + size, _BLOCK):
+                    yield spool.pread(begin, min(_BLOCK, at + size - begin))
+            else:
+                yield piece
+        yield self.tail
+
+    def tobytes(self) -> bytes:
+        """Return all bytes at once."""
+        return b"".join(self.blocks())

@@ -1,0 +1,378 @@
+"""`SizeSplitter`: splits a message of any type by size alone, into chunks that TensorFlow's Merger puts together.
+
+What may become a chunk, by the rules of that Merger (tensorflow/tools/proto_splitter/merge.cc):
+
+==========================================  ===========================================================================
+part of a message M                         chunk
+==========================================  ===========================================================================
+bytes or string field                       its bytes, at the field
+message field                               the message, at the field; split further if it is too large
+large element of a repeated message field   the element, at field and index; an empty one stays in its place
+other elements                              a message of M's type that has the next elements, at M: merging appends them
+large value of a map of messages            the value, at field and key
+other entries, maps of scalars              a message of M's type that has these entries, at M
+repeated scalars                            a message of M's type that has the next values, at M
+extensions                                  a message of M's type that has the extension, at M
+required fields, single numbers             none: they stay
+==========================================  ===========================================================================
+
+Not used, since that Merger cannot read them: indices of repeated scalars, keys of maps of scalars, keys above 31 bits.
+Pieces below a map key that have to be merged in order are a tree in the tree: only so their order is kept.
+
+First the largest values are taken out, wherever they are, and no more than needed; a message that is still too large
+gives away its largest fields.
+"""
+
+from __future__ import annotations
+
+import heapq
+from itertools import pairwise
+
+from pparse.errors import SplitError
+from pparse.proto_splitter import sizes as measure
+from pparse.proto_splitter.fields import KEY_KINDS, has_required, is_map, is_repeated, is_required, map_key, map_value
+from pparse.proto_splitter.split import ComposableSplitter
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+    from typing import Any, Final
+
+    from pparse.proto_splitter.fields import FieldStep
+
+    Tag = tuple[FieldStep, ...]
+
+_TEXT: Final = (measure.TYPE_STRING, measure.TYPE_BYTES)
+# int64 and uint64: the Merger cuts such keys to 32 bits.
+_WIDE_KEYS: Final = (3, 4)
+_MAX_KEY: Final = (1 << 31) - 1
+# How deep messages may be for protobuf's parsers (its default).
+MAX_DEPTH: Final = 100
+
+
+class SizeSplitter(ComposableSplitter):
+    """Splits ``proto``, a message of any type, until ``room`` bytes are left of it (as a rule: `max_size`).
+
+    ``keep`` names fields of ``proto`` that stay as they are. As a child it takes the place of a splitter for one
+    element: ``proto_size`` is its size, if known. Other arguments as of `ComposableSplitter`.
+    """
+
+    def __init__(
+        self,
+        proto: Any,
+        proto_size: int | None = None,
+        *,
+        room: int | None = None,
+        keep: Collection[str] = (),
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(proto, **kwargs)
+        self._size = proto_size
+        self._room = room
+        self._keep = frozenset(keep)
+        # Tags of values taken out of elements or entries below a map key. Those have to be there first: an index counts
+        # elements, and an entry that is merged replaces what there is for its key.
+        self._indexed: list[Tag] = []
+
+    @classmethod
+    def threshold(cls, limit: int) -> int:
+        """Return the size up to which an element is left as it is."""
+        return limit
+
+    def build_chunks(self) -> int:
+        """Split; return by how many bytes the message is smaller now."""
+        limit = self.max_size
+        room = limit if self._room is None else self._room
+        before = measure.message_size(self._proto) if self._size is None else self._size
+        if before <= room:
+            return 0
+        self._extract(before - room)
+        work: list[_Part] = [self._part()]
+        for part in work:  # it grows
+            first = part.message is self._proto
+            _Reduction(self, part, limit, work, self._keep if first else ()).run(room if first else limit)
+        return before - measure.message_size(self._proto)
+
+    def _part(self) -> _Part:
+        return _Part(self._proto, (), self.is_below_key())
+
+    def _extract(self, excess: int) -> None:
+        """Make chunks of the largest bytes and string fields, at any depth, until ``excess`` bytes are gone.
+
+        None that is small: what is many is better moved by many.
+        """
+        floor = self.max_size // 3
+        heap: list[tuple[int, int, _Part, Any]] = [(0, 0, self._part(), None)]
+        count = 1
+        while heap and excess > 0:
+            size, _, part, field = heapq.heappop(heap)
+            if field is not None:
+                self.take_text(part, field)
+                excess += size  # it is negative: the heap gives the least first
+                if part.indexed:
+                    self._indexed.append(part.tag)
+                continue
+            if len(part.tag) > 2 * MAX_DEPTH:
+                continue
+            for found, child in _large_parts(part, floor, self._keep if part.message is self._proto else ()):
+                heapq.heappush(heap, (-found, count, *child))
+                count += 1
+
+    def take_text(self, part: _Part, field: Any) -> None:
+        """Make a chunk of a bytes or string field."""
+        value = getattr(part.message, field.name)
+        self.add_chunk(value.encode() if isinstance(value, str) else value, (*part.tag, field.name))
+        part.message.ClearField(field.name)
+
+    def check_order(self, part: _Part) -> None:
+        """Say that order matters if ``part``, now in chunks, has what values were taken out of."""
+        if part.keyed and any(tag[: len(part.tag)] == part.tag for tag in self._indexed):
+            self.need_order(part.tag)
+
+
+class _Part:
+    """A message in the one that is split: where it is, whether below a map key, and below an index or key below it."""
+
+    __slots__ = ("indexed", "keyed", "message", "tag")
+
+    def __init__(self, message: Any, tag: Tag, keyed: bool = False, indexed: bool = False) -> None:
+        self.message = message
+        self.tag = tag
+        self.keyed = keyed
+        self.indexed = indexed
+
+    def field(self, message: Any, name: str) -> _Part:
+        return _Part(message, (*self.tag, name), self.keyed, self.indexed)
+
+    def element(self, message: Any, name: str, index: int) -> _Part:
+        return _Part(message, (*self.tag, name, index), self.keyed, self.keyed)
+
+    def entry(self, message: Any, name: str, key: FieldStep) -> _Part:
+        return _Part(message, (*self.tag, name, key), True, self.keyed)
+
+
+def _large_parts(part: _Part, floor: int, keep: Collection[str]) -> list[tuple[int, tuple[_Part, Any]]]:
+    """Return what is above ``floor`` in a message, with its size: text fields, and messages (None for the field)."""
+    found: list[tuple[int, tuple[_Part, Any]]] = []
+    for field, value in part.message.ListFields():
+        if field.is_extension or field.name in keep:
+            continue
+        name = field.name
+        if field.message_type is None:
+            if field.type in _TEXT and not is_repeated(field) and not is_required(field) and len(value) > floor:
+                found.append((measure.scalar_size(field.type, value), (part, field)))
+        elif not is_repeated(field):
+            size = measure.message_size(value)
+            if size > floor:
+                found.append((size, (part.field(value, name), None)))
+        elif not is_map(field):
+            for index, size in enumerate(measure.message_sizes(value)):
+                if size > floor:
+                    found.append((size, (part.element(value[index], name, index), None)))
+        elif map_value(field).message_type is not None:
+            keys = list(value)
+            for key, size in zip(keys, measure.message_sizes(value[key] for key in keys), strict=True):
+                if size > floor and can_be_key(field, key):
+                    found.append((size, (part.entry(value[key], name, key), None)))
+    return found
+
+
+def can_be_key(field: Any, key: Any) -> bool:
+    """Say whether a tag can name the entry of a map field, and TensorFlow's Merger finds it again."""
+    kind = map_key(field).type
+    return kind in KEY_KINDS and (kind not in _WIDE_KEYS or 0 <= key <= _MAX_KEY)
+
+
+class _Reduction:
+    """One message, that is or becomes a chunk of its own, and gives away its largest fields.
+
+    ``work`` gets the chunks made here that are too large themselves.
+    """
+
+    def __init__(
+        self, splitter: SizeSplitter, part: _Part, limit: int, work: list[_Part], keep: Collection[str]
+    ) -> None:
+        self.splitter = splitter
+        self.message = part.message
+        self.part = part
+        self.limit = limit
+        self.work = work
+        self.keep = keep
+        self.excess = 0
+
+    def run(self, room: int) -> None:
+        fields = [(measure.field_size(field, value), field, value) for field, value in self.message.ListFields()]
+        self.excess = sum(size for size, _, _ in fields) + measure.unknown_size(self.message) - room
+        fields.sort(key=lambda item: -item[0])
+        for size, field, value in fields:
+            if self.excess <= 0:
+                return
+            if is_required(field) or field.name in self.keep:
+                continue
+            if is_map(field):
+                self._take_entries(field, value)
+            elif is_repeated(field):
+                self._take_elements(field, value)
+            elif field.is_extension:
+                if size <= self.limit:
+                    self._take_extension(field, value)
+                    self.excess -= size
+            elif field.message_type is not None:
+                # The message lives on without its parent: nothing is copied.
+                self.message.ClearField(field.name)
+                self._add(self.part.field(value, field.name), size)
+                self.excess -= size
+            elif field.type in _TEXT:
+                self.splitter.take_text(self.part, field)
+                self.excess -= size
+
+    def _add(self, part: _Part, size: int) -> None:
+        if len(part.tag) > 2 * MAX_DEPTH:
+            raise SplitError(
+                f"a message nested in {MAX_DEPTH} others: no parser of protobuf would read it",
+                path=f"{self.splitter.path(part.tag[:6])}…",
+                wanted=size,
+                got=self.limit,
+            )
+        self.splitter.add_chunk(part.message, part.tag)
+        self.splitter.check_order(part)
+        if size > self.limit:
+            self.work.append(part)
+
+    def _add_slice(self, chunk: Any, size: int) -> None:
+        self.splitter.add_measured(chunk, size, self.part.tag)
+        self.splitter.check_order(self.part)
+
+    def _need_order(self, field: Any) -> None:
+        if self.part.keyed:
+            name = () if field.is_extension else (field.name,)
+            self.splitter.need_order((*self.part.tag, *name))
+
+    def _take_extension(self, field: Any, value: Any) -> None:
+        chunk = type(self.message)()
+        if field.message_type is not None:
+            chunk.Extensions[field].CopyFrom(value)
+        else:
+            chunk.Extensions[field] = value
+        self.message.ClearExtension(field)
+        self._add_slice(chunk, measure.message_size(chunk))
+
+    # -- lists ---------------------------------------------------------------------------------------------------------
+
+    def _take_elements(self, field: Any, values: Any) -> None:
+        sizes = (
+            list(measure.element_sizes(field, values)) if field.message_type else measure.element_sizes(field, values)
+        )
+        whole = measure.list_size(field, sizes)
+        if field.message_type is not None and not field.is_extension and not has_required(field.message_type):
+            whole -= self._take_large_elements(field, values, sizes)  # type: ignore[arg-type]
+        if self.excess <= 0:
+            return
+        frame = 0
+        if field.message_type is None and measure.is_packed(field):
+            frame = measure.tag_size(field.number) + measure.varint_size(whole)
+        self._check_fits(field, sizes, frame)
+        cuts = cut(sizes, max(whole - self.excess, 0) - frame, self.limit - frame)
+        if cuts[0] == len(sizes):
+            return
+        self.excess -= whole - measure.list_size(field, sizes[: cuts[0]])
+        if len(cuts) > 2 or cuts[0]:
+            self._need_order(field)
+        for start, end in pairwise(cuts):
+            chunk = type(self.message)()
+            target = chunk.Extensions[field] if field.is_extension else getattr(chunk, field.name)
+            append_to(target, values, start, end, messages=field.message_type is not None)
+            self._add_slice(chunk, measure.list_size(field, sizes[start:end]))
+        del values[cuts[0] :]
+
+    def _take_large_elements(self, field: Any, values: Any, sizes: list[int]) -> int:
+        """Make chunks of large elements, leave empty ones; return the bytes that are gone."""
+        empty = measure.message_frame(field, 0)
+        gone = 0
+        for index, size in enumerate(sizes):
+            if self.excess <= gone:
+                break
+            if size > max(self.limit // 2, empty):
+                element = values[index]
+                chunk = type(element)()
+                chunk.CopyFrom(element)
+                element.Clear()
+                self._need_order(field)
+                self._add(self.part.element(chunk, field.name, index), size)
+                gone += size - empty
+                sizes[index] = empty
+        self.excess -= gone
+        return gone
+
+    def _check_fits(self, field: Any, sizes: Sequence[int], frame: int) -> None:
+        largest = max(sizes, default=0)
+        if largest + frame > self.limit:
+            index = sizes.index(largest)
+            name = self.splitter.path((*self.part.tag, *(() if field.is_extension else (field.name, index))))
+            raise SplitError("cannot be split off", path=name, wanted=largest + frame, got=self.limit)
+
+    # -- maps ----------------------------------------------------------------------------------------------------------
+
+    def _take_entries(self, field: Any, mapping: Any) -> None:
+        keys = list(mapping)
+        sizes = measure.entry_sizes(field, mapping, keys)
+        messages = map_value(field).message_type is not None
+        if messages:
+            keys, sizes = self._take_large_values(field, mapping, keys, sizes)
+        if self.excess <= 0:
+            return
+        for key, size in zip(keys, sizes, strict=True):
+            if size > self.limit:
+                name = f"{self.splitter.path((*self.part.tag, field.name))}[{key!r}]"
+                raise SplitError("a map entry that cannot be split off", path=name, wanted=size, got=self.limit)
+        whole = sum(sizes)
+        cuts = cut(sizes, max(whole - self.excess, 0), self.limit)
+        for start, end in pairwise(cuts):
+            chunk = type(self.message)()
+            target = getattr(chunk, field.name)
+            for key in keys[start:end]:
+                if messages:
+                    target[key].CopyFrom(mapping[key])
+                else:
+                    target[key] = mapping[key]
+                del mapping[key]
+            self._add_slice(chunk, sum(sizes[start:end]))
+        self.excess -= sum(sizes[cuts[0] :])
+
+    def _take_large_values(
+        self, field: Any, mapping: Any, keys: list[Any], sizes: list[int]
+    ) -> tuple[list[Any], list[int]]:
+        rest: list[tuple[Any, int]] = []
+        for key, size in zip(keys, sizes, strict=True):
+            if self.excess > 0 and size > self.limit // 2 and can_be_key(field, key):
+                value = mapping[key]
+                del mapping[key]  # the value lives on
+                self._add(self.part.entry(value, field.name, key), size)
+                self.excess -= size
+            else:
+                rest.append((key, size))
+        return [key for key, _ in rest], [size for _, size in rest]
+
+
+def cut(sizes: Sequence[int], first: int, limit: int) -> list[int]:
+    """Return where a list is cut so that ``first`` bytes at most stay, and ``limit`` are in each of the slices.
+
+    The first cut is the count of those that stay; the last is the length of the list. Each size is within ``limit``.
+    """
+    cuts, room = [], first
+    for index, size in enumerate(sizes):
+        if size > room:
+            cuts.append(index)
+            room = limit
+        room -= size
+    cuts.append(len(sizes))
+    return cuts
+
+
+def append_to(target: Any, values: Any, start: int, end: int, *, messages: bool) -> None:
+    """Append copies of ``values[start:end]`` to a repeated field."""
+    if not messages:
+        target.extend(values[start:end])
+        return
+    for value in values[start:end]:  # extend() would encode and parse each
+        target.add().CopyFrom(value)

@@ -1,0 +1,416 @@
+"""`Splitter` and `ComposableSplitter`: a message becomes a list of chunks, and a tree that says where each belongs.
+
+Rules:
+
+- The root splitter owns the chunks and the tree; a child (``parent_splitter=``, ``fields_in_parent=``) puts what it
+  splits off into the root's, under the tag of its parent and its own. Only the root is asked to `split` or `write`.
+- The tree is flat: the root's own chunk, and one entry per further chunk; `ComposableSplitter.need_order` tells of an
+  exception. Indices are those of the final list, however chunks were inserted.
+- Splitting changes the message *in place*: its parts become chunks without being copied where that can be, and the root
+  message, or what is left of it, is itself the first chunk. That is what TensorFlow's splitter does, and what a message
+  that fills half of the memory needs. With ``copy=True`` a copy is taken apart; `pparse.proto_splitter.Merger.merge`
+  puts the chunks together again.
+- Every chunk that is a message has at most `max_size` bytes, or `split` raises `SplitError`. Chunks of bytes (values of
+  one field) have no limit: nothing parses them.
+"""
+
+from __future__ import annotations
+
+import abc
+import os
+
+from pparse.errors import SourceError, SplitError
+from pparse.proto_splitter import constants
+from pparse.proto_splitter.fields import MAP_KEY, field_path, get_field_tag, walk
+from pparse.proto_splitter.sizes import message_size
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Sequence
+    from typing import Any, Final
+
+    from pparse.proto_splitter.fields import Fields, FieldStep
+    from pparse.riegeli.options import RecordWriterOptions
+
+    Chunk = Any  # a protobuf message, or bytes
+    Tag = tuple[bytes, ...]  # serialized FieldIndex messages
+
+_PACKAGE: Final = "tensorflow.proto_splitter"
+_MESSAGE: Final = 1
+_BYTES: Final = 2
+# The first byte of a FieldIndex that is a map key.
+_MAP_KEY_TAG: Final = 0x12
+
+
+class Splitter(abc.ABC):
+    """What splits a message into chunks and writes it."""
+
+    @property
+    @abc.abstractmethod
+    def version_def(self) -> Any:
+        """The ``VersionDef`` message that is written with the chunks."""
+
+    @abc.abstractmethod
+    def split(self) -> tuple[Sequence[Chunk], Any]:
+        """Return the chunks (messages and bytes), and the ``ChunkedMessage`` that says where they belong."""
+
+    @abc.abstractmethod
+    def write(self, prefix: str | os.PathLike[str], writer_options: str | RecordWriterOptions | None = None) -> str:
+        """Split, write ``{prefix}.pb`` or ``{prefix}.cpb``, and return the path."""
+
+
+class ComposableSplitter(Splitter):
+    """Base of splitters that can be put together; a subclass says in `build_chunks` what is split off.
+
+    ``proto`` is the message, of any protobuf class. It is the first chunk, unless ``proto_as_initial_chunk`` is false:
+    then chunks are only what is added. A child has ``parent_splitter`` and ``fields_in_parent``, the way from the
+    parent's message to its own (see `pparse.proto_splitter.fields`). ``max_size`` (bytes, or text as ``"64MiB"``) is
+    the limit of this splitter and of its children; None takes the parent's, or what `constants.max_size` returns.
+    ``copy`` splits a copy of ``proto``.
+    """
+
+    def __init__(
+        self,
+        proto: Any,
+        *,
+        proto_as_initial_chunk: bool = True,
+        parent_splitter: ComposableSplitter | None = None,
+        fields_in_parent: Fields | None = None,
+        max_size: int | str | None = None,
+        copy: bool = False,
+    ) -> None:
+        if copy:
+            if parent_splitter is not None:
+                raise ValueError("copy= is for a root splitter: a child splits a part of its parent's message")
+            original, proto = proto, type(proto)()
+            proto.CopyFrom(original)
+        self._proto = proto
+        self._parent_splitter = parent_splitter
+        self._fields_in_parent: list[FieldStep] = list(fields_in_parent or ())
+        self._max_size = None if max_size is None else constants.checked_size(max_size)
+        self._chunks: list[Chunk] = []
+        self._keys: list[int] = []  # one per chunk, in the order they were added: what entries refer to
+        self._entries: list[tuple[Tag, int]] = []  # where, and which chunk: its key
+        self._next_key = 0
+        self._initial_key: int | None = None
+        self._tree: Any = None
+        self._state = "new"
+        self._dirty = True
+        self._ordered: set[Tag] = set()
+        self._known: dict[int, int] = {}  # sizes of chunks, by id(): the chunks live as long
+        if parent_splitter is None and proto_as_initial_chunk:
+            self._initial_key = self._put(proto, None)
+
+    @property
+    def proto(self) -> Any:
+        """The message that this splitter splits."""
+        return self._proto
+
+    @property
+    def parent_splitter(self) -> ComposableSplitter | None:
+        """The splitter whose message this one's is a part of; None for the root."""
+        return self._parent_splitter
+
+    @property
+    def max_size(self) -> int:
+        """The largest size in bytes of a chunk that is a message."""
+        if self._max_size is not None:
+            return min(self._max_size, constants.MAX_MESSAGE_BYTES)
+        return self._parent_splitter.max_size if self._parent_splitter is not None else constants.max_size()
+
+    @property
+    def version_def(self) -> Any:
+        """The ``VersionDef`` of the chunks: splitter version 1, readable from join version 0 on."""
+        from pparse.parsers.cpb_versions import JOIN_VERSION, SPLITTER_VERSION
+        from pparse.protos import message_class
+
+        kind = message_class(f"{_PACKAGE}.VersionDef")
+        return kind(splitter_version=SPLITTER_VERSION, join_version=JOIN_VERSION)
+
+    # -- for subclasses ------------------------------------------------------------------------------------------------
+
+    @abc.abstractmethod
+    def build_chunks(self) -> Any:
+        """Add chunks with `add_chunk`, and clear in the message what went into them; called once.
+
+        Splitters of elements return how many bytes they took out of their message.
+        """
+
+    def add_chunk(self, chunk: Chunk, field_tags: Fields, index: int | None = None) -> None:
+        """Add a chunk that holds what is at ``field_tags`` of this splitter's message.
+
+        A chunk is a message (of the field's type; of this message's own type if ``field_tags`` is empty: it is merged
+        into it), or bytes (text is encoded): the value of a bytes or string field, or a scalar as text. ``index``
+        inserts it into the list, as ``list.insert`` does: of two chunks for one place the first is merged first.
+
+        Raises as `pparse.proto_splitter.fields.walk` for tags that lead nowhere, TypeError for other chunks.
+        """
+        if self._parent_splitter is not None:
+            self._parent_splitter.add_chunk(chunk, [*self._fields_in_parent, *field_tags], index)
+            return
+        tag = _serialized(get_field_tag(self._proto, field_tags))
+        self._entries.append((tag, self._put(_checked(chunk), index)))
+        self._dirty = True
+
+    def _put(self, chunk: Chunk, index: int | None) -> int:
+        key, self._next_key = self._next_key, self._next_key + 1
+        if index is None:
+            self._chunks.append(chunk)
+            self._keys.append(key)
+        else:
+            self._chunks.insert(index, chunk)
+            self._keys.insert(index, key)
+        return key
+
+    def path(self, fields: Fields = ()) -> str:
+        """Return where ``fields`` of this splitter's message are in the root's, for people."""
+        root, steps = self._in_root(fields)
+        return field_path(root._proto, steps) or root._proto.DESCRIPTOR.full_name
+
+    def need_order(self, fields: Fields) -> None:
+        """Say that chunks below a map key, at ``fields``, have to be merged in their order.
+
+        TensorFlow's Merger keeps no order there, not even of a value and its parts. So those below that key become a
+        tree of their own, in which it does.
+        """
+        root, steps = self._in_root(fields)
+        root._ordered.add(_serialized(get_field_tag(root._proto, steps)))
+
+    def is_below_key(self) -> bool:
+        """Say whether this splitter's message is below a map key of the root's."""
+        root, steps = self._in_root(())
+        return any(what == MAP_KEY for what, _, _ in walk(root._proto.DESCRIPTOR, steps))
+
+    def add_measured(self, chunk: Any, size: int, field_tags: Fields, index: int | None = None) -> None:
+        """Add a message, of which ``size`` is known, and stays, as `add_chunk` does."""
+        self.add_chunk(chunk, field_tags, index)
+        root, _ = self._in_root(())
+        root._known[id(chunk)] = size
+
+    def _in_root(self, fields: Fields) -> tuple[ComposableSplitter, list[FieldStep]]:
+        splitter, steps = self, list(fields)
+        while splitter._parent_splitter is not None:
+            steps = [*splitter._fields_in_parent, *steps]
+            splitter = splitter._parent_splitter
+        return splitter, steps
+
+    # -- the chunks ----------------------------------------------------------------------------------------------------
+
+    def split(self) -> tuple[list[Chunk], Any]:
+        """Return the chunks (messages and bytes) and the ``ChunkedMessage``; the same ones each time.
+
+        Raises `SplitError` if a message chunk is above `max_size` (the message is in pieces then), or required fields
+        are missing; ValueError on a child.
+        """
+        self._refuse_child("split")
+        if self._state == "failed":
+            raise SplitError("splitting failed before, and left the message in pieces")
+        if self._state == "new":
+            if not self._proto.IsInitialized():
+                missing = ", ".join(self._proto.FindInitializationErrors())
+                raise SplitError(f"required fields are missing: {missing}", path=self.path())
+            self._state = "failed"
+            self.build_chunks()
+            self._check_sizes()
+            self._state = "split"
+        if self._dirty:
+            self._build_tree()
+        return self._chunks, self._tree
+
+    def write(self, prefix: str | os.PathLike[str], writer_options: str | RecordWriterOptions | None = None) -> str:
+        """Split, write, and return the path: ``{prefix}.pb`` if all is one chunk, else ``{prefix}.cpb``.
+
+        A ``.cpb`` is a Riegeli file (``writer_options`` as of `pparse.riegeli.RecordWriter`) of the chunks in their
+        order, and a ``ChunkMetadata`` as the last record. The file appears under its name when it is whole; missing
+        folders are made; a file of the other suffix, which a reader might prefer, is removed at the end. The same
+        message gives the same bytes.
+
+        Raises `SplitError` as `split`, `SourceError` where the file cannot be written, ValueError on a child.
+        """
+        self._refuse_child("write")
+        prefix = os.fspath(prefix)
+        chunks, tree = self.split()
+        stem, other = (".cpb", ".pb") if tree.chunked_fields else (".pb", ".cpb")
+        try:
+            os.makedirs(os.path.dirname(prefix) or ".", exist_ok=True)
+        except OSError as error:
+            raise SourceError(
+                f"cannot make the folder: {error.strerror or error}", errno=error.errno, source=prefix
+            ) from error
+        from pparse.writers.files import AtomicFile
+
+        with AtomicFile(prefix + stem) as file:
+            if tree.chunked_fields:
+                self._write_chunks(file.stream, chunks, tree, writer_options)
+            else:
+                file.stream.write(self._serialized(self._proto))
+        try:
+            os.unlink(prefix + other)
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            reason = f"is older than {prefix + stem}, and cannot be removed: {error.strerror or error}"
+            raise SourceError(reason, errno=error.errno, source=prefix + other) from error
+        return prefix + stem
+
+    def _write_chunks(
+        self, stream: Any, chunks: list[Chunk], tree: Any, options: str | RecordWriterOptions | None
+    ) -> None:
+        from pparse.protos import message_class
+        from pparse.riegeli import RecordWriter
+
+        metadata = message_class(f"{_PACKAGE}.ChunkMetadata")(version=self.version_def, message=tree)
+        with RecordWriter(stream, owns_dest=False, options=options or "") as writer:
+            for chunk in chunks:
+                whole = isinstance(chunk, bytes)
+                record = chunk if whole else self._serialized(chunk)
+                writer.write_record(record)
+                metadata.chunks.add(
+                    type=_BYTES if whole else _MESSAGE, size=len(record), offset=writer.last_pos.numeric
+                )
+            writer.write_record(metadata.SerializeToString(deterministic=True))
+
+    def _serialized(self, message: Any) -> bytes:
+        from google.protobuf.message import EncodeError
+
+        try:
+            # Partial: a chunk may lack required fields that another one has. Python's parser lets that pass.
+            return bytes(message.SerializePartialToString(deterministic=True))
+        except EncodeError as error:
+            raise SplitError(f"cannot be serialized: {error}", path=message.DESCRIPTOR.full_name) from error
+
+    def _refuse_child(self, method: str) -> None:
+        if self._parent_splitter is not None:
+            raise ValueError(
+                f"The `{method}` method should not be called directly on a splitter that has a parent: "
+                f"call it on the root splitter"
+            )
+
+    def _build_tree(self) -> None:
+        from pparse.protos import message_class
+
+        if self._tree is None:
+            self._tree = message_class(f"{_PACKAGE}.ChunkedMessage")()
+        self._tree.Clear()
+        place = {key: index for index, key in enumerate(self._keys)}
+        if self._initial_key is not None:
+            self._tree.chunk_index = place[self._initial_key]
+        _fill(self._tree, [(tag, place[key]) for tag, key in self._entries], self._ordered)
+        self._dirty = False
+
+    def _check_sizes(self) -> None:
+        limit = self.max_size
+        for key, chunk in zip(self._keys, self._chunks, strict=True):
+            if isinstance(chunk, bytes):
+                continue
+            size = self._known[id(chunk)] if id(chunk) in self._known else message_size(chunk)
+            if size > limit:
+                where = self._path_of(key)
+                name, part = largest_part(chunk)
+                raise SplitError(
+                    f"a chunk of {size} bytes is above max_size {limit}; its largest part that could not be split off "
+                    f"is {name}, {part} bytes",
+                    path=where,
+                    wanted=size,
+                    got=limit,
+                )
+
+    def _path_of(self, key: int) -> str:
+        tag = next((tag for tag, other in self._entries if other == key), ())
+        return field_path(self._proto, list(_steps(tag))) or str(self._proto.DESCRIPTOR.full_name)
+
+
+def _fill(tree: Any, entries: list[tuple[Tag, int]], ordered: Collection[Tag]) -> None:
+    """Make an entry of the tree for each chunk, in their order; of those below a key in ``ordered`` a tree."""
+    work = [(tree, entries, ordered)]
+    for node, items, ordered in work:
+        nested = {_to_key(tag) for tag in ordered} - {()}
+        groups: dict[Tag, tuple[Any, list[tuple[Tag, int]]]] = {}
+        for tag, index in items:
+            prefix = _to_key(tag) if nested else ()
+            if prefix not in nested:
+                _add_entry(node, tag).chunk_index = index
+                continue
+            if prefix not in groups:
+                groups[prefix] = _add_entry(node, prefix), []
+            groups[prefix][1].append((tag[len(prefix) :], index))
+        for prefix, (message, below) in groups.items():
+            own = min((index for tag, index in below if not tag), default=None)
+            if own is not None:
+                message.chunk_index = own
+                below = [item for item in below if item[1] != own]
+            work.append((message, below, [tag[len(prefix) :] for tag in ordered if tag[: len(prefix)] == prefix]))
+
+
+def _add_entry(node: Any, tag: Tag) -> Any:
+    entry = node.chunked_fields.add()
+    for step in tag:
+        entry.field_tag.add().MergeFromString(step)
+    return entry.message
+
+
+def _to_key(tag: Tag) -> Tag:
+    """Return the steps up to the first map key; none if there is no key."""
+    for at, step in enumerate(tag):
+        if step[0] == _MAP_KEY_TAG:
+            return tag[: at + 1]
+    return ()
+
+
+def _checked(chunk: Any) -> Chunk:
+    from google.protobuf.message import Message
+
+    if isinstance(chunk, bytes | Message):
+        return chunk
+    if isinstance(chunk, str):
+        return chunk.encode()
+    if isinstance(chunk, bytearray | memoryview):
+        return bytes(chunk)
+    raise TypeError(f"a chunk is a protobuf message or bytes, not {type(chunk).__name__}")
+
+
+def _serialized(tag: list[Any]) -> Tag:
+    return tuple(step.SerializeToString() for step in tag)
+
+
+def _steps(tag: Tag) -> Iterator[FieldStep]:
+    from pparse.protos import message_class
+
+    index_class = message_class(f"{_PACKAGE}.FieldIndex")
+    for step in tag:
+        index = index_class.FromString(step)
+        kind = index.WhichOneof("kind")
+        value = getattr(index, kind)
+        yield getattr(value, value.WhichOneof("type")) if kind == "map_key" else value
+
+
+def largest_part(message: Any) -> tuple[str, int]:
+    """Return the name and the size of the largest part of a message: of a field, or of one element of it."""
+    from pparse.proto_splitter.fields import is_map, is_repeated
+    from pparse.proto_splitter.sizes import element_sizes, entry_sizes, field_size, unknown_size
+
+    best = ("its unknown fields", unknown_size(message))
+    for field, value in message.ListFields():
+        if is_map(field):
+            keys: Sequence[Any] = list(value)
+            sizes: Sequence[int] = entry_sizes(field, value, keys)
+        elif is_repeated(field):
+            sizes = element_sizes(field, value)
+            keys = range(len(sizes))
+        else:
+            keys, sizes = [None], [field_size(field, value)]
+        if not sizes:  # an emptied extension
+            continue
+        at = max(range(len(sizes)), key=sizes.__getitem__)
+        if sizes[at] > best[1]:
+            best = (_named(field, keys[at], value), sizes[at])
+    return best
+
+
+def _named(field: Any, key: Any, value: Any) -> str:
+    if key is None:
+        return str(field.name)
+    if isinstance(key, str):
+        return f'{field.name}["{key}"]'
+    name = getattr(value[key], "name", None)  # of a node, say
+    return f"{field.name}[{key}]" + (f" ({name!r})" if isinstance(name, str) and name else "")

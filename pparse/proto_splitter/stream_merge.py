@@ -1,0 +1,146 @@
+"""A ``.cpb`` of any size into one plain ``.pb``, with bounded memory.
+
+The merged message is written from the lazy tree (`pparse.parsers.protobuf_write`): what no chunk touches is copied as
+it stands; along the paths that chunks go to, messages are put together anew. All is gone through before the first byte
+is written, so a chunk that is lost or damaged is found before anything is left on the disk.
+"""
+
+from __future__ import annotations
+
+from pparse.errors import MalformedError, OptionError
+from pparse.parsers.cpb import CpbParser
+from pparse.parsers.protobuf_write import measure, write
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, BinaryIO, Final
+
+    from pparse.extraction import Extraction
+
+    Progress = Callable[[int, int | None, str], None]
+
+# protobuf, and with it TensorFlow, parses no message above this.
+PROTOBUF_LIMIT: Final = (1 << 31) - 1
+
+
+class MergeReport:
+    """What was merged: ``chunks`` of a ``.cpb`` into ``size`` bytes; ``touched`` messages were put together anew.
+
+    ``path`` is the file written (empty: a stream), ``type`` the full name of the message.
+    """
+
+    __slots__ = ("chunks", "path", "size", "touched", "type")
+
+    def __init__(self, path: str, size: int, touched: int, *, chunks: int = 0, type: str = "") -> None:
+        self.path = path
+        self.size = size
+        self.touched = touched
+        self.chunks = chunks
+        self.type = type
+
+    @property
+    def too_large(self) -> bool:
+        """Whether protobuf's own parsers, and TensorFlow, refuse a message of this size."""
+        return self.size > PROTOBUF_LIMIT
+
+    def __repr__(self) -> str:
+        return f"<MergeReport {self.path!r}: {self.size} bytes, {self.touched} messages merged>"
+
+
+def merge_to_file(
+    source: Any,
+    path: str,
+    *,
+    message: str | None = None,
+    descriptor: Any = None,
+    budget: int | str = "64MiB",
+    scratch: str | None = None,
+    verify: str = "all",
+    progress: Progress | None = None,
+) -> MergeReport:
+    """Merge the ``.cpb`` at ``source`` (anything that `pparse.open` takes) into the plain message file ``path``.
+
+    ``message`` names the type where the file does not show it, ``descriptor`` is a FileDescriptorSet that knows it (a
+    path or bytes; else the built-in types). ``verify``: which hashes are checked before anything is written. Nothing is
+    left behind if it fails.
+
+    Raises `MalformedError` where a chunk is lost or damaged, or does not fit; `OptionError` without a type, and for
+    what is no ``.cpb``.
+    """
+    import pparse
+
+    options: dict[str, object] = {"verify": verify}
+    if message is not None:
+        options["message"] = message
+    if descriptor is not None:
+        options["descriptor"] = descriptor
+    with pparse.open(source, options=options, budget=budget, scratch=scratch, progress=progress) as document:
+        return merge_document(document, path, progress)
+
+
+def merge_document(document: Extraction, path: str, progress: Progress | None = None) -> MergeReport:
+    """Merge an open document into the file ``path``, whole or not at all; see `merge_to_file`."""
+    from pparse.writers.files import AtomicFile
+
+    check_mergeable(document)
+    with AtomicFile(path) as file:
+        report = merge_to_stream(document, file.stream, progress)
+    report.path = path
+    return report
+
+
+def merge_to_stream(document: Extraction, stream: BinaryIO, progress: Progress | None = None) -> MergeReport:
+    """Merge an open document into a binary stream; see `merge_to_file`. Nothing is written unless all is whole."""
+    parser = check_mergeable(document)
+    root = document.root
+    sizes = measure(root)
+    done = 0
+
+    def out(block: bytes) -> None:
+        nonlocal done
+        document.session.check_cancelled()
+        stream.write(block)
+        done += len(block)
+        if progress is not None:
+            progress(done, sizes[0], "merging")
+
+    written = write(root, sizes, out)
+    if written != sizes[0]:
+        raise MalformedError("the source changed while it was merged", wanted=sizes[0], got=written)
+    assert parser.chunks is not None  # noqa: S101 -- what is mergeable has metadata
+    return MergeReport("", written, len(sizes) - 1, chunks=parser.chunks.metadata.chunk_count, type=root.kind)
+
+
+def check_mergeable(document: Extraction) -> CpbParser:
+    """Return the parser of a document in chunks whose metadata could be read, and whose type is known.
+
+    Raises `OptionError` for another document or type, `MalformedError` if the metadata are lost, or the file is cut.
+    """
+    parser = document.parse().parser
+    if not isinstance(parser, CpbParser):
+        raise OptionError(f"{document.name} is no chunked proto (.cpb), but {parser.name}: there is nothing to merge")
+    if parser.chunks is None and parser.problem is None:
+        raise OptionError(f"{document.name} has no .cpb, but a plain saved_model.pb: there is nothing to merge")
+    check_end(parser)
+    if parser.problem is not None:
+        raise MalformedError(
+            f"the chunk metadata, the last record, cannot be read: {parser.problem.reason}", source=document.name,
+            offset=parser.problem.offset,
+        )  # fmt: skip
+    if parser.root_type is None:
+        raise OptionError(f"the message type of {document.name} is not known: name it (-O message=NAME)")
+    return parser
+
+
+def check_end(parser: CpbParser) -> None:
+    """Raise `MalformedError` if the file is cut: then its last record is another one, which may pass for metadata."""
+    from pparse.riegeli import RecordReader
+
+    reader = RecordReader(parser.source(), verify="headers")
+    reader.seek_numeric(reader.size())
+    reader.open_record()
+    reader.close()
+
+
+__all__ = ["MergeReport", "check_end", "check_mergeable", "merge_document", "merge_to_file", "merge_to_stream"]

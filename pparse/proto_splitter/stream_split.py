@@ -1,0 +1,545 @@
+"""A message file of any size into a ``.cpb``, with bounded memory: from the file, through its wire format.
+
+The message need not fit into memory, and may be larger than the 2 GiB that protobuf parses. Rules, all of them such
+that TensorFlow's Merger puts the parts together again:
+
+- A field above a third of the limit is *large*. A large message is taken apart in turn; if what is left of it is still
+  large, it becomes a chunk of its own, at its own tag; in a list an empty element keeps its place.
+- A large ``bytes`` or ``string`` field becomes a chunk of its bytes, of whatever size.
+- What is left of a message that has chunks of its own is cut between fields into slices within the limit. All slices
+  have the tag of the message; they are merged in order, which is how protobuf's parsers read a message in pieces.
+- Map values are addressed by key only if they are messages; packed numbers are cut between two numbers.
+- What another field decides about stays where it is: a singular field or a key of a map that comes twice, members of a
+  oneof beside each other. So do extensions, which TensorFlow's Merger cannot find.
+- What cannot be cut further and is above the limit (an element of a repeated ``bytes`` field, say) is a `SplitError`.
+"""
+
+from __future__ import annotations
+
+from pparse.data import BytesData
+from pparse.derived import SplicedData
+from pparse.errors import MalformedError, OptionError, SourceError, SplitError
+from pparse.kernels.varint import encode_varint
+from pparse.kernels.wire import LEN
+from pparse.limits import format_size
+from pparse.parsers.cpb_metadata import BYTES, MESSAGE
+from pparse.parsers.protobuf_index import accepts
+from pparse.parsers.protobuf_values import decode, fixed_size, is_message
+from pparse.parsers.protobuf_window import Field, Window
+from pparse.proto_splitter.chunk_tree import chunk_metadata, field_step, index_step, key_step
+from pparse.proto_splitter.constants import MAX_MESSAGE_BYTES, checked_size, max_size
+from pparse.reader import Range
+from pparse.schema import TYPE_BYTES, TYPE_MESSAGE, TYPE_STRING
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any, Final
+
+    from pparse.extraction import Extraction
+    from pparse.proto_splitter.chunk_tree import Tag
+    from pparse.schema import FieldType, MessageType
+
+    Progress = Callable[[int, int | None, str], None]
+
+# Records from this size on are streamed into a Riegeli chunk of their own.
+_LARGE_RECORD: Final = 1 << 20
+_MAX_DEPTH: Final = 100
+
+
+class SplitReport:
+    """What `split_file` wrote: ``path``, ``size``, counts of ``chunks`` and ``fields`` (0 chunks: a whole ``.pb``).
+
+    ``message_size`` is that of the whole message, ``type`` its full name; ``limit`` the size that no message chunk may
+    exceed, ``largest`` the size of the largest chunk; ``removed`` the file of the other suffix that was there.
+    """
+
+    __slots__ = ("chunks", "fields", "largest", "limit", "message_size", "path", "removed", "size", "type")
+
+    def __init__(self, path: str, message_size: int, limit: int, type: str = "") -> None:
+        self.path = path
+        self.message_size = message_size
+        self.limit = limit
+        self.type = type
+        self.removed = ""
+        self.size = 0
+        self.chunks = self.fields = self.largest = 0
+
+    @property
+    def chunked(self) -> bool:
+        """Whether it is a ``.cpb``."""
+        return self.chunks > 0
+
+    def __repr__(self) -> str:
+        return f"<SplitReport {self.path!r}: {self.chunks} chunks, {self.size} bytes>"
+
+
+def split_file(
+    source: Any,
+    prefix: str,
+    *,
+    message: str | None = None,
+    descriptor: Any = None,
+    max_size: int | str | None = None,
+    writer_options: str | None = None,
+    budget: int | str = "64MiB",
+    scratch: str | None = None,
+    progress: Progress | None = None,
+) -> SplitReport:
+    """Split the message file ``source`` into ``{prefix}.cpb``; at most ``max_size`` bytes: copy it to ``{prefix}.pb``.
+
+    ``message`` names its type where the content does not show it, ``descriptor`` is a FileDescriptorSet that knows it.
+    ``writer_options`` are Riegeli's (``brotli:6`` if None; ``uncompressed``, ``zstd`` …). A file of the other suffix
+    is removed when all is written, unless it is the source. Nothing is left behind if it fails.
+
+    Raises `SplitError` where no way to split keeps the limit, `MalformedError` for a message that is cut or damaged,
+    `OptionError` for what is no plain message of a known type.
+    """
+    import pparse
+
+    options: dict[str, object] = {}
+    if message is not None:
+        options["message"] = message
+    if descriptor is not None:
+        options["descriptor"] = descriptor
+    format = "protobuf" if options else None
+    with pparse.open(
+        source, format=format, options=options, budget=budget, scratch=scratch, progress=progress
+    ) as document:
+        return split_document(document, prefix, limit=max_size, writer_options=writer_options, progress=progress)
+
+
+def split_document(
+    document: Extraction,
+    prefix: str,
+    *,
+    limit: int | str | None = None,
+    writer_options: str | None = None,
+    progress: Progress | None = None,
+) -> SplitReport:
+    """Split an open document; see `split_file`."""
+    from pparse.parsers.cpb import CpbParser
+    from pparse.parsers.protobuf import ProtobufParser
+
+    parser = document.parse().parser
+    if not isinstance(parser, ProtobufParser):
+        raise OptionError(f"{document.name} is no protocol buffer message, but {parser.name}")
+    if isinstance(parser, CpbParser) and (parser.chunks is not None or parser.problem is not None):
+        raise OptionError(f"{document.name} is in chunks already (.cpb): merge it first")
+    if parser.root_type is None:
+        raise OptionError(f"the message type of {document.name} is not known: name it (-O message=NAME)")
+    allowed = min(max_size() if limit is None else checked_size(limit), MAX_MESSAGE_BYTES)
+    pieces = parser.root_pieces()
+    part = pieces[0] if pieces else None
+    if not isinstance(part, Range):
+        raise OptionError(f"{document.name} is no plain message")
+    report = SplitReport(prefix, len(part), allowed, parser.root_type.full_name)
+    if len(part) <= allowed and _is_source(f"{prefix}.pb", part):
+        raise OptionError(
+            f"{prefix}.pb is the file to be split, and within the limit: there is nothing to do", wanted=len(part),
+            got=allowed,
+        )  # fmt: skip
+    if len(part) <= allowed:
+        check_whole(part, parser.root_type)
+        _make_folder(prefix)
+        return _copy_whole(part, report, document, progress)
+    cutter = Cutter(allowed, parser.root_type, document.session.check_cancelled)
+    cutter.cut(part)
+    _make_folder(prefix)
+    return _write(cutter, part, report, writer_options, document, progress)
+
+
+def _make_folder(prefix: str) -> None:
+    import os
+
+    folder = os.path.dirname(prefix)
+    try:
+        os.makedirs(folder or ".", exist_ok=True)
+    except OSError as error:
+        raise SourceError(f"cannot be made: {error.strerror or error}", errno=error.errno, source=folder) from error
+
+
+def check_whole(part: Range, type: MessageType) -> None:
+    """Raise `MalformedError` if the fields of a message do not fill it exactly."""
+    for _ in _walk(part, type):
+        pass
+
+
+def _copy_whole(part: Range, report: SplitReport, document: Extraction, progress: Progress | None) -> SplitReport:
+    from pparse.data import copy_into
+    from pparse.writers.files import AtomicFile
+
+    prefix = report.path
+    report.path = f"{prefix}.pb"
+    with AtomicFile(report.path) as file:
+
+        def write(block: bytes) -> None:
+            document.session.check_cancelled()
+            file.stream.write(block)
+            report.size += len(block)
+            if progress is not None:
+                progress(report.size, len(part), "copying")
+
+        copy_into(part.data, part.start, len(part), write)
+    report.removed = _remove(f"{prefix}.cpb", part)
+    return report
+
+
+def _is_source(path: str, part: Range) -> bool:
+    """Say whether ``path`` is the very file that the message is read from."""
+    import os
+
+    from pparse.data import FileData
+
+    source = part.data.path if isinstance(part.data, FileData) else None
+    return source is not None and os.path.exists(path) and os.path.samefile(path, source)
+
+
+def _remove(path: str, part: Range) -> str:
+    """Remove what another split left; return its path, or nothing if it is not there, or is the source."""
+    import os
+
+    if not os.path.lexists(path) or _is_source(path, part):
+        return ""
+    try:
+        os.unlink(path)
+    except OSError as error:
+        raise SourceError(f"cannot be removed: {error.strerror or error}", errno=error.errno, source=path) from error
+    return path
+
+
+def _write(
+    cutter: Cutter,
+    part: Range,
+    report: SplitReport,
+    writer_options: str | None,
+    document: Extraction,
+    progress: Progress | None,
+) -> SplitReport:
+    import os
+
+    from pparse.riegeli import RecordWriter
+    from pparse.writers.files import AtomicFile
+
+    prefix = report.path
+    report.path = f"{prefix}.cpb"
+    done, total = 0, sum(chunk.size for chunk in cutter.chunks)
+    infos: list[tuple[int, int, int]] = []
+    with AtomicFile(report.path) as file:
+        writer = RecordWriter(file.stream, options=writer_options or "", owns_dest=False)
+        for chunk in cutter.chunks:
+            document.session.check_cancelled()
+            data = chunk.data()
+            if chunk.size < _LARGE_RECORD:
+                writer.write_record(data.read_exact(0, chunk.size) if chunk.size else b"")
+            else:
+                writer.write_record_from(data)
+            infos.append((chunk.type, chunk.size, writer.last_pos.numeric))
+            done += chunk.size
+            if progress is not None:
+                progress(done, total, "splitting")
+        writer.write_record(chunk_metadata(infos, cutter.fields))
+        writer.close()
+    report.size = os.path.getsize(report.path)
+    report.chunks = len(infos)
+    report.fields = len(cutter.fields)
+    report.largest = max(chunk.size for chunk in cutter.chunks)
+    report.removed = _remove(f"{prefix}.pb", part)
+    return report
+
+
+# -- what goes where -------------------------------------------------------------------------------------------------
+
+
+class Stretch:
+    """Bytes of a message in the making: a range of the source, or new ones."""
+
+    __slots__ = ("raw", "size", "source")
+
+    def __init__(self, source: Range | None, raw: bytes = b"") -> None:
+        self.source = source
+        self.raw = raw
+        self.size = len(source) if source is not None else len(raw)
+
+
+class Slice:
+    """Whole fields, one after the other."""
+
+    __slots__ = ("size", "stretches")
+
+    def __init__(self) -> None:
+        self.stretches: list[Stretch] = []
+        self.size = 0
+
+    def add(self, stretch: Stretch) -> None:
+        """Append bytes; a range that follows on the last one makes that longer."""
+        if not stretch.size:
+            return
+        self.size += stretch.size
+        last = self.stretches[-1] if self.stretches else None
+        before = last.source if last is not None else None
+        after = stretch.source
+        if before is not None and after is not None and before.end == after.start and before.data is after.data:
+            self.stretches[-1] = Stretch(before.data.range(before.start, after.end))
+        else:
+            self.stretches.append(stretch)
+
+
+class Chunk:
+    """One chunk to be written: ``type`` (1 message, 2 bytes), ``size``, and its bytes."""
+
+    __slots__ = ("_stretches", "size", "type")
+
+    def __init__(self, type: int, stretches: list[Stretch]) -> None:
+        self.type = type
+        self._stretches = stretches
+        self.size = sum(stretch.size for stretch in stretches)
+
+    def data(self) -> SplicedData:
+        """Return its bytes, read when they are read."""
+        parts = [
+            stretch.source if stretch.source is not None else BytesData(stretch.raw).range(0, len(stretch.raw))
+            for stretch in self._stretches
+        ]
+        return SplicedData(parts, "chunk")
+
+
+class Rest:
+    """What is left of a message when its large parts went into chunks: slices, each within the limit."""
+
+    __slots__ = ("limit", "size", "slices")
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.slices: list[Slice] = []
+        self.size = 0
+
+    def add(self, stretches: list[Stretch], what: str) -> None:
+        """Append one whole field. Raises `SplitError` if it is above the limit by itself."""
+        size = sum(stretch.size for stretch in stretches)
+        if size > self.limit:
+            raise SplitError(
+                f"{what} takes {format_size(size)} and cannot be cut; the limit is {format_size(self.limit)}",
+                wanted=size, got=self.limit,
+            )  # fmt: skip
+        if not self.slices or self.slices[-1].size + size > self.limit:
+            self.slices.append(Slice())
+        for stretch in stretches:
+            self.slices[-1].add(stretch)
+        self.size += size
+
+    def stretches(self) -> list[Stretch]:
+        """Return all of it."""
+        return [stretch for piece in self.slices for stretch in piece.stretches]
+
+
+class Cutter:
+    """Decides what becomes a chunk: ``chunks`` in the order of the file, and ``fields``, a tag and a chunk each."""
+
+    def __init__(self, limit: int, type: MessageType, check_cancelled: Callable[[], None]) -> None:
+        self.limit = limit
+        self.large = max(1, limit // 3)
+        self.type = type
+        self.chunks: list[Chunk] = []
+        self.fields: list[tuple[Tag, int]] = []  # a tag, and an index into chunks
+        self._check_cancelled = check_cancelled
+
+    def cut(self, part: Range) -> None:
+        """Cut the whole message: chunk 0 is its first slice."""
+        self.chunks.append(Chunk(MESSAGE, []))
+        rest = self._reduce(part, self.type, (), 0)
+        first = rest.slices[0].stretches if rest.slices else []
+        self.chunks[0] = Chunk(MESSAGE, first)
+        for piece in rest.slices[1:]:
+            self._emit((), Chunk(MESSAGE, piece.stretches))
+
+    def _emit(self, tag: Tag, chunk: Chunk) -> None:
+        self.fields.append((tag, len(self.chunks)))
+        self.chunks.append(chunk)
+
+    def _reduce(self, part: Range, type: MessageType, tag: Tag, depth: int) -> Rest:
+        """Move the large parts of a message into chunks, and return what is left. Depth is bounded by the sizes."""
+        if depth > _MAX_DEPTH:
+            raise SplitError(f"messages are nested deeper than {_MAX_DEPTH}")
+        rest = Rest(self.limit)
+        ordinals: dict[int, int] = {}
+        fixed = _fixed(part, type, self.large)
+        for field, known, window in _walk(part, type):
+            number = field.tag >> 3
+            ordinal = ordinals.get(number, 0)
+            if known is not None and known.repeated and not known.is_map:
+                ordinals[number] = ordinal + 1
+            size = field.end - field.start
+            if size <= self.large or known is None or number in fixed or known.name.startswith("["):
+                rest.add([Stretch(part.data.range(field.begin, field.next))], _what(field, known))
+                continue
+            self._check_cancelled()
+            if known.is_map:
+                self._reduce_pair(part, field, known, window, tag, depth, rest)
+            elif known.type == TYPE_MESSAGE:
+                index: Tag = (index_step(ordinal),) if known.repeated else ()
+                self._reduce_field(part, field, known, (*tag, field_step(number), *index), depth, rest)
+            elif known.type in (TYPE_BYTES, TYPE_STRING) and not known.repeated:
+                source = part.data.range(field.start, field.end)
+                self._emit((*tag, field_step(number)), Chunk(BYTES, [Stretch(source)]))
+            elif known.repeated and field.tag & 7 == LEN and known.wire_type != LEN:
+                for piece in _cut_packed(part, field, known, self.limit):
+                    rest.add(piece, _what(field, known))
+            else:
+                rest.add([Stretch(part.data.range(field.begin, field.next))], _what(field, known))
+        return rest
+
+    def _reduce_field(self, part: Range, field: Field, known: FieldType, tag: Tag, depth: int, rest: Rest) -> None:
+        """Reduce a large message; what is left of it stays in its place if it is small, else becomes chunks."""
+        assert known.message is not None  # noqa: S101 -- it is a message
+        inner = self._reduce(part.data.range(field.start, field.end), known.message, tag, depth + 1)
+        head = encode_varint(field.tag)
+        if inner.size <= self.large:
+            stretches = [Stretch(None, head + encode_varint(inner.size)), *inner.stretches()]
+            rest.add(stretches, _what(field, known))
+            return
+        for piece in inner.slices:
+            self._emit(tag, Chunk(MESSAGE, piece.stretches))
+        if known.repeated:
+            rest.add([Stretch(None, head + b"\0")], _what(field, known))
+
+    def _reduce_pair(
+        self, part: Range, pair: Field, known: FieldType, window: Window, tag: Tag, depth: int, rest: Rest
+    ) -> None:
+        """Reduce the value of a large pair of a map, which is addressed by its key."""
+        value_type, key_type = known.map_value, known.map_key
+        whole = [Stretch(part.data.range(pair.begin, pair.next))]
+        key, value, key_raw = _pair_parts(part, pair, known)
+        step = key_step(key_type, key) if key_type is not None else None
+        if value_type is None or not is_message(value_type) or value is None or step is None:
+            rest.add(whole, _what(pair, known))
+            return
+        tag = (*tag, field_step(known.number), step)
+        assert value_type.message is not None  # noqa: S101 -- it is a message
+        inner = self._reduce(part.data.range(value.start, value.end), value_type.message, tag, depth + 1)
+        if inner.size <= self.large:
+            body = [
+                Stretch(None, key_raw + encode_varint(value.tag) + encode_varint(inner.size)),
+                *inner.stretches(),
+            ]
+            size = sum(stretch.size for stretch in body)
+            rest.add([Stretch(None, encode_varint(pair.tag) + encode_varint(size)), *body], _what(pair, known))
+            return
+        for piece in inner.slices:
+            self._emit(tag, Chunk(MESSAGE, piece.stretches))
+
+
+def _walk(part: Range, type: MessageType) -> Iterator[tuple[Field, FieldType | None, Window]]:
+    """Yield the fields of a message, and what the schema says of each. Raises `MalformedError` if it is cut or damaged.
+
+    A field whose wire type is not the schema's is unknown.
+    """
+    window = Window(part.data, part.end)
+    pos = part.start
+    fields = type.fields
+    while pos < part.end:
+        field = window.field(pos)
+        if field.tag < 8 or field.next > part.end:
+            reason = "a field ends beyond its message" if field.tag >= 8 else "this is no field"
+            raise MalformedError(
+                f"cannot split: {reason} ({type.full_name})", offset=pos, wanted=field.next - pos, got=part.end - pos,
+                source=part.data.name,
+            )  # fmt: skip
+        known = fields.get(field.tag >> 3)
+        yield field, known if known is not None and accepts(known, field.tag & 7) else None, window
+        pos = field.next
+
+
+def _fixed(part: Range, type: MessageType, large: int) -> set[int]:
+    """Return the numbers of fields that are not to be moved, since that would change which of several is the last.
+
+    They are singular fields written several times, rivals in a oneof, and maps in which the key of a large pair comes
+    again.
+    """
+    counts: dict[int, int] = {}
+    oneofs: dict[str, set[int]] = {}
+    keys: dict[int, set[Any]] = {}  # of large pairs, by the number of the map
+    found: set[int] = set()
+    for field, known, _ in _walk(part, type):
+        if known is None:
+            continue
+        if known.is_map:
+            if field.end - field.start > large:
+                key = _pair_parts(part, field, known)[0]
+                there = keys.setdefault(known.number, set())
+                if key in there:
+                    found.add(known.number)
+                there.add(key)
+        elif not known.repeated:
+            counts[known.number] = counts.get(known.number, 0) + 1
+            if known.oneof is not None:
+                oneofs.setdefault(known.oneof, set()).add(field.tag >> 3)
+    found.update(number for number, count in counts.items() if count > 1)
+    for members in oneofs.values():
+        if len(members) > 1:
+            found |= members
+    if keys:
+        found |= _repeated_keys(part, type, large, keys)
+    return found
+
+
+def _repeated_keys(part: Range, type: MessageType, large: int, keys: dict[int, set[Any]]) -> set[int]:
+    """Return the numbers of maps of which a small pair has the key of a large one."""
+    return {
+        known.number
+        for field, known, _ in _walk(part, type)
+        if known is not None
+        and known.is_map
+        and known.number in keys
+        and field.end - field.start <= large
+        and _pair_parts(part, field, known)[0] in keys[known.number]
+    }
+
+
+def _what(field: Field, known: FieldType | None) -> str:
+    return f"the field {known.name} at {field.begin}" if known is not None else f"field {field.tag >> 3}"
+
+
+def _pair_parts(part: Range, pair: Field, known: FieldType) -> tuple[Any, Field | None, bytes]:
+    """Return the key of a pair, its value's field (None unless there is exactly one), and the key's bytes."""
+    key: Any = known.map_key.default if known.map_key is not None else None
+    value: Field | None = None
+    raw = b""
+    assert known.message is not None  # noqa: S101 -- pairs are messages
+    keys = values = 0
+    for field, inner, window in _walk(part.data.range(pair.start, pair.end), known.message):
+        if inner is None:
+            return key, None, raw
+        if field.tag >> 3 == 1:
+            keys += 1
+            key = decode(inner, field.tag & 7, window.read(field.start, field.end))
+            raw = window.read(field.begin, field.next)
+        else:
+            values += 1
+            value = field
+    return key, value if values == 1 and keys <= 1 else None, raw
+
+
+def _cut_packed(part: Range, field: Field, known: FieldType, limit: int) -> Iterator[list[Stretch]]:
+    """Yield a packed field as several, each within the limit."""
+    size = fixed_size(known)
+    room = max(limit - len(encode_varint(field.tag)) - len(encode_varint(limit)), 1)
+    start = field.start
+    while start < field.end:
+        stop = min(field.end, start + room)
+        if stop < field.end:
+            if size is not None:
+                stop -= (stop - start) % size
+            else:
+                tail = part.data.read_exact(max(start, stop - 10), stop - max(start, stop - 10))
+                stop -= len(tail) - 1 - max((at for at, byte in enumerate(tail) if byte < 0x80), default=-1)
+        if stop <= start:
+            raise SplitError(f"{_what(field, known)} has numbers that do not fit into {limit} bytes")
+        yield [
+            Stretch(None, encode_varint(field.tag) + encode_varint(stop - start)),
+            Stretch(part.data.range(start, stop)),
+        ]
+        start = stop
+
+
+__all__ = ["SplitReport", "check_whole", "split_document", "split_file"]

@@ -1,0 +1,202 @@
+"""Records by numeric position, each as a range of bytes: what an index into a Riegeli file is used with."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+from pparse.errors import EndOfDataError, MalformedError, PparseError
+from pparse.riegeli.chunks import ChunkError, header_size, parse_header
+from pparse.riegeli.records import open_records
+from pparse.riegeli.search import chunk_at
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Final
+
+    from pparse.budget import MemoryBudget
+    from pparse.limits import Limits
+    from pparse.reader import Range
+    from pparse.riegeli.chunks import Chunk
+    from pparse.riegeli.positions import SkippedRegion
+    from pparse.riegeli.reader import RecordReader
+    from pparse.riegeli.records import ChunkRecords
+    from pparse.scratch import Scratch
+
+# Chunks whose record offsets (and decoder) are kept.
+_KEPT: Final = 16
+# With verify="touched", chunks of at most this many bytes are hashed when a record of theirs is looked up.
+_TOUCHED: Final = 4 << 20
+
+
+class _Tail:
+    """What stands behind the last whole chunk: nothing (``begin`` is the file's end), or ``chunk``, which is cut."""
+
+    __slots__ = ("begin", "chunk")
+
+    def __init__(self, begin: int, chunk: Chunk | None) -> None:
+        self.begin = begin
+        self.chunk = chunk
+
+    def is_cut(self, size: int) -> bool:
+        """Say whether bytes of a chunk are missing; only padding may be."""
+        if self.chunk is None:
+            return self.begin < size
+        return self.chunk.data_end > size
+
+
+class RecordLookup:
+    """Finds records of ``source`` by their numeric position (the chunk's begin, plus the record's index in it).
+
+    Ranges that were handed out stay good as long as somebody holds them. ``verify`` as for `RecordReader`.
+    """
+
+    def __init__(
+        self,
+        source: Range,
+        *,
+        verify: str = "touched",
+        budget: MemoryBudget,
+        limits: Limits | None = None,
+        scratch: Scratch | None = None,
+    ) -> None:
+        self._range = source
+        self._verify = verify
+        self._budget = budget
+        self._limits = limits
+        self._scratch = scratch
+        self._reader = self._new_reader()
+        self._cut: Chunk | None = None
+        self._opened: OrderedDict[int, tuple[Chunk, ChunkRecords]] = OrderedDict()
+
+    def _new_reader(self, recovery: Callable[[SkippedRegion], object] | None = None) -> RecordReader:
+        from pparse.riegeli.reader import RecordReader
+
+        return RecordReader(
+            self._range.dup(), verify="headers", budget=self._budget, limits=self._limits, scratch=self._scratch,
+            recovery=recovery,
+        )  # fmt: skip
+
+    def last(self) -> int | None:
+        """Return the position of the last record; None if there is none.
+
+        Raises `RiegeliError` for damage there, `EndOfDataError` where the file is cut: what is the last record now was
+        not the last one then.
+        """
+        reader = self._new_reader()
+        reader.check_file_format()
+        size = reader.size()
+        reader.seek_numeric(size)
+        found = reader.seek_back()
+        position = reader.pos.numeric if found else None
+        tail = self._tail(self._find(position).end if position is not None else 0)
+        if tail.is_cut(size):
+            reason = f"the file ends inside the chunk at {tail.begin}"
+            raise EndOfDataError(reason, offset=size, source=self._range.data.name)
+        return position
+
+    def positions(self, on_loss: Callable[[SkippedRegion], object]) -> Iterator[int]:
+        """Yield the positions of all records that can be found, telling ``on_loss`` what was skipped."""
+
+        def told(region: SkippedRegion) -> bool:
+            on_loss(region)
+            return True
+
+        reader = self._new_reader(told)
+        while True:
+            try:
+                found = reader.open_record()
+            except MalformedError:
+                return
+            if found is None:
+                break
+            yield reader.last_pos.numeric
+        chunk = self._tail(reader.pos.numeric).chunk
+        if chunk is not None:  # of a chunk that is cut, each record that is there to its last byte
+            self._cut = chunk
+            try:
+                records = self._open(chunk)
+            except (PparseError, EOFError):
+                return
+            there = records.extent()
+            for index in range(records.count):
+                if records.range(index).end > there:
+                    return
+                yield chunk.begin + index
+
+    def _tail(self, begin: int) -> _Tail:
+        """Return what stands at the end of the last whole chunk: nothing, or a chunk that is cut."""
+        chunks = self._reader._chunks
+        size = self._reader.size()
+        while begin < size:
+            layout = chunks.layout_at(begin)
+            try:
+                need = header_size(begin, layout)
+                chunk = parse_header(chunks.get(begin, need), begin, layout)
+            except ChunkError:
+                return _Tail(begin, None)
+            if chunk is None or chunk.end > size:
+                return _Tail(begin, chunk)
+            begin = chunk.end
+        return _Tail(begin, None)
+
+    def record(self, position: int) -> Range:
+        """Return the bytes of the record at ``position``, which are read when they are read.
+
+        Raises `MalformedError` if no record has that position, or its chunk is damaged; `LimitError` where it needs
+        more than the budget.
+        """
+        for begin, (chunk, records) in self._opened.items():
+            if begin <= position < begin + max(1, chunk.header.num_records):
+                self._opened.move_to_end(begin)
+                return self._range_of(records, chunk, position)
+        cut = self._cut
+        if cut is not None and self.is_cut(position):
+            return self._range_of(self._open(cut), cut, position)
+        chunk = self._find(position)
+        if self._verify == "all" or (self._verify == "touched" and chunk.header.data_size <= _TOUCHED):
+            self._check(chunk)
+        records = self._open(chunk)
+        self._opened[chunk.begin] = (chunk, records)
+        if len(self._opened) > _KEPT:
+            self._opened.popitem(last=False)
+        return self._range_of(records, chunk, position)
+
+    def is_cut(self, position: int) -> bool:
+        """Say whether a record is one of a chunk that is cut, as `positions` found."""
+        cut = self._cut
+        return cut is not None and cut.begin <= position < cut.begin + cut.header.num_records
+
+    def _find(self, position: int) -> Chunk:
+        reader = self._reader
+        size = reader.size()
+        if position >= size:
+            raise MalformedError("the position of a record lies beyond the file", wanted=position, got=size)
+        try:
+            chunk, _ = chunk_at(reader, position)
+        except PparseError:
+            self._reader = self._new_reader()  # an error sticks to a reader
+            raise
+        if chunk is None or not chunk.begin <= position < chunk.begin + chunk.header.num_records:
+            raise MalformedError("there is no record at this position", wanted=position)
+        return chunk
+
+    def _check(self, chunk: Chunk) -> None:
+        try:
+            self._reader._chunks.verify(chunk, blocks=False)
+        except ChunkError as error:
+            raise error.error from None
+
+    def _open(self, chunk: Chunk) -> ChunkRecords:
+        records = open_records(
+            self._reader._source, chunk, budget=self._budget, limits=self._limits, scratch=self._scratch
+        )
+        if records is None:
+            raise MalformedError("the chunk at this position holds no records", offset=chunk.begin)
+        return records
+
+    def _range_of(self, records: ChunkRecords, chunk: Chunk, position: int) -> Range:
+        index = position - chunk.begin
+        if index >= records.count:
+            raise records.error or MalformedError("the record is lost with its chunk's end", offset=position)
+        return records.range(index)

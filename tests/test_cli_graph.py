@@ -1,0 +1,228 @@
+"""The command line: ``pparse graph``."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pparse.protos import message_class
+from tests.test_tensorflow_graph import SMALL, graph_def, model
+
+GraphDef = message_class("tensorflow.GraphDef")
+DATA = Path(__file__).resolve().parent / "data" / "tf"
+JSON_KEYS = {
+    "schema", "file", "format", "function", "node_count", "edge_count", "control_edge_count", "operations", "inputs",
+    "outputs", "functions", "results", "signatures", "nodes", "edges", "status", "findings",
+}  # fmt: skip
+
+
+@pytest.fixture
+def small(tmp_path):
+    path = tmp_path / "graph.pb"
+    path.write_bytes(graph_def(**SMALL).SerializeToString())
+    return path
+
+
+@pytest.fixture
+def saved(tmp_path):
+    path = tmp_path / "saved_model.pb"
+    message = model()
+    message.saved_model_schema_version = 1
+    message.meta_graphs[0].MergeFrom(message.meta_graphs[1])
+    path.write_bytes(message.SerializeToString())
+    return path
+
+
+def fields(ran):
+    return [line.split(maxsplit=1) for line in ran.lines]
+
+
+def test_summary(run, small):
+    ran = run("graph", small)
+    assert (ran.code, ran.err) == (0, "")
+    assert fields(ran) == [
+        ["file", str(small)],
+        ["format", "graph-def: TensorFlow GraphDef (frozen graph)"],
+        ["nodes", "7"],
+        ["edges", "7 (2 of control)"],
+        ["operations", "Const 2, Add 1, MatMul 1, NoOp 1, Placeholder 1, Split 1"],
+        ["inputs", "x"],
+        ["outputs", "z, alone"],
+        ["status", "complete, unverified"],
+    ]
+    assert run("graph", small, "-q").lines == list(SMALL)
+
+
+def test_part(run, small):
+    ran = run("graph", small, "--outputs", "y:0,init")
+    assert fields(ran)[2:7] == [
+        ["nodes", "4 of 7"],
+        ["edges", "3 (1 of control)"],
+        ["operations", "Const 1, MatMul 1, NoOp 1, Placeholder 1"],
+        ["inputs", "x"],
+        ["outputs", "y:0, init"],
+    ]
+    assert run("graph", small, "--outputs", "y", "-q").lines == ["x", "w", "y"]
+    assert run("graph", small, "--inputs").out == "x\n"
+    assert run("graph", small, "--inputs", "--outputs", "init").out == ""
+    ran = run("graph", small, "--outputs", "yy")
+    assert (ran.code, ran.out) == (2, "")
+    assert "no node of this name" in ran.err
+
+
+def test_a_model(run, saved):
+    ran = run("graph", saved)
+    assert ran.code == 0
+    assert ["signature", "serving_default: x=x:0 → y=z:0"] in fields(ran)
+    assert ["functions", "f, g"] in fields(ran)
+    assert run("graph", saved, "--meta-graph", 1).lines[2:] == ran.lines[2:]
+    ran = run("graph", saved, "--meta-graph", 2)
+    assert (ran.code, ran.out) == (2, "")
+    ran = run("graph", saved, "--function", "f")
+    assert fields(ran)[2:] == [
+        ["function", "f"], ["nodes", "3"], ["edges", "4 (1 of control)"], ["operations", "Neg 1, NoOp 1, Pair 1"],
+        ["inputs", "a, b"], ["results", "out=pair:both:1"], ["status", "complete, unverified"],
+    ]  # fmt: skip
+    assert run("graph", saved, "--function", "f", "--outputs", "neg", "--inputs").lines == ["a"]
+    assert run("graph", saved, "--function", "h").code == 2
+
+
+def test_json(run, small, saved):
+    found = run("graph", small, "--json").json
+    assert set(found) == JSON_KEYS
+    assert (found["schema"], found["file"], found["format"], found["function"]) == (1, str(small), "graph-def", None)
+    assert (found["node_count"], found["edge_count"], found["control_edge_count"]) == (7, 7, 2)
+    assert (found["inputs"], found["outputs"], found["status"], found["findings"]) == (
+        ["x"], ["z", "alone"], "complete", [],
+    )  # fmt: skip
+    assert [node["name"] for node in found["nodes"]] == list(SMALL)
+    assert found["edges"][-1] == {
+        "source": "init", "output": None, "target": "z", "input": None, "control": True,
+    }  # fmt: skip
+    part = run("graph", small, "--json", "--outputs", "y").json
+    assert set(part) == JSON_KEYS
+    assert (part["node_count"], part["outputs"], len(part["nodes"]), len(part["edges"])) == (3, ["y"], 3, 2)
+    nothing = run("graph", small, "--json", "--outputs", "").json
+    assert (nothing["nodes"], nothing["edges"], nothing["operations"]) == ([], [], {})
+    whole = run("graph", saved, "--json").json
+    assert whole["functions"] == ["f", "g"]
+    assert whole["signatures"]["serving_default"]["outputs"] == {"y": "z:0"}
+    assert run("graph", saved, "--json", "--function", "f").json["results"] == {"out": "pair:both:1"}
+
+
+def test_json_lines(run, small):
+    found = run("graph", small, "--jsonl").jsonl
+    assert [row["name"] for row in found[:7]] == list(SMALL)
+    assert len(found) == 14
+    assert found[7] == {"source": "x", "output": 0, "target": "y", "input": 0, "control": False}
+
+
+def test_dot(run, small, tmp_path):
+    ran = run("graph", small, "--dot")
+    assert ran.code == 0
+    assert ran.lines[0] == 'digraph "graph" {'
+    target = tmp_path / "out.dot"
+    assert run("graph", small, "--dot", "-o", target).out == ""
+    assert target.read_text() == ran.out
+    assert run("graph", small, "--dot", "--json").code == 2
+
+
+def test_a_part_as_a_file(run, small, tmp_path):
+    target = tmp_path / "part.pb"
+    ran = run("graph", small, "--outputs", "y", "-o", target)
+    assert (ran.code, ran.out) == (0, f"{target}: 3 of 7 nodes, {target.stat().st_size} bytes\n")
+    assert [node.name for node in GraphDef.FromString(target.read_bytes()).node] == ["x", "w", "y"]
+    assert run("graph", target).code == 0
+    ran = run("graph", small, "-o", tmp_path / "no" / "folder.pb")
+    assert ran.code == 2
+    assert "cannot write" in ran.err
+
+
+def test_from_chunks(run, tmp_path):
+    """Weights that are chunks of their own are put back where they belong."""
+    target = tmp_path / "part.pb"
+    path = DATA / "const_chunked" / "saved_model.cpb"
+    assert run("graph", path, "--outputs", "sum", "-o", target, "-q").out == ""
+    nodes = {node.name: node for node in GraphDef.FromString(target.read_bytes()).node}
+    whole = json.loads((DATA / "const_chunked" / "expected.json").read_text())
+    assert "sum" in nodes
+    sizes = {len(node.attr["value"].tensor.tensor_content) for node in nodes.values()}
+    assert sizes & {chunk["size"] for chunk in whole["chunks"] if chunk["type"] == "BYTES"}
+
+
+def test_what_is_wrong(run, small, saved, tmp_path):
+    bad = tmp_path / "bad.pb"
+    bad.write_bytes(graph_def(a="A gone", b="B c", c="C b").SerializeToString())
+    ran = run("graph", bad)
+    assert ran.code == 4
+    assert ["status", "damaged"] in fields(ran)
+    assert any("missing-input" in line for line in ran.lines)
+    assert any("cycle" in line for line in ran.lines)
+    found = run("graph", bad, "--json")
+    assert found.code == 4
+    assert found.json["status"] == "damaged"
+    assert [row["code"] for row in found.json["findings"]] == ["missing-input", "cycle"]
+    cut = tmp_path / "cut.pb"
+    cut.write_bytes(small.read_bytes()[:-3])
+    for option in ((), ("--dot",), ("--json",), ("-q",)):
+        ran = run("graph", cut, *option)
+        assert ran.code == 4
+        assert "z" in ran.out
+    assert any(
+        line.endswith("the string ends early") and "truncated node[6].op" in line for line in run("graph", cut).lines
+    )
+    assert run("graph", cut, "--json").json["status"] == "truncated"
+    target = tmp_path / "part.pb"
+    assert run("graph", cut, "-o", target).code == 4
+    assert not target.exists()
+    assert run("graph", saved, "--function", "g").code == 4
+
+
+def test_bounds(run, small):
+    ran = run("graph", small, "--max-nodes", 6)
+    assert (ran.code, ran.out) == (2, "")
+    assert "--max-nodes 7" in ran.err
+    assert run("graph", small, "--max-nodes", 7).code == 0
+    assert run("graph", small, "--max-nodes", "x").code == 2
+    assert run("graph", small, "--max-nodes", 6, "--dot").code == 0
+
+
+def test_no_graph(run, model_file):
+    ran = run("graph", model_file)
+    assert (ran.code, ran.out) == (2, "")
+    assert "no TensorFlow graph" in ran.err
+
+
+@pytest.fixture
+def model_file(tmp_path):
+    path = tmp_path / "it.json"
+    path.write_text('{"a": 1}')
+    return path
+
+
+def test_hostile_names(run, tmp_path):
+    path = tmp_path / "graph.pb"
+    path.write_bytes(graph_def(**{"a\x1b[31m\n": "A", "b": "B a\x1b[31m\n"}).SerializeToString())
+    for option in ((), ("--dot",), ("-q",), ("--json",)):
+        assert "\x1b" not in run("graph", path, *option).out
+
+
+def test_help(run):
+    ran = run("graph", "--help")
+    assert ran.code == 0
+    assert "examples:" in ran.out
+
+
+def test_no_heavy_imports(small):
+    """A summary of a small graph needs neither numpy nor protobuf."""
+    code = (
+        "import sys; from pparse.cli import main; main(['graph', sys.argv[1]]); "
+        "print(sorted({'numpy', 'google.protobuf', 'typing', 'dataclasses'} & set(sys.modules)))"
+    )
+    ran = subprocess.run([sys.executable, "-c", code, str(small)], capture_output=True, text=True, env=dict(os.environ))
+    assert ran.stdout.splitlines()[-1] == "[]"

@@ -1,0 +1,203 @@
+"""Merging into a file: what comes out, and that nothing does where a chunk is lost or damaged."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+import pparse
+from pparse.errors import EndOfDataError, MalformedError, OptionError, PparseError, UnsupportedError
+from pparse.proto_splitter.stream_merge import MergeReport, merge_document, merge_to_file, merge_to_stream
+from pparse.proto_splitter.stream_split import split_file
+from pparse.protos import message_class
+from pparse.riegeli import RecordReader, RecordWriter
+from tests.protobuf_referee import plain
+from tests.splitter_samples import make_graph_def_with_constant_nodes
+
+DATA = Path(__file__).resolve().parent / "data" / "tf"
+FIXTURES = sorted(path.parent.name for path in DATA.glob("*/expected.pb.gz"))
+GRAPH = "tensorflow.GraphDef"
+GraphDef = message_class(GRAPH)
+
+
+def write_split(folder, limit: int = 400, options: str = "", sizes=(100, 900, 100)):
+    """Split a graph into ``it.cpb``; return its path and the graph."""
+    graph = make_graph_def_with_constant_nodes(list(sizes))
+    (folder / "it.bin").write_bytes(graph.SerializeToString(deterministic=True))
+    report = split_file(folder / "it.bin", str(folder / "it"), message=GRAPH, max_size=limit, writer_options=options)
+    (folder / "it.bin").unlink()
+    return Path(report.path), graph
+
+
+# -- what comes out --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", FIXTURES)
+@pytest.mark.parametrize("verify", ["all", "touched", "headers"])
+def test_files_that_tensorflow_took(name, verify, tmp_path):
+    told = json.loads((DATA / name / "expected.json").read_text())
+    source = DATA / name / told["file"]
+    report = merge_to_file(source, str(tmp_path / "out.pb"), message=told["message_type"], verify=verify)
+    kind = message_class(told["message_type"])
+    wanted = kind.FromString(gzip.decompress((DATA / name / "expected.pb.gz").read_bytes()))
+    assert plain(kind.FromString((tmp_path / "out.pb").read_bytes())) == plain(wanted)
+    assert report.size == os.path.getsize(report.path)
+    assert (report.type, report.chunks) == (told["message_type"], len(told["chunks"]))
+    assert not report.too_large
+
+
+def test_into_a_stream(tmp_path):
+    path, graph = write_split(tmp_path)
+    stream = io.BytesIO()
+    told = []
+    with pparse.open(path) as document:
+        report = merge_to_stream(document, stream, lambda *words: told.append(words))
+    assert stream.getvalue() == graph.SerializeToString(deterministic=True)
+    assert (report.path, report.size, report.type) == ("", len(stream.getvalue()), GRAPH)
+    assert told[-1] == (report.size, report.size, "merging")
+    assert "merged" in repr(report)
+
+
+def test_what_is_above_the_limit_of_protobuf():
+    assert not MergeReport("x", (1 << 31) - 1, 0).too_large
+    assert MergeReport("x", 1 << 31, 0).too_large
+
+
+# -- what is refused -------------------------------------------------------------------------------------------------
+
+
+def test_what_cannot_be_merged(tmp_path):
+    path, graph = write_split(tmp_path)
+    out = str(tmp_path / "out.pb")
+    plain_one = tmp_path / "plain.pb"
+    plain_one.write_bytes(graph.SerializeToString())
+    with pytest.raises(OptionError, match=r"no chunked proto .* nothing to merge"):
+        merge_to_file(plain_one, out)
+    with pytest.raises(pparse.PathError, match="no message of this name"):
+        merge_to_file(path, out, message="no.Such")
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "saved_model.pb").write_bytes(message_class("tensorflow.SavedModel")(
+        saved_model_schema_version=1).SerializeToString())  # fmt: skip
+    with pytest.raises(OptionError, match=r"plain saved_model\.pb: there is nothing to merge"):
+        merge_to_file(folder, out)
+    told = json.loads((DATA / "tree_df" / "expected.json").read_text())
+    with pytest.raises(OptionError, match=r"type of .* is not known"):
+        merge_to_file(DATA / "tree_df" / told["file"], out)
+    assert not os.path.exists(out)
+
+
+def test_a_type_that_does_not_fit(tmp_path):
+    path, _ = write_split(tmp_path)
+    with pytest.raises(PparseError):
+        merge_to_file(path, str(tmp_path / "out.pb"), message="tensorflow.proto_splitter_testdata.RepeatedString")
+    assert os.listdir(tmp_path) == ["it.cpb"]
+
+
+@pytest.mark.parametrize("options", ["uncompressed", "brotli"])
+def test_a_flipped_byte_anywhere(tmp_path, options):
+    """With all hashes checked a damaged file is merged as it was, or not at all."""
+    path, graph = write_split(tmp_path, 200, options, (60, 300, 60))
+    sound = path.read_bytes()
+    wanted = graph.SerializeToString(deterministic=True)
+    refused = 0
+    for at in range(64, len(sound)):
+        damaged = bytearray(sound)
+        damaged[at] ^= 0x10
+        path.write_bytes(damaged)
+        try:
+            merge_to_file(path, str(tmp_path / "out.pb"), message=GRAPH)
+        except (MalformedError, EndOfDataError, UnsupportedError):
+            refused += 1
+            assert os.listdir(tmp_path) == ["it.cpb"], at
+        else:
+            assert (tmp_path / "out.pb").read_bytes() == wanted, at
+            (tmp_path / "out.pb").unlink()
+    assert refused == len(sound) - 64
+
+
+@pytest.mark.parametrize("options", ["uncompressed", "brotli"])
+def test_every_prefix(tmp_path, options):
+    path, _ = write_split(tmp_path, 200, options, (60, 300, 60))
+    sound = path.read_bytes()
+    for length in range(64, len(sound)):
+        path.write_bytes(sound[:length])
+        with pytest.raises(PparseError):
+            merge_to_file(path, str(tmp_path / "out.pb"), message=GRAPH)
+        assert os.listdir(tmp_path) == ["it.cpb"]
+
+
+def test_a_damaged_chunk_is_named(tmp_path):
+    path, graph = write_split(tmp_path, 30_000, "uncompressed", (100, 60_000, 100))
+    damaged = bytearray(path.read_bytes())
+    content = graph.node[1].attr["value"].tensor.tensor_content
+    damaged[damaged.index(content) + 5_000] ^= 1
+    path.write_bytes(damaged)
+    with pytest.raises(MalformedError, match=r"it\.cpb.*tensor_content.*hash mismatch") as caught:
+        merge_to_file(path, str(tmp_path / "out.pb"))
+    assert caught.value.source == str(path)
+    assert os.listdir(tmp_path) == ["it.cpb"]
+    # Whoever does not want the data checked gets them as they are.
+    merge_to_file(path, str(tmp_path / "out.pb"), verify="headers")
+    got = GraphDef.FromString((tmp_path / "out.pb").read_bytes()).node[1].attr["value"].tensor.tensor_content
+    assert [at for at in range(len(content)) if got[at] != content[at]] == [5_000]
+
+
+def test_lost_metadata(tmp_path):
+    """The last record is something else: of a .cpb by name, and of one by looks."""
+    path, _ = write_split(tmp_path, options="uncompressed")
+    records = list(RecordReader(path))
+    with RecordWriter(path, options="uncompressed") as writer:
+        writer.write_records(records[:-1])
+    with pytest.raises(MalformedError, match=r"metadata, the last record, cannot be read: "):
+        merge_to_file(path, str(tmp_path / "out.pb"), message=GRAPH)
+    path.rename(tmp_path / "it.bin")
+    with pytest.raises(OptionError, match=r"no chunked proto .* but riegeli"):
+        merge_to_file(tmp_path / "it.bin", str(tmp_path / "out.pb"), message=GRAPH)
+    assert os.listdir(tmp_path) == ["it.bin"]
+
+
+def test_versions(tmp_path):
+    path, graph = write_split(tmp_path, options="uncompressed")
+    *records, last = RecordReader(path)
+    metadata = message_class("tensorflow.proto_splitter.ChunkMetadata").FromString(last)
+    metadata.version.join_version = 9
+    with RecordWriter(path, options="uncompressed") as writer:
+        positions = []
+        for record in records:
+            writer.write_record(record)
+            positions.append(writer.last_pos.numeric)
+        for info, position in zip(metadata.chunks, positions, strict=True):
+            info.offset = position
+        writer.write_record(metadata.SerializeToString())
+    with pytest.raises(UnsupportedError, match="9"):
+        merge_to_file(path, str(tmp_path / "out.pb"))
+    with pparse.open(path, options={"versions": "any"}) as document:
+        merge_document(document, str(tmp_path / "out.pb"))
+    assert (tmp_path / "out.pb").read_bytes() == graph.SerializeToString(deterministic=True)
+
+
+def test_cancelling(tmp_path):
+    path, _ = write_split(tmp_path)
+    with pparse.open(path, cancel=lambda: True) as document, pytest.raises(pparse.CancelledError):
+        merge_document(document, str(tmp_path / "out.pb"))
+    assert os.listdir(tmp_path) == ["it.cpb"]
+
+
+def test_a_target_that_was_there(tmp_path):
+    path, graph = write_split(tmp_path)
+    target = tmp_path / "out.pb"
+    target.write_bytes(b"before")
+    sound = path.read_bytes()
+    path.write_bytes(sound[:-20])
+    with pytest.raises(PparseError):
+        merge_to_file(path, str(target), message=GRAPH)
+    assert target.read_bytes() == b"before"
+    path.write_bytes(sound)
+    merge_to_file(path, str(target))
+    assert target.read_bytes() == graph.SerializeToString(deterministic=True)

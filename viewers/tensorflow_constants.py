@@ -1,0 +1,468 @@
+"""Where a TensorFlow document has tensors: the constants of its graphs and functions, and what else attributes hold.
+
+They are streamed: of a NodeDef without a tensor a few bytes are looked at, and nothing is kept. Names: of the ``value``
+of a Const, that of the node; in a function ``@function/node``; of another attribute ``node.attr``, of an element of a
+list ``node.attr[3]``. A file whose chunks are there without their metadata has what the chunks hold, each by itself.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+
+from pparse.errors import CancelledError, ClosedError, DataChangedError, LimitError, PparseError, SourceError
+from pparse.findings import Finding, Status
+from pparse.index import KeyTable
+from pparse.kernels.wire import PADDING, VARINT, read_length, skip_payload
+from pparse.node import SCALAR
+from pparse.parsers.cpb import CHUNKS
+from pparse.parsers.protobuf_index import ChunkRange
+from pparse.parsers.protobuf_lists import ListIndex, _Run
+from pparse.parsers.protobuf_window import Window
+from pparse.reader import Range
+from pparse.viewers.tensorflow_messages import Message, Problem, problem_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from typing import Final
+
+    from pparse.budget import Charge
+    from pparse.node import Node
+    from pparse.parsers.protobuf import ProtobufParser
+    from pparse.parsers.protobuf_index import Piece
+    from pparse.tensor import Tensor
+    from pparse.viewers.tensorflow_tensors import TensorMaker
+
+    Value = Sequence[Piece] | Problem
+
+SAVED_MODEL: Final = "tensorflow.SavedModel"
+META_GRAPH: Final = "tensorflow.MetaGraphDef"
+GRAPH: Final = "tensorflow.GraphDef"
+LIBRARY: Final = "tensorflow.FunctionDefLibrary"
+FUNCTION: Final = "tensorflow.FunctionDef"
+NODE: Final = "tensorflow.NodeDef"
+TENSOR: Final = "tensorflow.TensorProto"
+KINDS: Final = frozenset((SAVED_MODEL, META_GRAPH, GRAPH, LIBRARY, FUNCTION, NODE, TENSOR, CHUNKS))
+
+# Fields: of NodeDef, of a pair of its map, of AttrValue and its list.
+_NAME, _OP, _ATTR = 1, 2, 5
+_LIST, _TENSOR, _LIST_TENSOR = 1, 8, 8
+_TAG_NAME, _TAG_OP, _TAG_ATTR, _TAG_TENSOR = 0x0A, 0x12, 0x2A, 0x42
+_REST: Final = (0x1A, 0x22, 0x32, 0x3A)
+# NodeDefs up to this size are looked at in one go.
+_SMALL: Final = 16 << 10
+CONST: Final = "Const"
+_OP_CONST: Final = b"\x12\x05Const"
+
+# Errors that say nothing of the file.
+PASSING: Final = (ClosedError, DataChangedError, CancelledError, LimitError, SourceError)
+
+
+class Place:
+    """Where a tensor is: the number of its scope (a graph's nodes, a function's …), and of the node there."""
+
+    __slots__ = ("name", "near", "ordinal", "scope", "value")
+
+    def __init__(self, scope: int, ordinal: int, name: str, value: Value, near: Window | None) -> None:
+        self.scope = scope
+        self.ordinal = ordinal
+        self.name = name
+        self.value = value
+        self.near = near
+
+
+class Constants:
+    """The tensors of one document, in order; `find` by name."""
+
+    def __init__(self, parser: ProtobufParser, maker: TensorMaker) -> None:
+        self.parser = parser
+        self.maker = maker
+        self.make = parser.make
+        schema = parser.schema()
+        self.node_type = schema.message(NODE)
+        self.attr_type = schema.message("tensorflow.AttrValue")
+        self._bases: list[Base] | None = None
+        self._firsts: list[int] = []
+        self._table: KeyTable | None = None
+        self._scopes = array("I")
+        self._ordinals = array("I")
+        self._charge: Charge | None = None
+        self._looked_up = False
+
+    # -- scopes ------------------------------------------------------------------------------------------------------
+
+    @property
+    def bases(self) -> list[Base]:
+        """The graphs, and what else has constants."""
+        if self._bases is None:
+            root = self.parser.result.root
+            found: list[Base] = []
+            if root.kind == CHUNKS:
+                self.maker.lost_content = True
+                for chunk in root.children():
+                    found += _bases_of(chunk, chunk.path)
+            else:
+                found += _bases_of(root, "")
+            first = 0
+            for base in found:
+                self._firsts.append(first)
+                first += base.count
+            self._bases = found
+        return self._bases
+
+    def _scope(self, number: int) -> tuple[Base, int]:
+        at = bisect_right(self._firsts, number) - 1
+        return self.bases[at], number - self._firsts[at]
+
+    def graphs(self) -> Iterator[Base]:
+        """Yield the graphs."""
+        return (base for base in self.bases if base.kind == GRAPH)
+
+    # -- everything --------------------------------------------------------------------------------------------------
+
+    def places(self) -> Iterator[Place]:
+        """Yield where each tensor is, in file order, with its name (which may be that of another one, too)."""
+        number = 0
+        for base in self.bases:
+            for inner in range(base.count):
+                try:
+                    yield from self._places_in(base, inner, number)
+                except PASSING:
+                    raise
+                except PparseError as error:
+                    self._note(base.path, error)
+                number += 1
+
+    def _places_in(self, base: Base, inner: int, number: int) -> Iterator[Place]:
+        node = self.parser.result.root.at(base.path)
+        if base.kind == TENSOR:
+            yield Place(number, 0, base.path, node.note.pieces, None)
+            return
+        if base.kind == NODE:
+            yield from self._places_of(number, 0, "", node.note.pieces)
+            return
+        nodes, prefix = _nodes_of(node, base.kind, inner)
+        if nodes is None:
+            return
+        session = self.parser.result.extraction.session
+        for ordinal, pieces, window in self._elements(nodes):
+            if not ordinal & 0xFFF:
+                session.check_cancelled()
+            yield from self._places_of(number, ordinal, prefix, pieces, window)
+
+    def _elements(self, nodes: Node) -> Iterator[tuple[int, Sequence[Piece], Window | None]]:
+        """Yield what each NodeDef of a list is made of, and a window that may hold its bytes."""
+        index = nodes.index_to(None).note
+        first = 0
+        for segment in index._segments if isinstance(index, ListIndex) else ():
+            if isinstance(segment, _Run):
+                scan = segment.scan
+                window = scan.window()
+                touched = {number for graft in index._grafts for number in graft.indices()}
+                for ordinal, field in enumerate(scan.fields(segment.key, 0, window), first):
+                    own = self.make.payload(scan.part, field)
+                    yield ordinal, (own, *index.pieces(ordinal)) if ordinal in touched else (own,), window
+            else:
+                for ordinal in range(first, first + segment.count):
+                    yield ordinal, index.pieces(ordinal), None
+            first += segment.count
+
+    def _note(self, path: str, error: PparseError) -> None:
+        finding = Finding("malformed", error.reason, path=path, source=self.make.extraction.name, offset=error.offset)
+        self.parser.result.findings.add(finding)
+
+    # -- one node ----------------------------------------------------------------------------------------------------
+
+    def _places_of(
+        self, scope: int, ordinal: int, prefix: str, pieces: Sequence[Piece], window: Window | None = None
+    ) -> Iterator[Place]:
+        """Yield the tensors of one NodeDef."""
+        part = pieces[0] if len(pieces) == 1 else None
+        if isinstance(part, Range) and self._is_plain(part):
+            window = window or Window(part.data, part.end)
+            raw = window.read(part.start, part.end)
+            if _TAG_TENSOR not in raw and _OP_CONST not in raw:
+                return
+            found = tensors_in(raw + PADDING, len(raw))
+            if found is not None:
+                data, base = part.data, part.start
+                for label, start, end in found:
+                    yield Place(scope, ordinal, prefix + label, (data.range(base + start, base + end),), window)
+                return
+        yield from self._by_messages(scope, ordinal, prefix, pieces)
+
+    def _is_plain(self, part: Range) -> bool:
+        """Say whether a NodeDef is small, and all there."""
+        if part.end - part.start > _SMALL or part.end > self.make.data_end(part):
+            return False
+        return not (isinstance(part, ChunkRange) and part.type == 2)
+
+    def _by_messages(self, scope: int, ordinal: int, prefix: str, pieces: Sequence[Piece]) -> Iterator[Place]:
+        message = Message(self.make, pieces, self.node_type)
+        name = self._text(message, _NAME)
+        shown = prefix + (name if name is not None else f"[{ordinal}]")
+        is_const = self._text(message, _OP) == CONST
+        seen = False
+        problem = message.problem
+        try:
+            for key, value in message.items(_ATTR):
+                attr = Message(self.make, value, self.attr_type, message.near)
+                own = is_const and key == "value"
+                label = shown if own else f"{shown}.{key}"
+                tensor = attr.pieces(_TENSOR)
+                if tensor is not None:
+                    seen = seen or own
+                    yield Place(scope, ordinal, label, tensor, attr.near)
+                elif own:
+                    problem = attr.problem or problem
+                listed = attr.message(_LIST)
+                if listed is not None:
+                    for number, element in enumerate(listed.elements(_LIST_TENSOR)):
+                        yield Place(scope, ordinal, f"{label}[{number}]", element, listed.near)
+        except PASSING:
+            raise
+        except PparseError as error:
+            problem = problem_of(error)
+        if is_const and not seen:
+            problem = problem or Problem(Status.DAMAGED, "the constant has no value")
+            yield Place(scope, ordinal, shown, problem, None)
+
+    @staticmethod
+    def _text(message: Message, number: int) -> str | None:
+        try:
+            return str(message.scalar(number))
+        except PASSING:
+            raise
+        except PparseError:
+            return None
+
+    def tensor(self, place: Place, name: str | None = None) -> Tensor:
+        """Return the tensor at a place, under that name."""
+        shown = place.name if name is None else name
+        if isinstance(place.value, Problem):
+            return self.maker.missing(shown, place.value)
+        return self.maker.tensor(shown, place.value, place.near)
+
+    # -- by name -----------------------------------------------------------------------------------------------------
+
+    @property
+    def table(self) -> KeyTable:
+        """The tensors by the hash of their name: 20 bytes each."""
+        if self._table is None:
+            budget = self.parser.result.extraction.session.budget
+            hashes = array("q")
+            self._scopes, self._ordinals = array("I"), array("I")
+            charge = budget.charge(0, "the names of constants in the making")
+            with charge:
+                for place in self.places():
+                    hashes.append(hash(place.name))
+                    self._scopes.append(place.scope)
+                    self._ordinals.append(place.ordinal)
+                    if not len(hashes) & 0xFFF:
+                        charge.resize(44 * len(hashes))
+                self._table = KeyTable(hashes)
+            self._charge = budget.charge(20 * len(hashes), "the names of constants", self._forget)
+        return self._table
+
+    def _forget(self) -> None:
+        self._table = None
+        if self._charge is not None:
+            self._charge.release()
+            self._charge = None
+        self._scopes, self._ordinals = array("I"), array("I")
+
+    def find(self, name: str, occurrence: int = 1) -> Place | None:
+        """Return the n-th place of that name; None if there are fewer."""
+        if not self._looked_up and occurrence == 1:
+            self._looked_up = True  # the first time, looking is cheaper than a table
+            return next((place for place in self.places() if place.name == name), None)
+        table = self.table
+        scopes, ordinals = self._scopes, self._ordinals
+        before: tuple[int, int] | None = None
+        for number in table.candidates(name):
+            at = (scopes[number], ordinals[number])
+            if at == before:  # several of one node were looked at together
+                continue
+            before = at
+            for place in self.at(*at):
+                if place.name == name:
+                    occurrence -= 1
+                    if not occurrence:
+                        return place
+        return None
+
+    def at(self, scope: int, ordinal: int) -> Iterator[Place]:
+        """Yield the places of one node."""
+        base, inner = self._scope(scope)
+        node = self.parser.result.root.at(base.path)
+        if base.kind == TENSOR:
+            yield Place(scope, 0, base.path, node.note.pieces, None)
+        elif base.kind == NODE:
+            yield from self._places_of(scope, 0, "", node.note.pieces)
+        else:
+            nodes, prefix = _nodes_of(node, base.kind, inner)
+            if nodes is not None:
+                yield from self._places_of(scope, ordinal, prefix, _pieces_at(nodes, ordinal))
+
+
+class Base:
+    """A part of the document that has constants: ``kind``, its ``path``, and the ``count`` of scopes in it.
+
+    Of a graph the first scope are its nodes, the others are its functions.
+    """
+
+    __slots__ = ("count", "kind", "path")
+
+    def __init__(self, kind: str, path: str, count: int) -> None:
+        self.kind = kind
+        self.path = path
+        self.count = count
+
+
+def kids_of(node: Node | None) -> Iterator[Node]:
+    """Yield the children of a node; none of one that is not there, or damaged (and no container, then)."""
+    return node.children() if node is not None and node.shape != SCALAR else iter(())
+
+
+def count_of(node: Node | None) -> int:
+    """Return how many children a node has, as `kids_of` sees it."""
+    return len(node) if node is not None and node.shape != SCALAR else 0
+
+
+def _bases_of(node: Node, path: str) -> Iterator[Base]:
+    kind = node.kind
+    if kind == SAVED_MODEL:
+        graphs = node.find("meta_graphs")
+        for graph in kids_of(graphs):
+            yield from _bases_of(graph, graph.path)
+    elif kind == META_GRAPH:
+        inner = node.find("graph_def")
+        if inner is not None:
+            yield from _bases_of(inner, inner.path)
+    elif kind == GRAPH:
+        yield Base(kind, path, 1 + count_of(functions_of(node)))
+    elif kind == LIBRARY:
+        yield Base(kind, path, count_of(node.find("function")))
+    elif kind in (FUNCTION, NODE, TENSOR):
+        yield Base(kind, path, 1)
+
+
+def functions_of(graph: Node) -> Node | None:
+    """Return the list of the functions of a graph."""
+    library = graph.find("library")
+    return library.find("function") if library is not None else None
+
+
+def _nodes_of(node: Node, kind: str, inner: int) -> tuple[Node | None, str]:
+    """Return the list of NodeDefs of a scope, and what the names in it begin with."""
+    if kind == GRAPH and not inner:
+        return node.find("node"), ""
+    function = node
+    if kind != FUNCTION:
+        functions = functions_of(node) if kind == GRAPH else node.find("function")
+        if functions is None:
+            return None, ""
+        function = functions.child(inner - (kind == GRAPH))
+    return function.find("node_def"), f"@{function_name(function)}/"
+
+
+def function_name(function: Node) -> str:
+    """Return the name of a FunctionDef; ``[3]`` where it cannot be read."""
+    try:
+        signature = function.find("signature")
+        name = signature.find("name") if signature is not None else None
+        return str(name.load()) if name is not None else f"[{function.ordinal}]"
+    except PASSING:
+        raise
+    except PparseError:
+        return f"[{function.ordinal}]"
+
+
+def _pieces_at(nodes: Node, ordinal: int) -> Sequence[Piece]:
+    """Return what one element of a list is made of; of one that is cut, what there is."""
+    index = nodes.index_to(None).note
+    if not isinstance(index, ListIndex):
+        return ()
+    entry = index.entries(ordinal, 1)[0]
+    pieces: Sequence[Piece] = entry.note.pieces
+    return pieces
+
+
+def tensors_in(raw: bytes, size: int) -> list[tuple[str, int, int]] | None:
+    """Return the tensors of the NodeDef ``raw[:size]``: their labels, and where each begins and ends in it.
+
+    None where it is not written as serializers write it, and needs a closer look. ``raw`` has `PADDING` behind it.
+    """
+    name = op = ""
+    found: list[tuple[str, int, int, int]] = []
+    keys: set[bytes] = set()
+    pos = 0
+    try:
+        while pos < size:
+            tag = raw[pos]
+            start, end = _payload(raw, pos + 1)
+            if tag == _TAG_ATTR:
+                if raw[start] != _TAG_NAME:
+                    return None
+                at, after = _payload(raw, start + 1)
+                key = raw[at:after]
+                if after >= end or raw[after] != _TAG_OP or key in keys:
+                    return None
+                keys.add(key)
+                at, after = _payload(raw, after + 1)
+                if after != end:
+                    return None
+                if at < after and not _tensors_of_value(raw, at, after, key.decode(), found):
+                    return None
+            elif tag == _TAG_NAME:
+                name = raw[start:end].decode()
+            elif tag == _TAG_OP:
+                op = raw[start:end].decode()
+            elif tag not in _REST:
+                return None
+            pos = end
+    except (PparseError, UnicodeDecodeError, IndexError):
+        return None
+    if pos != size or (op == CONST and not any(key == "value" and number < 0 for key, number, _, _ in found)):
+        return None
+    labels = []
+    for text, number, start, end in found:
+        label = name if op == CONST and text == "value" else f"{name}.{text}"
+        labels.append((label if number < 0 else f"{label}[{number}]", start, end))
+    return labels
+
+
+def _payload(raw: bytes, pos: int) -> tuple[int, int]:
+    length = raw[pos]
+    pos += 1
+    if length >= 0x80:
+        length, pos = read_length(raw, pos - 1)
+    return pos, pos + length
+
+
+def _tensors_of_value(raw: bytes, pos: int, end: int, key: str, found: list[tuple[str, int, int, int]]) -> bool:
+    """Add the tensors of the AttrValue ``raw[pos:end]``; False where it is not one single field."""
+    tag = raw[pos]
+    if tag & 7 != 2:
+        return skip_payload(raw, pos + 1, tag & 7) == end if tag & 7 in (VARINT, 5) else False
+    start, stop = _payload(raw, pos + 1)
+    if stop != end:
+        return False
+    if tag == _TAG_TENSOR:
+        found.append((key, -1, start, end))
+    elif tag == _TAG_NAME and raw.find(_TAG_TENSOR, start, end) >= 0:
+        number = 0
+        while start < end:
+            tag = raw[start]
+            if tag >= 0x80 or tag & 7 not in (0, 1, 2, 5):
+                return False
+            if tag == _TAG_TENSOR:
+                at, after = _payload(raw, start + 1)
+                found.append((key, number, at, after))
+                number += 1
+                start = after
+            else:
+                start = skip_payload(raw, start + 1, tag & 7)
+        return start == end
+    return True
