@@ -19,7 +19,7 @@ from pparse.reader import byte_view
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from typing import Any, Final, Literal, Self
 
     from numpy.typing import NDArray
@@ -99,13 +99,13 @@ class Tensor:
         "_finding",
         "_owner",
         "_shared",
+        "_spans",
         "_strides",
         "byteorder",
         "dtype",
         "encoding",
         "name",
         "shape",
-        "spans",
         "status",
         "stored_dtype",
         "unwritten_nbytes",
@@ -117,7 +117,7 @@ class Tensor:
         name: str,
         dtype: DType | None,
         shape: tuple[int, ...],
-        spans: tuple[Span, ...],
+        spans: tuple[Span, ...] | Callable[[], tuple[Span, ...]],
         *,
         stored_dtype: str = "",
         strides: tuple[int, ...] | None = None,
@@ -132,7 +132,7 @@ class Tensor:
         self.name = name
         self.dtype = dtype
         self.shape = shape
-        self.spans = spans
+        self._spans = spans
         self.stored_dtype = stored_dtype
         self._strides = strides
         self.byteorder = byteorder
@@ -144,6 +144,18 @@ class Tensor:
         self._owner = owner
         self._shared: Data | None = None
         self._content = content
+
+    @property
+    def spans(self) -> tuple[Span, ...]:
+        """Where the bytes are; of a tensor cut into thousands of stretches they are found when they are asked for."""
+        spans = self._spans
+        if not isinstance(spans, tuple):
+            spans = self._spans = spans()
+        return spans
+
+    @spans.setter
+    def spans(self, spans: tuple[Span, ...]) -> None:
+        self._spans = spans
 
     @property
     def _sources(self) -> tuple[Span, ...]:

@@ -23,7 +23,7 @@ from pparse.viewers.tensorflow_values import Values, ValuesData, string_list, te
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from typing import Any, Final
 
     from pparse.data import Data
@@ -224,7 +224,8 @@ class TensorMaker:
         return self._from_values(name, message, known, shape, stored)
 
     def _tensor(
-        self, name: str, dtype: DType | None, shape: tuple[int, ...], spans: tuple[Span, ...], stored: str,
+        self, name: str, dtype: DType | None, shape: tuple[int, ...],
+        spans: tuple[Span, ...] | Callable[[], tuple[Span, ...]], stored: str,
         status: Status = Status.COMPLETE, finding: Finding | None = None, encoding: str = "raw",
         content: Span | None = None,
     ) -> TensorflowTensor:  # fmt: skip
@@ -312,20 +313,21 @@ class TensorMaker:
     def _from_content(
         self, name: str, message: Message, dtype: DType, shape: tuple[int, ...], stored: str, content: Range
     ) -> Tensor:
-        spans = self.spans(content)
-        read = Span(content.data, content.start, len(content), spans[0].path) if len(spans) > 1 else None
-        made = self._tensor(name, dtype, shape, spans, stored, content=read)
+        first = self.spans(content.data.range(content.start, content.start + min(1, len(content))))[0]
+        # One stretch for each 64 KiB of a Riegeli file: thousands, which hardly anybody asks for.
+        read = Span(content.data, content.start, len(content), first.path)
+        made = self._tensor(name, dtype, shape, lambda: self.spans(content), stored, content=read)
         wanted, length = made.nbytes, len(content)
         there = max(0, min(self.make.data_end(content), content.end) - content.start)
         if length != wanted:
             made.status = Status.DAMAGED
             problem = Problem(
-                Status.DAMAGED, f"tensor_content has {length} bytes; type and shape need {wanted}", spans[0].offset
+                Status.DAMAGED, f"tensor_content has {length} bytes; type and shape need {wanted}", first.offset
             )
             made.finding = self._finding(name, problem, made.status, wanted, length)
         elif there < length:
             made.status = Status.TRUNCATED if there else Status.MISSING
-            problem = Problem(made.status, "the file ends inside its content", spans[0].offset)
+            problem = Problem(made.status, "the file ends inside its content", first.offset)
             made.finding = self._finding(name, problem, made.status, length, there)
         elif message.problem is not None and message.problem.status is not Status.TRUNCATED:
             made.status = Status.DAMAGED
