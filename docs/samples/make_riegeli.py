@@ -3,7 +3,8 @@
 ``records.riegeli`` holds twelve readings of a weather station in three chunks of different kinds (a file is written
 with one set of options, so each chunk but the first is appended): Brotli, transposed Zstandard, and uncompressed. Its
 metadata name the type of the records and bring its descriptor. ``records.cut.riegeli`` ends inside the last chunk, and
-in ``records.damaged.riegeli`` the header of the second chunk is overwritten.
+in ``records.damaged.riegeli`` the header of the second chunk is overwritten. ``reading.binpb`` is the descriptor alone,
+as ``protoc --descriptor_set_out=reading.binpb --include_imports`` writes it.
 """
 
 from __future__ import annotations
@@ -53,6 +54,10 @@ def main() -> None:
     kind = message_type()
     metadata = riegeli.RecordsMetadata(file_comment="readings of a day")
     riegeli.set_record_type(metadata, kind)
+    types = descriptor_pb2.FileDescriptorSet()
+    kind.DESCRIPTOR.file.CopyToProto(types.file.add())
+    (HERE / "reading.binpb").write_bytes(types.SerializeToString(deterministic=True))
+
     whole = HERE / "records.riegeli"
     whole.unlink(missing_ok=True)
     chunks = []
