@@ -12,7 +12,15 @@ from __future__ import annotations
 
 from array import array
 
-from pparse.errors import EndOfDataError, LimitError, MalformedError, OptionError, PparseError, UnsupportedError
+from pparse.errors import (
+    PASSING,
+    EndOfDataError,
+    LimitError,
+    MalformedError,
+    OptionError,
+    PparseError,
+    UnsupportedError,
+)
 from pparse.findings import Finding, Status
 from pparse.limits import count_words
 from pparse.node import UNLOADED_VALUE, Entry
@@ -21,6 +29,7 @@ from pparse.parsers.cpb_metadata import TYPE_NAMES, ChunkMetadata
 from pparse.parsers.cpb_overlay import Chunks, Scope
 from pparse.parsers.protobuf import ProtobufParser
 from pparse.parsers.protobuf_index import Lost, Origin, PartScan
+from pparse.parsers.protobuf_schema import builtin_schema
 from pparse.riegeli.layout import FILE_SIGNATURE
 from pparse.riegeli.lookup import RecordLookup
 
@@ -48,6 +57,10 @@ _CHUNK_TYPES: Final = (
     "tensorflow.FunctionDefLibrary", "tensorflow.TensorProto",
 )  # fmt: skip
 _SHAPE_BYTES: Final = 64 << 10
+# Chunks that are compared with the metadata of a damaged file before those are believed.
+_PROVED: Final = 100_000
+# Metadata of at most this many bytes are looked at as a whole when they are opened (some milliseconds).
+_PROVED_AT_ONCE: Final = 64 << 10
 
 
 class CpbParser(ProtobufParser):
@@ -83,6 +96,8 @@ class CpbParser(ProtobufParser):
         self._unchecked = self.lookup
         self.chunks: Chunks | None = None
         self.problem: PparseError | None = None
+        self.damaged_end: PparseError | None = None
+        self.unsound: MalformedError | None = None
         self._read_metadata()
         super().__init__(result)
 
@@ -98,33 +113,86 @@ class CpbParser(ProtobufParser):
         return extraction.data.range(extraction.start, max(extraction.start, extraction.known_end()))
 
     def _read_metadata(self) -> None:
-        session = self.result.extraction.session
         try:
-            position = self.lookup.last()
-            if position is None:
-                raise MalformedError("there are no records")
-            self.metadata_position = position
-            record = self.lookup.record(position)
-            session.limits.check("header_bytes", len(record), "the chunk metadata", offset=record.start)
-            any_version = session.options.get("versions") == "any"
-            metadata = ChunkMetadata(record, session.budget, any_version=any_version)
+            metadata = self._metadata_at(self.lookup.last())
+        except PASSING:
+            raise
         except (LimitError, UnsupportedError):
             raise
         except (PparseError, EOFError) as error:
-            self.problem = error if isinstance(error, PparseError) else MalformedError(str(error))
+            problem = error if isinstance(error, PparseError) else MalformedError(str(error))
             # What is there is listed all the same, and marked where a hash is wrong.
             self._unchecked = self._new_lookup("headers")
-            return
-        self.chunks = Chunks(metadata, self.lookup, session.budget)
+            found = self._metadata_before_damage()
+            if found is None:
+                self.problem = problem
+                return
+            metadata, self.damaged_end = found, problem
+        self.chunks = Chunks(metadata, self.lookup, self.result.extraction.session.budget)
+        self._check_small_metadata(metadata)
+
+    def _check_small_metadata(self, metadata: ChunkMetadata) -> None:
+        """Look at metadata down to their leaves, where that takes no time; `check` does so in any case."""
+        if len(metadata.record) <= _PROVED_AT_ONCE:
+            try:
+                metadata.prove()
+            except MalformedError as error:
+                self.unsound = error
+
+    def _metadata_at(self, position: int | None) -> ChunkMetadata:
+        session = self.result.extraction.session
+        if position is None:
+            raise MalformedError("there are no records")
+        self.metadata_position = position
+        record = self.lookup.record(position)
+        session.limits.check("header_bytes", len(record), "the chunk metadata", offset=record.start)
+        return ChunkMetadata(record, session.budget, any_version=session.options.get("versions") == "any")
+
+    def _metadata_before_damage(self) -> ChunkMetadata | None:
+        """Return the metadata of a file that is damaged, or goes on behind them; None if they cannot be vouched for.
+
+        The last record that can be found is believed to be the metadata only if every chunk is as it says.
+        """
+        try:
+            metadata = self._metadata_at(self.lookup.last_found())
+            if not metadata.chunk_count or (metadata.root.chunk_index is None and not metadata.root.count):
+                return None
+            for info, _ in zip(metadata.chunks(), range(_PROVED), strict=False):
+                if info.position >= self.metadata_position or len(self._unchecked.record(info.position)) != info.size:
+                    return None
+        except PASSING:
+            raise
+        except (PparseError, EOFError):
+            return None
+        return metadata
+
+    def _note_damage_of_metadata(self) -> None:
+        if self.unsound is not None:
+            self.result.findings.add(Finding(
+                "malformed", f"{self.unsound.reason}; what can be read of them is followed",
+                source=self.result.extraction.name, offset=self.make.place(self.chunks.metadata.record.data, (
+                    self.unsound.offset or 0), (self.unsound.offset or 0))[0] if self.chunks is not None else None,
+            ))  # fmt: skip
+        if self.damaged_end is not None:
+            self.result.findings.add(Finding(
+                "malformed",
+                f"the file is damaged, or has bytes at its end that do not belong there: {self.damaged_end.reason}; "
+                "the chunk metadata were found all the same",
+                source=self.result.extraction.name, offset=self.damaged_end.offset,
+            ))  # fmt: skip
 
     @classmethod
     def match(cls, reader: Reader) -> Confidence:
         """CERTAIN for a Riegeli file named ``.cpb``, or whose last record is chunk metadata."""
-        if reader.peek(len(FILE_SIGNATURE)) != FILE_SIGNATURE:
-            return Confidence.NO
         from pparse.registry import bare_name
 
-        if bare_name(reader.data.name).endswith(cls.extensions):
+        named = bare_name(reader.data.name).endswith(cls.extensions)
+        if reader.peek(len(FILE_SIGNATURE)) != FILE_SIGNATURE:
+            from pparse.parsers.riegeli import RiegeliParser
+
+            # A file whose beginning is damaged: what is left looks like Riegeli, and the name says the rest.
+            return Confidence.LIKELY if named and RiegeliParser.match(reader) else Confidence.NO
+        if named:
             return Confidence.CERTAIN
         return Confidence.CERTAIN if _ends_with_metadata(reader) else Confidence.NO
 
@@ -145,14 +213,14 @@ class CpbParser(ProtobufParser):
         except PparseError:
             first = None
         if first is None:
-            return self.schema().message(names[0]) if len(names) == 1 else None
+            return builtin_schema().message(names[0]) if len(names) == 1 else None
         return self.type_by_shape(first, names)
 
     def type_by_shape(self, part: Range, names: Sequence[str]) -> MessageType | None:
         """Return the first of these types that the fields of a message fit; None if none does."""
         head = part.data.pread(part.start, min(len(part), _SHAPE_BYTES))
         for name in names:
-            type = self.schema().message(name)
+            type = builtin_schema().message(name)
             if fits(head, type, complete=len(head) == len(part)):
                 return type
         return None
@@ -160,6 +228,7 @@ class CpbParser(ProtobufParser):
     def root_entry(self) -> Entry:
         """Describe the root: the merged message; or the list of chunks, where the metadata are lost."""
         entry = super().root_entry()
+        self._note_damage_of_metadata()
         if self.chunks is None:
             entry.kind = CHUNKS
             entry.note = Origin(None)
@@ -211,12 +280,25 @@ class CpbParser(ProtobufParser):
                 finding = Finding(
                     "hash", error.reason, source=self.result.extraction.name, offset=error.offset
                 )  # fmt: skip
+        there = self._unchecked.there(position)
+        if there < len(record):
+            status = Status.TRUNCATED
+            finding = Finding(
+                "truncated", "the chunk ends early", source=self.result.extraction.name, offset=self.source().end,
+                wanted=len(record), got=there,
+            )  # fmt: skip
         if kind is not None:
             return self.make.merged(None, Origin(None, kind, pieces=(record,)), status, finding)
         start, end = self.make.place(record.data, record.start, record.end)
         return Entry(
             None, "bytes", start, end, UNLOADED_VALUE, status or Status.COMPLETE, finding, (record,), note=Origin(None)
         )  # fmt: skip
+
+    def missing(self) -> int | None:
+        """Return how many bytes the Riegeli file lacks at least, where it is cut inside a chunk."""
+        if isinstance(self.problem, EndOfDataError):
+            return self.lookup.missing() or None
+        return super().missing()
 
     # -- what the commands show --------------------------------------------------------------------------------------
 
@@ -242,14 +324,23 @@ class CpbParser(ProtobufParser):
 
     def check(self, *, strict: bool = False) -> Iterator[Visit]:
         """Open every chunk, compare it with the metadata, and then parse everything."""
+        self._note_damage_of_metadata()
         if self.chunks is not None:
             root = self.result.root
+            if self.unsound is None:
+                try:
+                    self.chunks.metadata.prove(self.result.extraction.session.check_cancelled)
+                except MalformedError as error:
+                    self.unsound = error
+                    self._note_damage_of_metadata()
+            every = Chunks(self.chunks.metadata, self._new_lookup("all"), self.chunks.budget)
             for index in range(self.chunks.metadata.chunk_count):
                 self.result.extraction.session.check_cancelled()
-                piece = self.chunks.piece(index)
+                piece = every.piece(index)
                 if isinstance(piece, Lost):
+                    code = "limit" if isinstance(piece.error, LimitError) else "malformed"
                     self.result.findings.add(Finding(
-                        "malformed", piece.reason, source=self.result.extraction.name, offset=root.start,
+                        code, piece.reason, source=self.result.extraction.name, offset=root.start,
                     ))  # fmt: skip
         yield from super().check(strict=strict)
 
@@ -295,18 +386,19 @@ def fits(head: bytes, type: MessageType, *, complete: bool) -> bool:
                         continue
                     if field.message is not None and is_message(field):
                         below.append((raw[item.start : item.end], field.message, True))
-                    elif field.type == TYPE_STRING and not _is_utf8(raw[item.start : item.end]):
+                    elif field.type == TYPE_STRING and not _is_text(raw[item.start : item.end]):
                         return False
         level = below
     return bool(head)
 
 
-def _is_utf8(raw: bytes) -> bool:
+def _is_text(raw: bytes) -> bool:
+    """Say whether bytes can be the text of a field: UTF-8 without control characters."""
     try:
-        raw.decode()
+        text = raw.decode()
     except UnicodeDecodeError:
         return False
-    return True
+    return not any(char < " " and char not in "\t\n\r" for char in text)
 
 
 def _ends_with_metadata(reader: Reader) -> bool:
@@ -316,7 +408,7 @@ def _ends_with_metadata(reader: Reader) -> bool:
     if end is None:
         return False
     budget = MemoryBudget("16MiB")
-    lookup = RecordLookup(reader.data.range(reader.start, end), budget=budget)
+    lookup = RecordLookup(reader.data.range(reader.start, end), budget=budget, verify="headers")
     try:
         position = lookup.last()
         if position is None:

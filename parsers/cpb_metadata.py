@@ -14,7 +14,7 @@ from pparse.parsers.protobuf_index import PartScan
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from typing import Any, Final
 
     from pparse.budget import MemoryBudget
@@ -25,9 +25,14 @@ UNSET, MESSAGE, BYTES = 0, 1, 2
 TYPE_NAMES: Final = {UNSET: "unset", MESSAGE: "message", BYTES: "bytes"}
 
 _BLOCK: Final = 64 << 10
+# A field, and an index or key, for each of the 100 levels that protobuf's own parsers go down.
+_MAX_STEPS: Final = 200
+# More than any real version, chunk info or tag has.
+_SMALL: Final = 1 << 20
 
 # ChunkMetadata, ChunkedMessage, ChunkedField
 _VERSION, _CHUNKS, _MESSAGE = 1, 2, 3
+_TAGS: Final = (_VERSION << 3 | LEN, _CHUNKS << 3 | LEN, _MESSAGE << 3 | LEN)
 _CHUNK_INDEX, _CHUNKED_FIELDS = 1, 2
 _FIELD_TAG, _FIELD_MESSAGE = 1, 3
 # What a selector of a tag is.
@@ -40,8 +45,20 @@ _KEY_TYPES: Final = {1: "s", 2: "boolean", 3: "ui32", 4: "ui64", 5: "i32", 6: "i
 Step = tuple[int, str | None, "Any"]
 
 
-def scan_whole(part: Range) -> PartScan:
-    """Scan a message of which no tree is made. Raises `MalformedError` where it is cut or damaged."""
+def small(window: Window, field: Field) -> bytes:
+    """Return the content of one of the metadata's small messages. Raises `MalformedError` for one that is not small."""
+    if field.end - field.start > _SMALL:
+        raise MalformedError(
+            "a part of the chunk metadata is too large", offset=field.start, got=field.end - field.start
+        )
+    return window.read(field.start, field.end)
+
+
+def scan_whole(part: Range, only: tuple[int, ...] = ()) -> PartScan:
+    """Scan a message of which no tree is made, with fields of these tags ``only`` (if any are given).
+
+    Raises `MalformedError` where it is cut or damaged, or another field is met.
+    """
     found = PartScan(part, None)
     pos, end = part.start, part.end
     while pos < end:
@@ -55,6 +72,8 @@ def scan_whole(part: Range) -> PartScan:
         stop = len(block) if final else len(block) - SLACK + 1
         after, _ = scan(block + PADDING if final else block, 0, stop, found.found, found.groups, pos)
         found.settle(pos)
+        if only and not all(tag in only for tag in found.found):
+            raise MalformedError("the last record is no chunk metadata", offset=part.start)
         pos += after
     if pos > end or found.groups:
         raise MalformedError("a field of the metadata ends beyond it", offset=end)
@@ -77,17 +96,26 @@ class ChunkMetadata:
 
     def __init__(self, record: Range, budget: MemoryBudget, *, any_version: bool = False) -> None:
         self.record = record
-        self._scan = scan_whole(record)
+        self._scan = scan_whole(record, _TAGS)
         self._charge = budget.charge(self._scan.memory, "the index of the chunks")
-        unknown = [key for key in self._scan.slots if key not in (_VERSION, _CHUNKS, _MESSAGE)]
-        if unknown or any(tag & 7 != LEN for tag in self._scan.found):
-            raise MalformedError("the last record is no chunk metadata", offset=record.start)
+        if len(record) and _MESSAGE not in self._scan.slots:
+            raise MalformedError("the chunk metadata end before they say what the chunks are for", offset=record.start)
         chunks = self._scan.slots.get(_CHUNKS)
         self.chunk_count = chunks.count if chunks is not None else 0
         self.splitter_version, self.join_version, self.bad_consumers = self._versions()
         if not any_version:
             check_versions(self.join_version, self.bad_consumers, source=record.data.name)
         self.root = self._root(budget)
+
+    def prove(self, check_cancelled: Callable[[], None] = lambda: None) -> None:
+        """Look at the metadata down to their leaves (in one pass). Raises `MalformedError` where they are not sound."""
+        from pparse.parsers.protobuf_check import Checker
+        from pparse.parsers.protobuf_schema import builtin_schema
+
+        checker = Checker(check_cancelled)
+        type = builtin_schema().message("tensorflow.proto_splitter.ChunkMetadata")
+        if not checker.sound(self.record, type):
+            raise MalformedError("the chunk metadata are damaged", offset=checker.stopped)
 
     def _versions(self) -> tuple[int, int, list[int]]:
         splitter = join = 0
@@ -106,7 +134,7 @@ class ChunkMetadata:
     def _parts(self, key: int) -> Iterator[bytes]:
         window = self._scan.window()
         for field in self._scan.fields(key, 0, window):
-            yield window.read(field.start, field.end)
+            yield small(window, field)
 
     def _root(self, budget: MemoryBudget) -> ChunkedMessage:
         if _MESSAGE not in self._scan.slots:
@@ -127,7 +155,7 @@ class ChunkMetadata:
         window = self._scan.window()
         for field in self._scan.fields(_CHUNKS, first, window):
             numbers = [0, 0, 0]
-            for number, value in small_fields(window.read(field.start, field.end)):
+            for number, value in small_fields(small(window, field)):
                 if 1 <= number <= 3 and isinstance(value, int):
                     numbers[number - 1] = value
             yield ChunkInfo(*numbers)
@@ -185,13 +213,19 @@ class ChunkedMessage:
 class ChunkedField:
     """One chunked field: its tag, and the message below it."""
 
-    __slots__ = ("_message", "_part", "_tags")
+    __slots__ = ("_message", "_part", "_tags", "error")
 
     def __init__(self, part: Range, field: Field, window: Window) -> None:
         self._part = part
         self._tags: list[bytes] = []
         self._message: list[tuple[int, int]] = []
-        raw = window.read(field.start, field.end)
+        self.error: MalformedError | None = None
+        try:
+            self._read(small(window, field), field)
+        except MalformedError as error:
+            self.error = error
+
+    def _read(self, raw: bytes, field: Field) -> None:
         pos, end = 0, len(raw)
         raw += PADDING
         while pos < end:
@@ -201,6 +235,10 @@ class ChunkedField:
                 if length > end - pos:
                     raise MalformedError("a chunked field ends early", offset=field.start + pos)
                 if tag >> 3 == _FIELD_TAG:
+                    if len(self._tags) >= _MAX_STEPS:
+                        raise MalformedError(
+                            "the tag of a chunked field has too many steps", offset=field.start, got=_MAX_STEPS
+                        )  # fmt: skip
                     self._tags.append(raw[pos : pos + length])
                 elif tag >> 3 == _FIELD_MESSAGE:
                     self._message.append((field.start + pos, field.start + pos + length))
@@ -210,6 +248,8 @@ class ChunkedField:
 
     def steps(self) -> list[Step]:
         """Return the steps of the tag. Raises `MalformedError` for one that means nothing."""
+        if self.error is not None:
+            raise self.error
         steps: list[Step] = []
         for raw in self._tags:
             kind, value = _field_index(raw)
@@ -224,7 +264,9 @@ class ChunkedField:
         return steps
 
     def message(self, budget: MemoryBudget) -> ChunkedMessage:
-        """Return what is below."""
+        """Return what is below. Raises `MalformedError`."""
+        if self.error is not None:
+            raise self.error
         data = self._part.data
         return ChunkedMessage([data.range(start, end) for start, end in self._message], budget)
 

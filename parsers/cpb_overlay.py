@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from array import array
 
-from pparse.errors import MalformedError, PparseError
+from pparse.errors import PASSING, MalformedError, PparseError
 from pparse.index import ranked
 from pparse.parsers.cpb_metadata import INDEX, KEY
 from pparse.parsers.protobuf_index import ChunkRange, FieldGraft, Graft, Lost
@@ -56,6 +56,8 @@ class Chunks:
         """Return the bytes of a chunk, or what says why they cannot be had."""
         try:
             return self.open(index)
+        except PASSING:
+            raise
         except PparseError as error:
             return Lost(f"chunk {index} cannot be read: {error.reason}", error)
 
@@ -114,11 +116,15 @@ class Scope:
     def ended(self, ordinals: Iterable[int], *, with_below: bool = True) -> list[Piece]:
         """Return the chunks of chunked fields whose tags end here, and what is below them, by chunk index."""
         found = []
+        pieces: list[Piece] = []
         for ordinal, field in self.message.fields(list(ordinals)):
-            message = field.message(self.chunks.budget)
+            try:
+                message = field.message(self.chunks.budget)
+            except MalformedError as error:
+                pieces.append(Lost(f"chunked field {ordinal}: {error.reason}", error))
+                continue
             found.append((message.chunk_index or 0, ordinal, message))
         found.sort(key=lambda item: item[:2])
-        pieces: list[Piece] = []
         for _, ordinal, message in found:
             if message.chunk_index is None and (not with_below or not message.count):
                 if not with_below:

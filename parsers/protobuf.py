@@ -20,6 +20,7 @@ length-delimited fields is guessed (`pparse.kernels.wire_guess`); the option ``t
 from __future__ import annotations
 
 from pparse.errors import (
+    PASSING,
     EndOfDataError,
     GapError,
     LimitError,
@@ -28,18 +29,18 @@ from pparse.errors import (
     PparseError,
     UnsupportedError,
 )
-from pparse.findings import Finding, Status
+from pparse.findings import Finding, Severity, Status
 from pparse.kernels.wire import PADDING, SLACK, scan
 from pparse.node import LIST, MAP, SCALAR, Entry
 from pparse.parser import DONE, Confidence, NodeContext, Parser
-from pparse.parsers.protobuf_check import Checker
+from pparse.parsers.protobuf_check import TreeCheck
 from pparse.parsers.protobuf_entries import ValueEntries
 from pparse.parsers.protobuf_index import ChunkRange, FieldGraft, Graft, Lost, MessageIndex, Origin, PartScan
 from pparse.parsers.protobuf_lists import ListIndex
+from pparse.parsers.protobuf_schema import find_type
 from pparse.parsers.protobuf_values import WIRE_KINDS, decode, decode_text, is_message, kind_of
 from pparse.paths import KeyStep
 from pparse.reader import Range
-from pparse.visit import Visit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -52,10 +53,9 @@ if TYPE_CHECKING:
     from pparse.parsers.protobuf_window import Window
     from pparse.reader import Reader
     from pparse.result import Result
-    from pparse.schema import FieldType, MessageType, Schema
+    from pparse.schema import FieldType, MessageType
+    from pparse.visit import Visit
 
-# The type of a chunk of a `.cpb` that is no message.
-_BYTES_CHUNK: Final = 2
 # A singular message that occurs more often than this is not merged.
 MAX_PARTS: Final = 1 << 16
 
@@ -71,10 +71,11 @@ class ProtobufParser(Parser):
     limitations: ClassVar[tuple[str, ...]] = (
         "there is no magic number; without a schema numbers are unsigned, and what has a length is guessed",
         "values of closed enums (proto2) that have no name are shown as numbers, and do not go to the unknown fields",
-        "maps above some 300,000 keys need a larger --budget",
+        "maps above some 140,000 keys need a larger --budget",
     )
     options: ClassVar[dict[str, str]] = {
-        "descriptor": "a FileDescriptorSet (protoc --descriptor_set_out=FILE --include_imports) that knows the type",
+        "descriptor": "a FileDescriptorSet (protoc --include_imports --descriptor_set_out=FILE) that knows the type, "
+        "or a Riegeli file whose metadata have the type of its records",
         "message": "the full name of the message type, e.g. tensorflow.GraphDef",
         "types": "what fields of an unknown schema hold, by path of field numbers: 1.2=message,3=text,4=bytes",
     }
@@ -90,34 +91,8 @@ class ProtobufParser(Parser):
     # -- which schema ------------------------------------------------------------------------------------------------
 
     def _find_root_type(self) -> MessageType | None:
-        options = self.result.extraction.session.options
-        name = options.get("message", self.message_name)
-        source = options.get("descriptor")
-        if name is None and source is None:
-            return None
-        schema = self.schema(source)
-        if name is None:
-            shown = ", ".join(sorted(schema.message_names())[:20])
-            raise OptionError(f"the descriptors have several types: name one with -O message=NAME (there are {shown})")
-        return schema.message(str(name))
-
-    def schema(self, source: object = None) -> Schema:
-        """Return the schema of the option ``descriptor``, or the built-in one."""
-        from pparse.schema import Schema
-
-        if source is None:
-            from pparse.protos import schema
-
-            return schema()
-        if isinstance(source, Schema):
-            return source
-        if isinstance(source, bytes):
-            return Schema(source)
-        from pparse.data import FileData
-
-        with FileData(str(source)) as data:
-            self.result.extraction.session.limits.check("header_bytes", data.size or 0, "the descriptor set")
-            return Schema(data.read_exact(0, data.size or 0))
+        session = self.result.extraction.session
+        return find_type(session.options, self.message_name, session.limits)
 
     @classmethod
     def match(cls, reader: Reader) -> Confidence:
@@ -156,9 +131,9 @@ class ProtobufParser(Parser):
         origin: Origin = node.note
         if origin.type is not None and isinstance(key, int) and not isinstance(key, bool):
             field = origin.type.fields.get(key)
-            index = node.index_to(None)
+            note = node.index_to(None).note
             # A field whose wire type is wrong stands under its number, and has its own name beside it perhaps.
-            if field is not None and not any(entry.key == key for entry in index.entries or ()):
+            if field is not None and key not in note.misfits:
                 return field.name
         return key
 
@@ -180,6 +155,8 @@ class ProtobufParser(Parser):
         origin: Origin = ctx.node.note
         while index.queue:
             piece = index.queue.pop()
+            if isinstance(piece, Lost) and isinstance(piece.error, LimitError):
+                raise piece.error
             try:
                 if isinstance(piece, Lost):
                     raise MalformedError(piece.reason)
@@ -198,6 +175,11 @@ class ProtobufParser(Parser):
     def expect_end(self, ctx: NodeContext, block: bytes, base: int) -> tuple[int, Any, int]:
         """A message without bytes."""
         self._show(ctx)
+        if ctx.node.parent is None and any(_is_file(piece) for piece in ctx.node.note.pieces):
+            self.result.findings.add(Finding(
+                "empty", "the file is empty: a message without fields, or a download that never began",
+                severity=Severity.WARNING, source=self.result.extraction.name, offset=ctx.pos,
+            ))  # fmt: skip
         return ctx.pos, DONE, 0
 
     def expect_fields(self, ctx: NodeContext, block: bytes, base: int) -> tuple[int, Any, int]:
@@ -296,10 +278,18 @@ class ProtobufParser(Parser):
         origin: Origin = ctx.node.note
         if ctx.index is not None:
             ctx.index.note = index
-        for key, contributions in index.contributions(origin.type).items():
+        known = origin.type is None
+        found = index.contributions(origin.type)
+        for key, contributions in found.items():
             if contributions:
+                known = known or (key >= 0 and origin.type is not None and key in origin.type.fields)
                 ctx.emit(self._field_entry(ctx, origin, key, contributions))
         index.kept = None
+        if found and not known and ctx.node.parent is None and origin.type is not None:
+            self.result.findings.add(Finding(
+                "unknown-fields", f"no field of the message is one of {origin.type.full_name}: is that its type?",
+                severity=Severity.WARNING, source=self.result.extraction.name, offset=ctx.node.start,
+            ))  # fmt: skip
 
     def _field_entry(self, ctx: NodeContext, origin: Origin, key: int, contributions: list[Contribution]) -> Entry:
         number = key if key >= 0 else ~key >> 3
@@ -319,6 +309,8 @@ class ProtobufParser(Parser):
                 return self.make.grafted(field.name, field, last.whole())
             window = self._window(ctx, last[0])
             return self.make.value(field.name, field, last[0].part, last[0].last(key, window), window)
+        except PASSING:
+            raise
         except LimitError:
             raise
         except PparseError as error:
@@ -447,58 +439,7 @@ class ProtobufParser(Parser):
 
     def check(self, *, strict: bool = False) -> Iterator[Visit]:
         """Look at everything: messages that are sound in one pass over their bytes, the others node by node."""
-        checker = Checker(self.result.extraction.session.check_cancelled)
-        levels = [_Level(iter((self.result.root,)), None)]
-        while levels:
-            node = next(levels[-1].nodes, None)
-            if node is None:
-                done = levels.pop()
-                if done.unsound is not None and not done.explained:
-                    # All that the tree shows is whole: the damage is in what a later value replaces.
-                    self.damage(done.unsound, "there is damage in bytes of the message that a later value replaces")
-                    yield Visit.of(done.unsound, len(levels) - 1)
-                if levels and (done.explained or done.unsound is not None):
-                    levels[-1].explained = True
-                continue
-            sound: bool | None = None
-            if node.shape == SCALAR:
-                self._check_chunk(node)
-            else:
-                sound = self._is_sound(checker, node)
-            if node.shape != SCALAR and not sound:
-                try:
-                    node.index_to(1)
-                except LimitError as error:
-                    self.result.note_limit(node, error)
-                else:
-                    levels.append(_Level(iter(node.children()), node if sound is False else None))
-            visit = Visit.of(node, node.depth)
-            if visit.status not in (None, Status.COMPLETE):
-                levels[-1].explained = True
-            yield visit
-
-    def _check_chunk(self, node: Node) -> None:
-        """Decode a scalar that a chunk holds (but for plain bytes)."""
-        if node.known_status is None:
-            self.judge(node)
-
-    def _is_sound(self, checker: Checker, node: Node) -> bool | None:
-        """Say whether a message needs no closer look: all its bytes are there and what the schema says.
-
-        None where bytes alone do not tell.
-        """
-        origin: Origin = node.note
-        if origin.type is None or origin.contributions or node.known_status not in (None, Status.COMPLETE):
-            return None
-        ranges = [piece for piece in origin.pieces if isinstance(piece, Range)]
-        if len(ranges) != len(origin.pieces) or not ranges:
-            return None
-        for part in ranges:
-            if part.end > self.make.data_end(part) or not checker.sound(part, origin.type):
-                return False
-            if isinstance(part, ChunkRange) and part.type == _BYTES_CHUNK:
-                return False
-        return True
+        return TreeCheck(self).run()
 
     def judge(self, node: Node) -> None:
         """Find out the status of a node; of text, whether it is what its field wants."""
@@ -514,12 +455,20 @@ class ProtobufParser(Parser):
 
     # -- what the commands show --------------------------------------------------------------------------------------
 
+    def missing(self) -> int | None:
+        """Return how many bytes a cut message lacks at least: those of the field that is cut."""
+        finding = self.result.root.finding
+        if finding is None or finding.code != "truncated":
+            return None
+        wanted, got = finding.wanted, finding.got
+        return wanted - got if isinstance(wanted, int) and isinstance(got, int) and wanted > got else None
+
     def details(self) -> Iterator[tuple[str, str]]:
         """Yield what `pparse info` shows."""
         root = self.result.root
         yield "message", self.root_type.full_name if self.root_type is not None else "of an unknown type"
         names = [str(entry.key) for _, entry in zip(range(40), root.index_to(None).entries or [], strict=False)]
-        yield "fields", ", ".join(names)
+        yield "fields", ", ".join(names) or "none"
 
 
 _SCALAR_KINDS: Final = frozenset({
@@ -529,20 +478,15 @@ _SCALAR_KINDS: Final = frozenset({
 _WIRES: Final = {name: wire for wire, name in WIRE_KINDS.items()}
 
 
+def _is_file(piece: Piece) -> bool:
+    from pparse.data import FileData
+
+    return isinstance(piece, Range) and isinstance(piece.data, FileData)
+
+
 def _all_continue(head: bytes) -> bool:
     """Say whether these bytes are the beginning of a varint that goes on behind them."""
     return bool(head) and min(head) >= 0x80
-
-
-class _Level:
-    """One level of a check: the nodes still to be looked at, and whose children they are if its bytes are not sound."""
-
-    __slots__ = ("explained", "nodes", "unsound")
-
-    def __init__(self, nodes: Iterator[Node], unsound: Node | None) -> None:
-        self.nodes = nodes
-        self.unsound = unsound
-        self.explained = False
 
 
 def check_whole(graft: FieldGraft, name: str) -> None:
@@ -573,7 +517,9 @@ def _parse_types(text: object) -> dict[tuple[int, ...], str]:
     for item in str(text).split(","):
         path, _, kind = item.partition("=")
         numbers = path.strip().split(".")
-        if kind.strip() not in ("message", "text", "bytes") or not all(number.isdigit() for number in numbers):
+        if kind.strip() not in ("message", "text", "bytes") or not all(
+            number.isdecimal() and number.isascii() and len(number) < 10 for number in numbers
+        ):
             raise OptionError(f"the option types has items like 1.2=message, 3=text, 4=bytes, not {item!r}")
         found[tuple(map(int, numbers))] = kind.strip()
     return found

@@ -1,10 +1,11 @@
-"""Whether a message is sound down to its leaves, in one pass over its bytes, without a node for anything."""
+"""Checking messages: sound ones are known in one pass over their bytes, without a node; the others node by node."""
 
 from __future__ import annotations
 
 import re
 
-from pparse.errors import EndOfDataError, GapError, MalformedError
+from pparse.errors import EndOfDataError, GapError, LimitError, MalformedError
+from pparse.findings import Status
 from pparse.kernels.wire import (
     END_GROUP,
     FIXED32,
@@ -18,16 +19,22 @@ from pparse.kernels.wire import (
     read_tag,
     skip_varint,
 )
-from pparse.parsers.protobuf_index import accepts
+from pparse.node import SCALAR
+from pparse.parsers.protobuf_index import ChunkRange, accepts
 from pparse.parsers.protobuf_values import fixed_size
+from pparse.reader import Range
 from pparse.schema import TYPE_STRING
+from pparse.visit import Visit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from typing import Final
 
-    from pparse.reader import Range
+    from pparse.data import Data
+    from pparse.node import Node
+    from pparse.parsers.protobuf import ProtobufParser
+    from pparse.parsers.protobuf_index import Origin
     from pparse.schema import FieldType, MessageType
 
 _FIRST_BLOCK: Final = 4 << 10
@@ -35,6 +42,8 @@ _BLOCK: Final = 256 << 10
 # Nesting beyond which the tree, which has a limit of its own, decides.
 _MAX_DEPTH: Final = 10_000
 _TOO_LONG: Final = re.compile(rb"[\x80-\xff]{10}")
+# The type of a chunk of a `.cpb` that is no message.
+_BYTES_CHUNK: Final = 2
 # A text larger than a block is decoded in pieces.
 _SKIP, _TEXT, _MESSAGE, _PACKED, _VARINTS = range(5)
 
@@ -78,9 +87,14 @@ class Checker:
     def __init__(self, check_cancelled: Callable[[], None]) -> None:
         self._tables: dict[str, _Table] = {}
         self._check_cancelled = check_cancelled
+        self.stopped = 0
 
     def sound(self, part: Range, type: MessageType) -> bool:
-        """Say whether every field of the message, and of those in it, is whole and of its type."""
+        """Say whether every field of the message, and of those in it, is whole and of its type.
+
+        Where it is not, ``stopped`` is the offset of the field at fault: all before it is sound.
+        """
+        self.stopped = part.start
         try:
             return self._walk(part, type)
         except (MalformedError, EndOfDataError, GapError):
@@ -106,6 +120,7 @@ class Checker:
                 continue
             if pos > end >= 0 or pos >= last:
                 return False
+            self.stopped = pos
             at = pos - base
             if not 0 <= at < size or (at > size - SLACK and base + size < last):
                 self._check_cancelled()
@@ -214,3 +229,107 @@ def _sound_text(raw: bytes) -> bool:
 
 def _sound_varints(raw: bytes) -> bool:
     return raw.isascii() or (raw[-1] < 0x80 and _TOO_LONG.search(raw) is None)
+
+
+class _Level:
+    """One level of a check: the nodes still to be looked at, and their ``owner``, the message or list that has them.
+
+    ``unsound`` says that the owner's bytes are not sound, ``explained`` that something below it was found wrong.
+    ``known`` are bytes that were scanned, up to the field at fault: data, start, and its offset.
+    """
+
+    __slots__ = ("explained", "known", "nodes", "owner", "unsound")
+
+    def __init__(
+        self, nodes: Iterator[Node], owner: Node | None, *, unsound: bool, known: tuple[Data, int, int] | None
+    ) -> None:
+        self.nodes = nodes
+        self.owner = owner
+        self.unsound = unsound
+        self.known = known
+        self.explained = False
+
+
+class TreeCheck:
+    """Checks the tree of a parser: sound messages by their bytes, the others node by node."""
+
+    def __init__(self, parser: ProtobufParser) -> None:
+        self._parser = parser
+        self._result = parser.result
+        self._checker = Checker(parser.result.extraction.session.check_cancelled)
+
+    def run(self) -> Iterator[Visit]:
+        """Yield a visit of each node that was looked at; what is wrong is noted at its node."""
+        levels = [_Level(iter((self._result.root,)), None, unsound=False, known=None)]
+        while levels:
+            level = levels[-1]
+            try:
+                node = next(level.nodes, None)
+            except LimitError as error:  # the children cannot be had within our limits
+                level.explained = True
+                node = None
+                if level.owner is not None:
+                    self._result.note_limit(level.owner, error)
+            if node is None:
+                levels.pop()
+                yield from self._close(level, levels)
+                continue
+            below = self._look(node, level)
+            visit = Visit.of(node, node.depth)
+            if visit.status not in (None, Status.COMPLETE):
+                level.explained = True
+            if below is not None:
+                levels.append(below)
+                below.explained = visit.status not in (None, Status.COMPLETE)
+            yield visit
+
+    def _close(self, level: _Level, above: list[_Level]) -> Iterator[Visit]:
+        owner = level.owner
+        if level.unsound and not level.explained and owner is not None:
+            # All that the tree shows is whole: the damage is in what it passes over.
+            self._parser.damage(owner, "its bytes are not sound, though no field that it shows is damaged")
+            yield Visit.of(owner, owner.depth)
+        if above and (level.explained or level.unsound):
+            above[-1].explained = True
+
+    def _look(self, node: Node, level: _Level) -> _Level | None:
+        """Look at one node; return the level of its children if those have to be looked at."""
+        try:
+            if node.shape == SCALAR:
+                if node.known_status is None:
+                    self._parser.judge(node)
+                return None
+            sound = self._is_sound(node, level)
+            if sound:
+                return None
+            node.index_to(1)
+        except LimitError as error:
+            self._result.note_limit(node, error)
+            return None
+        return _Level(iter(node.children()), node, unsound=sound is False, known=level.known)
+
+    def _is_sound(self, node: Node, level: _Level) -> bool | None:
+        """Say whether a message needs no closer look: all its bytes are there and what the schema says.
+
+        None where bytes alone do not tell. What was scanned on a level above is not scanned again.
+        """
+        origin: Origin = node.note
+        if origin.type is None or origin.contributions or node.known_status not in (None, Status.COMPLETE):
+            return None
+        ranges = [piece for piece in origin.pieces if isinstance(piece, Range)]
+        for part in ranges:
+            if part.end > self._parser.make.data_end(part):
+                return False
+            known = level.known
+            if known is not None and known[0] is part.data and known[1] <= part.start:
+                if part.end <= known[2]:
+                    continue
+                if part.start <= known[2]:
+                    return False  # the field at fault is in it
+            if not self._checker.sound(part, origin.type):
+                level.known = (part.data, part.start, self._checker.stopped)
+                return False
+            if isinstance(part, ChunkRange) and part.type == _BYTES_CHUNK:
+                return False
+        # With grafts, what the bytes say is not all.
+        return True if ranges and len(ranges) == len(origin.pieces) else None

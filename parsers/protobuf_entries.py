@@ -37,6 +37,14 @@ class ValueEntries:
     def __init__(self, extraction: Extraction, types: Mapping[tuple[int, ...], str]) -> None:
         self.extraction = extraction
         self.types = types
+        self._origins: dict[FieldType | None, Origin] = {}
+
+    def _plain(self, field: FieldType | None) -> Origin:
+        """Return the origin of scalars of a field, one for all of them."""
+        found = self._origins.get(field)
+        if found is None:
+            found = self._origins[field] = Origin(field)
+        return found
 
     def data_end(self, part: Range) -> int:
         """Return where the bytes of the part's data end in fact."""
@@ -142,7 +150,7 @@ class ValueEntries:
         parts = (part.data.range(found.start, found.end),) if away else None
         if over:
             status, finding = self.overshoot(part, found, kind)
-            return Entry(key, kind, start, end, status=status, finding=finding, parts=parts, note=Origin(field))
+            return Entry(key, kind, start, end, status=status, finding=finding, parts=parts, note=self._plain(field))
         value: Any = UNLOADED_VALUE
         if found.end - found.start <= BORN_LOADED:
             try:
@@ -150,13 +158,13 @@ class ValueEntries:
             except MalformedError as error:
                 problem = Finding("malformed", error.reason, source=self.extraction.name, offset=start)
                 return Entry(
-                    key, kind, start, end, status=Status.DAMAGED, finding=problem, parts=parts, note=Origin(field)
+                    key, kind, start, end, status=Status.DAMAGED, finding=problem, parts=parts, note=self._plain(field)
                 )
             except (EndOfDataError, GapError):
                 pass  # whoever loads it is told
         known = value is not UNLOADED_VALUE or kind != "string"
         return Entry(
-            key, kind, start, end, value, Status.COMPLETE if known else None, parts=parts, note=Origin(field)
+            key, kind, start, end, value, Status.COMPLETE if known else None, parts=parts, note=self._plain(field)
         )  # fmt: skip
 
     def grafted(self, key: Key, field: FieldType | None, pieces: Sequence[Piece], trail: tuple[int, ...] = ()) -> Entry:

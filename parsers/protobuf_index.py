@@ -106,13 +106,14 @@ class FieldGraft:
 class Occurrences:
     """Where the fields of one number begin in one part: each up to 100,000, then every 64th."""
 
-    __slots__ = ("count", "last", "offsets", "stride")
+    __slots__ = ("_before", "count", "last", "offsets", "stride")
 
     def __init__(self) -> None:
         self.offsets = array("q")
         self.count = 0
         self.stride = 1
         self.last = -1
+        self._before = -1
 
     def add(self, base: int, begins: list[int]) -> None:
         """Append fields that begin at ``base`` plus each of ``begins``."""
@@ -124,6 +125,7 @@ class Occurrences:
         else:
             self.offsets.extend([base + begin for begin in begins[-self.count % STRIDE :: STRIDE]])
         self.count += len(begins)
+        self._before = base + begins[-2] if len(begins) > 1 else self.last
         self.last = base + begins[-1]
         if self.count > DENSE and self.stride == 1:
             self.offsets = self.offsets[::STRIDE]
@@ -134,14 +136,14 @@ class Occurrences:
         self.count -= 1
         if not self.count % self.stride:
             self.offsets.pop()
-        # Where the offset of the one before is not kept, nobody asks for it by itself: its list is read in order.
-        self.last = self.offsets[-1] if self.count else -1
+        self.last = self._before if self.count else -1
 
     def behind(self, offset: int) -> Occurrences:
-        """Return those that begin behind ``offset`` (of few)."""
+        """Return those that begin behind ``offset``; of more than 100,000, which nobody merges, all."""
+        if self.stride != 1:
+            return self
         found = Occurrences()
-        begins = [begin for begin in self.offsets if begin > offset] if self.stride == 1 else [self.last]
-        found.add(0, begins)
+        found.add(0, [begin for begin in self.offsets if begin > offset])
         return found
 
 
@@ -220,8 +222,9 @@ class PartScan:
         slot = slot or self.slots[key]
         window = window or self.window()
         if slot.stride == 1:
-            for offset in slot.offsets[first:] if first else slot.offsets:
-                yield window.field(offset)
+            offsets = slot.offsets
+            for number in range(first, len(offsets)):
+                yield window.field(offsets[number])
             return
         ordinal = first - first % STRIDE
         while ordinal < slot.count:
@@ -279,17 +282,25 @@ class Origin:
 class MessageIndex:
     """What a scan of all parts of a message found, in the order of the parts."""
 
-    __slots__ = ("kept", "parts", "queue")
+    __slots__ = ("_counted", "_memory", "kept", "misfits", "parts", "queue")
 
     def __init__(self, pieces: Sequence[Piece]) -> None:
         self.queue = list(reversed(pieces))
         self.parts: list[PartScan | Graft] = []
+        self._counted = self._memory = 0
+        self.misfits: set[int] = set()  # numbers of fields whose wire type is not the schema's
         self.kept: tuple[Range, bytes] | None = None  # the last block, which for small messages holds all of it
 
     @property
     def memory(self) -> int:
-        """Bytes held, about."""
-        return sum(part.memory for part in self.parts if isinstance(part, PartScan))
+        """Bytes held, about; counted part by part as they are added."""
+        parts = self.parts
+        while self._counted < len(parts) - 1:
+            part = parts[self._counted]
+            self._memory += part.memory if isinstance(part, PartScan) else 0
+            self._counted += 1
+        last = parts[-1] if parts else None
+        return self._memory + (last.memory if isinstance(last, PartScan) else 0)
 
     def contributions(self, type: MessageType | None) -> dict[int, list[Contribution]]:
         """Return what each field is made of, by the key of its slot, in order of appearance.
@@ -300,6 +311,8 @@ class MessageIndex:
         for part in self.parts:
             if isinstance(part, PartScan):
                 for key, slot in part.slots.items():
+                    if key < 0:
+                        self.misfits.add(~key >> 3)
                     found.setdefault(key, []).append((part, slot))
             elif isinstance(part, Graft):
                 for number in part.numbers():

@@ -11,7 +11,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from itertools import islice
 
-from pparse.errors import EndOfDataError, GapError, MalformedError
+from pparse.errors import EndOfDataError, GapError, MalformedError, PparseError
 from pparse.findings import Status
 from pparse.kernels.packed import count_varints, varint_checkpoints
 from pparse.kernels.wire import LEN, read_value
@@ -22,7 +22,7 @@ from pparse.parsers.protobuf_window import Window
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from typing import Any, Final
 
     from pparse.parsers.protobuf_entries import ValueEntries
@@ -127,6 +127,13 @@ class ListIndex:
                 found += graft.at_index(ordinal)
         return found
 
+    def grafted(self, ordinal: int) -> Entry:
+        """Return the entry of an element that grafts make; one that says what is wrong, where they cannot."""
+        try:
+            return self.make.grafted(None, self.field, self.pieces(ordinal), self.trail)
+        except MalformedError as error:
+            return self.make.bad(None, "bytes", 0, error)
+
     def entries(self, first: int, count: int) -> list[Entry]:
         """Return the entries of elements ``[first, first + count)``, or of fewer.
 
@@ -191,8 +198,12 @@ class _Run:
             if isinstance(field, Entry):
                 yield field
                 return
-            extra = owner.pieces(ordinal) if owner._grafts else ()
-            yield owner.make.value(None, owner.field, self.scan.part, field, window, extra, owner.trail)
+            try:
+                extra = owner.pieces(ordinal) if owner._grafts else ()
+                yield owner.make.value(None, owner.field, self.scan.part, field, window, extra, owner.trail)
+            except MalformedError as error:
+                at, _ = owner.make.place(self.scan.part.data, field.begin, field.begin)
+                yield owner.make.bad(None, "bytes", at, error)
             ordinal += 1
 
     def wire(self, first: int, touched: list[int]) -> Iterator[Range | int]:
@@ -242,7 +253,14 @@ class _Packed:
         self._stops = array("q")
         self._ends = array("q")  # numbers up to and with this blob
         self._checkpoints: dict[int, array[int]] = {}
-        for found in whole_fields(make, scan, key):
+        session = make.extraction.session
+        with session.budget.charge(0, "the index of packed numbers") as charge:
+            self._add_all(charge.resize)
+
+    def _add_all(self, account: Callable[[int], object]) -> None:
+        for number, found in enumerate(whole_fields(self._make, self.scan, self.key)):
+            if not number & 0xFFFF:
+                account(self.memory)
             if isinstance(found, Entry):
                 cut = found.status is Status.TRUNCATED
                 self._note("the field ends early" if cut else "a number of the field is damaged", found.start, cut)
@@ -326,17 +344,27 @@ class _Packed:
                 offset = start + (first - before) * self.size
             else:
                 offset = self._seek(blob, first - before, window)
+            lost: PparseError | None = None
             while first < self._ends[blob]:
-                if self.size is not None:
-                    end = offset + self.size
-                    value = decode(self.field, self.field.wire_type, window.read(offset, end))
+                end = offset + (self.size or 0)
+                try:
+                    if self.size is not None:
+                        value = decode(self.field, self.field.wire_type, window.read(offset, end))
+                    elif lost is None:
+                        at = window.at(offset)
+                        raw, after = read_value(window.block, at)
+                        value, end = number_of(self.field, raw), offset + after - at
+                except (EndOfDataError, GapError) as error:
+                    lost = error
                 else:
-                    at = window.at(offset)
-                    raw, after = read_value(window.block, at)
-                    value, end = number_of(self.field, raw), offset + after - at
+                    lost = lost if self.size is None else None
+                if lost is not None:  # a hole in the data; behind it only numbers of fixed size can be found again
+                    yield owner.make.bad(None, "bytes", owner.make.place(part.data, offset, offset)[0], lost)
+                    offset, first, ordinal = end, first + 1, ordinal + 1
+                    continue
                 extra = owner.pieces(ordinal) if owner._grafts else ()
                 if extra:
-                    yield owner.make.grafted(None, self.field, extra)
+                    yield owner.grafted(ordinal)
                 else:
                     where = owner.make.place(part.data, offset, end)
                     parts = (part.data.range(offset, end),) if away else None
@@ -370,8 +398,20 @@ class _Packed:
 
     def raw(self, field: FieldType) -> Iterator[bytes]:
         """Yield the bytes of each blob."""
+        small: list[bytes] = []
         for start, stop in zip(self._starts, self._stops, strict=True):
+            if stop - start < 4 * _PACKED_STRIDE:  # thousands of little ones are decoded together
+                small.append(self.scan.part.data.read_exact(start, stop - start))
+                if len(small) >= _PACKED_STRIDE:
+                    yield b"".join(small)
+                    small.clear()
+                continue
+            if small:
+                yield b"".join(small)
+                small.clear()
             yield self.scan.part.data.read_exact(start, stop - start)
+        if small:
+            yield b"".join(small)
 
 
 class _New:
@@ -384,7 +424,7 @@ class _New:
 
     def entries(self, owner: ListIndex, first: int, ordinal: int) -> Iterator[Entry]:
         for number in range(ordinal, ordinal + self.count - first):
-            yield owner.make.grafted(None, owner.field, owner.pieces(number), owner.trail)
+            yield owner.grafted(number)
 
     def wire(self, first: int, touched: list[int]) -> Iterator[Range | int]:
         yield from range(first, first + self.count)

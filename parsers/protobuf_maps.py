@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from pparse.errors import EndOfDataError, GapError, MalformedError, PparseError
+from pparse.errors import PASSING, EndOfDataError, GapError, LimitError, MalformedError, PparseError
 from pparse.kernels.wire import LEN
 from pparse.node import Entry
 from pparse.parsers.protobuf_index import FieldGraft, Origin, accepts
@@ -14,7 +14,7 @@ from pparse.parsers.protobuf_window import Field, Window
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from typing import Any, Final
 
     from pparse.parsers.protobuf_entries import ValueEntries
@@ -23,12 +23,21 @@ if TYPE_CHECKING:
     from pparse.schema import FieldType
 
 _KEY, _VALUE = 1, 2
+# What one pair costs, about, while the map is read.
+_COST: Final = 450
 _NUMBER: Final = re.compile(r"-?[0-9]{1,20}")
 
 
 def map_entries(make: ValueEntries, origin: Origin) -> Iterable[Entry]:
     """Return the entries of a map: each key once, in order of first mention, with its last value."""
     found: dict[Any, Entry] = {}
+    session = make.extraction.session
+    with session.budget.charge(0, "the keys of a map") as charge:
+        _collect(make, origin, found, lambda: charge.resize(_COST * len(found)))
+    return found.values()
+
+
+def _collect(make: ValueEntries, origin: Origin, found: dict[Any, Entry], account: Callable[[], object]) -> None:
     for contribution in origin.contributions:
         if isinstance(contribution, FieldGraft):
             _graft(make, origin, contribution, found)
@@ -46,7 +55,8 @@ def map_entries(make: ValueEntries, origin: Origin) -> Iterable[Entry]:
                 key = ("damaged", len(found), number)
                 entry = make.bad(None, "bytes", at, error)
             found[key] = entry
-    return found.values()
+            if not len(found) & 0xFF:
+                account()
 
 
 def _typed(key: Any) -> Any:
@@ -80,6 +90,7 @@ def _pair(make: ValueEntries, origin: Origin, scan: PartScan, pair: Field, windo
             if at.end > part.end:
                 raise MalformedError("the key of a map ends beyond its pair", wanted=at.end - at.start)
             known = True
+            make.extraction.session.limits.check("name_bytes", at.end - at.start, "the key of a map", offset=at.start)
             raw = inner.read(at.start, at.end)
             key = decode(key_type, wire, raw)
             if key_type is None and isinstance(key, bytes):
@@ -130,9 +141,17 @@ def _graft(make: ValueEntries, origin: Origin, graft: FieldGraft, found: dict[An
             key = _key_like(raw_key, field.map_key if field is not None else None)
             pieces = list(graft.at_key(raw_key))
             before = found.get(_typed(key))
-            if before is not None and (value_type is None or is_message(value_type)):
+            merged = before is not None and (value_type is None or is_message(value_type))
+            if before is not None and merged:
                 pieces = [*before.note.pieces, *pieces]
-            found[_typed(key)] = make.grafted(key, value_type, pieces, (*origin.trail, _VALUE))
+            entry = make.grafted(key, value_type, pieces, (*origin.trail, _VALUE))
+            if before is not None and merged and before.finding is not None:
+                entry.status, entry.finding = before.status, before.finding
+            found[_typed(key)] = entry
+        except PASSING:
+            raise
+        except LimitError:
+            raise
         except PparseError as error:
             found[_typed(raw_key)] = make.bad(raw_key, "bytes", 0, error)
 

@@ -11,7 +11,7 @@ import heapq
 from array import array
 
 from pparse.data import copy_into
-from pparse.errors import EndOfDataError, MalformedError
+from pparse.errors import EndOfDataError, MalformedError, PparseError
 from pparse.findings import Status
 from pparse.kernels.varint import encode_varint
 from pparse.kernels.wire import END_GROUP, LEN, START_GROUP
@@ -95,6 +95,7 @@ def _flat(root: Node) -> Iterator[Any]:
 
 def _message(node: Node) -> Iterator[Any]:
     """Yield the plan of a message: what is not touched, part by part, and then each field that is."""
+    _require_whole(node)
     node.index_to(None)
     _require_whole(node)
     index: MessageIndex = node.index.note  # type: ignore[union-attr]
@@ -193,7 +194,12 @@ def _scalar(field: FieldType, child: Node) -> Iterator[Any]:
         if len(part):
             yield part
         return
-    value = child.load()
+    try:
+        value = child.load()
+    except PparseError as error:  # it is of the chunk; here it is known where that belongs
+        error.path, error.source = error.path or child.path, error.source or child.extraction.name
+        error.offset = child.start if error.offset is None else error.offset
+        raise
     if field.type == TYPE_STRING and not isinstance(value, str):
         raise MalformedError("the text in a chunk is no text", path=child.path)
     yield _tag(field) + encode(field, value)

@@ -12,7 +12,7 @@ from pparse.parsers.protobuf import ProtobufParser
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from typing import ClassVar
 
     from pparse.extraction import Extraction, FolderExtraction
@@ -112,6 +112,20 @@ class SavedModelFolderParser(CpbParser):
         if self.plain:
             return ProtobufParser.root_entry(self)
         return super().root_entry()
+
+    def details(self) -> Iterator[tuple[str, str]]:
+        """Yield the file, what it says, and what else is in the folder."""
+        import os
+
+        yield "model", f"{self.member.name}, {self.member.size or 0:,} bytes"
+        yield from ProtobufParser.details(self) if self.plain else super().details()
+        variables = os.path.join(self.result.extraction.folder, "variables")  # type: ignore[attr-defined]
+        if os.path.isdir(variables):
+            sizes = [item.stat().st_size for item in os.scandir(variables) if item.is_file()]
+            yield (
+                "variables",
+                (f"{len(sizes):,} files, {sum(sizes):,} bytes in variables/: a checkpoint, which is not read here"),
+            )
 
     def root_pieces(self) -> Sequence[Piece]:
         """Return what the message is made of."""

@@ -173,6 +173,10 @@ class EngineError(PparseError):
     """A parser broke a rule of the engine (stood still, jumped back undeclared): a bug in the parser."""
 
 
+# What says nothing of the data: whoever judges data by errors passes these on.
+PASSING: tuple[type[PparseError], ...] = (SourceError, ClosedError, DataChangedError, CancelledError)
+
+
 class TensorError(PparseError):
     """A tensor cannot be handed out; ``name`` says which."""
 

@@ -31,14 +31,15 @@ class Builtin:
     """A parser of ours, known without importing it.
 
     ``magic`` are ``(offset, bytes)``, one of which must be there (none: any content); ``extensions`` as of file names.
-    ``generic`` formats are those that others are made of. ``viewer`` is None where there are only nodes.
+    ``generic`` formats are those that others are made of; where a name is shared by several formats, one of them is not
+    ``named_is_enough`` without its content. ``viewer`` is None where there are only nodes.
     """
 
-    __slots__ = ("extensions", "folder", "generic", "magic", "name", "parser", "viewer")
+    __slots__ = ("extensions", "folder", "generic", "magic", "name", "named_is_enough", "parser", "viewer")
 
     def __init__(
         self, name: str, parser: str, viewer: str | None, magic: tuple[tuple[int, bytes], ...],
-        extensions: tuple[str, ...], *, generic: bool = False, folder: bool = False,
+        extensions: tuple[str, ...], *, generic: bool = False, folder: bool = False, named_is_enough: bool = True,
     ) -> None:  # fmt: skip
         self.name = name
         self.parser = parser
@@ -47,6 +48,7 @@ class Builtin:
         self.extensions = extensions
         self.generic = generic
         self.folder = folder
+        self.named_is_enough = named_is_enough
 
 
 _JSON_STARTS = tuple((0, start) for start in (b"{", b"[", b" ", b"\t", b"\n", b"\r", b'"', b"\xef\xbb\xbf", b"-",
@@ -66,13 +68,13 @@ BUILTINS: Final = (
     Builtin("riegeli", "pparse.parsers.riegeli:RiegeliParser", None, ((0, bytes.fromhex("83af70d10d884a3f")),),
             (".riegeli", ".array_record", ".arrayrecord"), generic=True),
     Builtin("cpb", "pparse.parsers.cpb:CpbParser", "pparse.viewers.tensorflow:TensorflowViewer",
-            ((0, bytes.fromhex("83af70d10d884a3f")),), (".cpb",)),
+            ((0, bytes.fromhex("83af70d10d884a3f")),), (".cpb",), named_is_enough=False),
     Builtin("saved-model", "pparse.parsers.tensorflow:SavedModelParser",
-            "pparse.viewers.tensorflow:TensorflowViewer", ((0, b"\x08\x01\x12"),), (".pb",)),
+            "pparse.viewers.tensorflow:TensorflowViewer", ((0, b"\x08\x01\x12"),), (".pb",), named_is_enough=False),
     Builtin("graph-def", "pparse.parsers.tensorflow:GraphDefParser",
-            "pparse.viewers.tensorflow:TensorflowViewer", (), (".pb",)),
+            "pparse.viewers.tensorflow:TensorflowViewer", (), (".pb",), named_is_enough=False),
     Builtin("meta-graph", "pparse.parsers.tensorflow:MetaGraphParser",
-            "pparse.viewers.tensorflow:TensorflowViewer", (), (".meta",)),
+            "pparse.viewers.tensorflow:TensorflowViewer", (), (".meta",), named_is_enough=False),
     Builtin("saved-model-folder", "pparse.parsers.tensorflow:SavedModelFolderParser",
             "pparse.viewers.tensorflow:TensorflowViewer", (), (), folder=True),
     Builtin("protobuf", "pparse.parsers.protobuf:ProtobufParser", None, (),
@@ -249,7 +251,7 @@ def _file_candidates(extraction: Extraction) -> Iterator[tuple[type[Parser], Con
         if named or any(head.startswith(magic, offset) for offset, magic in known.magic):
             parser = import_dotted(known.parser)
             confidence = _ask(parser, extraction)
-            if not confidence and named and not _mistaken(head) and not _is_text(head):
+            if not confidence and named and known.named_is_enough and not _mistaken(head) and not _is_text(head):
                 confidence = Confidence.EXTENSION
             if confidence:
                 yield parser, confidence

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pparse.errors import SplitError
-from pparse.proto_splitter import SizeSplitter
+from pparse.proto_splitter import RepeatedMessageSplitter, SizeSplitter
 from pparse.proto_splitter import sizes as measure
 from pparse.proto_splitter.size import cut
 from pparse.proto_splitter.sizes import message_size
@@ -227,6 +227,7 @@ def check_rules(tree, descriptor):
             message, at, tag = above, 0, list(entry.field_tag)
             while at < len(tag):
                 field = message.fields_by_number[tag[at].field]
+                assert field.type != measure.TYPE_GROUP, "no tag names a group"
                 at += 1
                 message = field.message_type
                 if message is not None and message.GetOptions().map_entry:
@@ -295,6 +296,40 @@ def test_entries_of_maps():
     numbers = {name: Every.DESCRIPTOR.fields_by_name[name].number for name in ("m_int64_every", "m_uint64_every")}
     named = [tag for tag, _ in tags_of(tree) if tag]
     assert sorted(named) == sorted(f"{number}.3" for number in numbers.values())
+    check_merged(chunks, tree, expected)
+
+
+def test_groups_are_in_slices():
+    """TensorFlow's Merger looks for a field of the group's own name, and finds none, or another."""
+    message = Every(f_string="s" * 90)
+    message.group.text = "g" * 120
+    message.m_bool_every[True].group.text = "k" * 120
+    message.m_bool_every[True].f_string = "x" * 90
+    for letter in "abc":
+        message.groups.add(text=letter * 150)
+    expected = copy_of(message)
+    chunks, tree = split(SizeSplitter(message, max_size=200))
+    assert len(chunks) > 4
+    check_rules(tree, Every.DESCRIPTOR)
+    check_merged(chunks, tree, expected)
+    message = Every()
+    message.group.text = "g" * 300
+    with pytest.raises(SplitError, match="could not be split off is group"):
+        SizeSplitter(message, max_size=200).split()
+    message = Every()
+    message.groups.add(text="g" * 300)
+    with pytest.raises(SplitError, match=r"groups\[0\]"):
+        SizeSplitter(message, max_size=200).split()
+
+
+def test_a_list_of_groups():
+    message = Every()
+    for letter in "abcdef":
+        message.groups.add(text=letter * 50)
+    expected = copy_of(message)
+    splitter = RepeatedMessageSplitter(message, "groups", max_size=120)
+    chunks, tree = split(splitter)
+    check_rules(tree, Every.DESCRIPTOR)
     check_merged(chunks, tree, expected)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from pparse.errors import PparseError
 from pparse.findings import Finding, Status
 from pparse.parsers.cpb import CHUNKS
+from pparse.parsers.protobuf_schema import builtin_schema
 from pparse.viewer import Extent, Viewer
 from pparse.viewers.tensorflow_constants import GRAPH, KINDS, META_GRAPH, PASSING, SAVED_MODEL, Constants, kids_of
 from pparse.viewers.tensorflow_tensors import TensorMaker
@@ -42,7 +43,7 @@ class TensorflowViewer(Viewer):
         self.parser: ProtobufParser = extraction.parse().parser  # type: ignore[assignment]
         # Of a folder, the file in it.
         self.source: Extraction = getattr(self.parser, "member", extraction)
-        self._maker = TensorMaker(self.source, self.parser.make, self.parser.schema(), self)
+        self._maker = TensorMaker(self.source, self.parser.make, builtin_schema(), self)
         self._maker.lost_content = self.root.kind == CHUNKS
         self.constants = Constants(self.parser, self._maker)
         self._extent: Extent | None = None
@@ -238,7 +239,5 @@ class TensorflowViewer(Viewer):
 
     def _expected(self) -> int:
         """Return how many bytes the file should have at least, as far as its fields tell."""
-        finding = self.root.finding
-        if self.root.kind != CHUNKS and finding is not None and isinstance(finding.wanted, int):
-            return finding.wanted
-        return 0
+        missing = self.parser.missing()
+        return self.source.known_end() - self.source.start + missing if missing is not None else 0

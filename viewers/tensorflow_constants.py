@@ -10,7 +10,8 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 
-from pparse.errors import CancelledError, ClosedError, DataChangedError, LimitError, PparseError, SourceError
+from pparse import errors
+from pparse.errors import LimitError, PparseError
 from pparse.findings import Finding, Status
 from pparse.index import KeyTable
 from pparse.kernels.wire import PADDING, VARINT, read_length, skip_payload
@@ -18,6 +19,7 @@ from pparse.node import SCALAR
 from pparse.parsers.cpb import CHUNKS
 from pparse.parsers.protobuf_index import ChunkRange
 from pparse.parsers.protobuf_lists import ListIndex, _Run
+from pparse.parsers.protobuf_schema import builtin_schema
 from pparse.parsers.protobuf_window import Window
 from pparse.reader import Range
 from pparse.viewers.tensorflow_messages import Message, Problem, problem_of
@@ -56,7 +58,7 @@ CONST: Final = "Const"
 _OP_CONST: Final = b"\x12\x05Const"
 
 # Errors that say nothing of the file.
-PASSING: Final = (ClosedError, DataChangedError, CancelledError, LimitError, SourceError)
+PASSING: Final = (*errors.PASSING, LimitError)
 
 
 class Place:
@@ -79,7 +81,7 @@ class Constants:
         self.parser = parser
         self.maker = maker
         self.make = parser.make
-        schema = parser.schema()
+        schema = builtin_schema()
         self.node_type = schema.message(NODE)
         self.attr_type = schema.message("tensorflow.AttrValue")
         self._bases: list[Base] | None = None

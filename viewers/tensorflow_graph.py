@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import namedtuple
 from collections.abc import Iterable, Mapping
 
-from pparse.errors import PathError, UnsupportedError
+from pparse.errors import EndOfDataError, PathError, UnsupportedError
 from pparse.viewers.tensorflow_graph_index import NOBODY, GraphIndex, source_name
 from pparse.viewers.tensorflow_nodes import NodeDefs, NodeRef
 
@@ -491,7 +491,13 @@ class TensorflowGraph(Graph):
         elif root.kind == "tensorflow.MetaGraphDef":
             self.meta_graph = root
         elif root.kind != "tensorflow.GraphDef":
-            raise UnsupportedError(f"there is no TensorFlow graph in this: it is of kind {root.kind}", path=root.path)
+            if root.kind == "chunk[]":
+                reason = root.finding.reason if root.load() is not None and root.finding is not None else ""
+                raise EndOfDataError(
+                    f"there is no graph without the chunk metadata: {reason}", source=root.extraction.name
+                )
+            name = root.extraction.name
+            raise UnsupportedError(f"{name}: there is no TensorFlow graph in this: it is of kind {root.kind}")
         graph = self.meta_graph.find("graph_def") if self.meta_graph is not None else root
         super().__init__(graph, root.extraction, max_nodes)
 

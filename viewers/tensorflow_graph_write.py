@@ -8,6 +8,8 @@ from pparse.data import copy_into
 from pparse.errors import MalformedError, UnsupportedError
 from pparse.kernels.varint import encode_varint
 from pparse.kernels.wire import LEN
+from pparse.parsers.protobuf_check import Checker
+from pparse.parsers.protobuf_schema import builtin_schema
 from pparse.parsers.protobuf_write import measure, write
 
 TYPE_CHECKING = False
@@ -34,6 +36,7 @@ def to_graph_def(part: Any, out: Callable[[bytes], object]) -> int:
         raise UnsupportedError(f"the body of the function {graph.name!r} cannot be written as a graph of its own")
     marks = None if part is graph else part.marks
     check = graph.extraction.session.check_cancelled
+    checker = Checker(check)
     done = 0
     start = stop = 0
     data = None
@@ -44,21 +47,27 @@ def to_graph_def(part: Any, out: Callable[[bytes], object]) -> int:
             stop = found.end  # neighbours are copied together
             continue
         check()
-        done += _copy(data, start, stop, out)
+        done += _copy(data, start, stop, out, checker)
         data = None
         if found is None:
             done += _message(_NODE, graph.defs.node.child(ordinal), out)
         else:
             data, start, stop = found.data, found.start, found.end
-    done += _copy(data, start, stop, out)
+    done += _copy(data, start, stop, out, checker)
     for number, name in ((_LIBRARY, "library"), (_VERSIONS, "versions")):
         done += _message(number, graph.root.find(name) if graph.root is not None else None, out)
     return done
 
 
-def _copy(data: Data | None, start: int, stop: int, out: Callable[[bytes], object]) -> int:
+def _copy(data: Data | None, start: int, stop: int, out: Callable[[bytes], object], checker: Checker) -> int:
     if data is None:
         return 0
+    # Fields `node`, one after the other, are a GraphDef by themselves.
+    if not checker.sound(data.range(start, stop), builtin_schema().message("tensorflow.GraphDef")):
+        raise MalformedError(
+            "a node of the graph is damaged, and so would be what is written ('pparse check' tells more)",
+            offset=checker.stopped, source=data.name,
+        )  # fmt: skip
     copy_into(data, start, stop - start, out)
     return stop - start
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pparse.errors import PparseError
+from pparse.parsers.protobuf_schema import builtin_schema
 from pparse.viewers.tensorflow_constants import GRAPH, META_GRAPH, PASSING, SAVED_MODEL, count_of, kids_of
 
 TYPE_CHECKING = False
@@ -185,7 +186,7 @@ def tensor_info_of(node: Node) -> TensorInfo:
     from pparse.viewers.tensorflow_tensors import dtype_of
 
     stored = value_at(node, "dtype", default="DT_INVALID")
-    numbers = node.result.parser.schema().enum("tensorflow.DataType").numbers  # type: ignore[attr-defined]
+    numbers = builtin_schema().enum("tensorflow.DataType").numbers
     number = stored if isinstance(stored, int) else numbers.get(stored, 0)
     parts: dict[str, str] = {}
     sparse = node.find("coo_sparse")

@@ -14,7 +14,7 @@ from pparse.cli.output import safe, shape_words, status_words, unescaped
 from pparse.errors import EndOfDataError, PathError, PparseError
 from pparse.findings import Status
 from pparse.limits import MIB, format_size
-from pparse.node import SCALAR, Node
+from pparse.node import SCALAR, ChildIndexError, ChildKeyError, Node
 from pparse.paths import split_slice
 from pparse.registry import viewer_for
 
@@ -105,13 +105,26 @@ def _find(document: Extraction, path: str | None) -> tuple[Tensor | Node, tuple[
     try:
         return document.node(path)
     except PathError as error:
-        if viewer.extent().at_least:
+        parts = split_slice(path)
+        if parts is not None and (node := _scalar_at(document, parts[0])) is not None:
+            return node, parts[1]
+        if isinstance(error, ChildKeyError | ChildIndexError) and error.path != "the root":
+            raise  # the path led somewhere, and says where it ends
+        if not hasattr(viewer, "signatures") and viewer.extent().at_least:
             raise EndOfDataError("no tensor of this name in what there is of the header, which is cut", path=path,
                                  source=document.name) from error  # fmt: skip
-        parts = split_slice(path)
         suggestions = viewer.suggest(parts[0] if parts is not None else path)
         raise PathError("no tensor and no node has this name", path=path,
                         suggestions=suggestions or error.suggestions) from error  # fmt: skip
+
+
+def _scalar_at(document: Extraction, path: str) -> Node | None:
+    """Return the scalar node at a path, of which bytes can be sliced; None if there is none."""
+    try:
+        node = document.node(path)
+    except PathError:
+        return None
+    return node if node.shape == SCALAR else None
 
 
 # -- tensors ---------------------------------------------------------------------------------------------------------
@@ -195,6 +208,13 @@ def _tensor_text(tensor: Tensor, index: tuple[Any, ...] | None, options: Any, ou
     out.line(str(_array(tensor, index, options.partial)))
 
 
+def _text_or_hex(text: bytes) -> str | dict[str, str]:
+    try:
+        return text.decode()
+    except UnicodeDecodeError:
+        return {"hex": text.hex()}
+
+
 def _show_strings(strings: Iterator[bytes], out: Output) -> None:
     """Write texts, one a line; what is no UTF-8 with escapes."""
     for number, text in enumerate(strings):
@@ -210,7 +230,7 @@ def _tensor_json(tensor: Tensor, index: tuple[Any, ...] | None, options: Any, ou
 
     strings = getattr(tensor, "strings", None) if tensor.dtype is None else None
     if strings is not None and index is None and tensor.status is Status.COMPLETE:
-        data = dumps([text.decode("utf-8", "backslashreplace") for text in strings()])
+        data = dumps([_text_or_hex(text) for text in strings()])
         shape = list(tensor.shape)
     else:
         array = _array(tensor, index, options.partial)

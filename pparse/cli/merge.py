@@ -22,7 +22,7 @@ from pparse.cli.chunking import (
 )
 from pparse.cli.common import DAMAGED, OK, USAGE, exit_code_of, open_file
 from pparse.cli.output import safe
-from pparse.errors import FormatError, OptionError, PparseError
+from pparse.errors import FormatError, MalformedError, OptionError, PparseError, SourceError
 from pparse.limits import count_words, format_size
 
 TYPE_CHECKING = False
@@ -63,11 +63,18 @@ def run(options: Any, out: Output) -> int:
             raise
         out.flush()
         out.error(str(error))
+        if options.type is not None and _is_misfit(error):
+            out.error(f"is --type right? the chunks do not fit {options.type}, or are damaged")
         out.error(
             f"nothing was written; 'pparse check {options.file}' lists all that is wrong, and 'pparse ls', 'tree' and "
             "'get' still give what is whole"
         )
         return DAMAGED
+
+
+def _is_misfit(error: PparseError) -> bool:
+    """Say whether chunks could be read, but are not what the message type has there."""
+    return type(error) is MalformedError and "cannot be read" not in error.reason
 
 
 def _merge_folder(options: Any, out: Output) -> int:
@@ -80,7 +87,7 @@ def _merge_folder(options: Any, out: Output) -> int:
 
 def _merge_file(options: Any, out: Output) -> int:
     from pparse.cli.progress import Progress
-    from pparse.proto_splitter.stream_merge import merge_document, merge_to_stream
+    from pparse.proto_splitter.stream_merge import check_output, merge_document, merge_to_stream
 
     to_stdout = options.output == "-"
     if to_stdout and options.json:
@@ -89,20 +96,19 @@ def _merge_file(options: Any, out: Output) -> int:
         out.error("binary data is not for a terminal; use -o FILE or a pipe")
         return USAGE
     special = is_special(options.output)
-    if not to_stdout and not special:
-        refuse_existing([options.output], options)
     options.options = [*options.options, ("verify", options.verify)]
     if options.type is not None:
         options.options.append(("message", options.type))
     with open_file(options, out) as document:
         _refuse_unmergeable(document, options)
+        if not to_stdout and not special:
+            check_output(document, options.output)
+            refuse_existing([options.output], options)
         if to_stdout:
             report = merge_to_stream(document, out.binary(), Progress())
             out.binary().flush()
         elif special:
-            with open(options.output, "wb") as device:
-                report = merge_to_stream(document, device, Progress())
-            report.path = options.output
+            report = _merge_to_device(document, options.output)
         else:
             report = merge_document(document, options.output, Progress())
     if to_stdout:
@@ -113,11 +119,27 @@ def _merge_file(options: Any, out: Output) -> int:
     return OK
 
 
+def _merge_to_device(document: Extraction, path: str) -> MergeReport:
+    """Merge into a device or a pipe, which is written into, and not replaced."""
+    from pparse.cli.progress import Progress
+    from pparse.proto_splitter.stream_merge import merge_to_stream
+
+    try:
+        with open(path, "wb") as device:
+            report = merge_to_stream(document, device, Progress())
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise SourceError(f"cannot write: {error.strerror or error}", errno=error.errno, source=path) from error
+    report.path = path
+    return report
+
+
 def _refuse_unmergeable(document: Extraction, options: Any) -> None:
     """Raise `OptionError` for what is not in chunks, or is of no known type."""
     from pparse.parsers.cpb import CpbParser
     from pparse.parsers.protobuf import ProtobufParser
-    from pparse.proto_splitter.stream_merge import check_end
+    from pparse.proto_splitter.stream_merge import check_end, check_first
 
     try:
         parser = document.parse().parser
@@ -125,7 +147,8 @@ def _refuse_unmergeable(document: Extraction, options: Any) -> None:
         raise FormatError(f"{error.reason}; only a .cpb can be merged", source=error.source) from error
     if isinstance(parser, CpbParser) and (parser.chunks is not None or parser.problem is not None):
         if parser.chunks is not None and parser.root_type is None:
-            check_end(parser)  # of a cut file the type is not seen for another reason
+            check_end(parser)  # of a cut or damaged file the type is not seen for another reason
+            check_first(parser)
             raise OptionError(
                 f"the message type of {document.name} is not known, and a .cpb does not name it: use --type NAME "
                 "(tensorflow.SavedModel, tensorflow.GraphDef, …); a type of your own needs -O descriptor=FILE"

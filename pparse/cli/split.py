@@ -102,25 +102,49 @@ def _split_folder(options: Any, out: Output) -> int:
 
 def _split_file(options: Any, out: Output) -> int:
     from pparse.cli.progress import Progress
+    from pparse.proto_splitter.sources import is_read
     from pparse.proto_splitter.stream_split import split_document
 
     prefix = _prefix(options.output)
     with _open(options, out) as document:
         _refuse_unsplittable(document)
-        own = _own_path(document)
-        refuse_existing(
-            [path for path in (f"{prefix}.cpb", f"{prefix}.pb") if own is None or not _same(path, own)], options
-        )
+        outputs = (f"{prefix}.cpb", f"{prefix}.pb")
+        own = [path for path in outputs if is_read(document, path)]  # the splitter does not touch it
+        refuse_existing([path for path in outputs if path not in own], options)
         report = split_document(
             document, prefix, limit=options.max_size, writer_options=options.compression, progress=Progress()
         )
-    notes = []
+    notes = _merge_line(options, report)
     if report.removed:
         notes.append(f"{report.removed} was removed: it would have stood beside the new file")
-    if report.chunked and own is not None and _same(f"{prefix}.pb", own):
+    if report.chunked and own:
         notes.append(f"{prefix}.pb is left as it is; where both are there, the .cpb counts")
     _tell(options, out, report, None, notes)
     return OK
+
+
+def _merge_line(options: Any, report: SplitReport) -> list[str]:
+    """Return what to add where the type of what was written is not seen by its looks."""
+    import shlex
+
+    import pparse
+    from pparse.parsers.protobuf import ProtobufParser
+
+    if not report.chunked:
+        return []
+    try:
+        with pparse.open(report.path) as document:
+            parser = document.parse().parser
+            seen = parser.root_type if isinstance(parser, ProtobufParser) else None
+    except PparseError:
+        seen = None
+    if seen is not None and seen.full_name == report.type:
+        return []
+    words = ["pparse", "merge", report.path, "--type", report.type]
+    descriptor = dict(options.options).get("descriptor")
+    if descriptor is not None:
+        words += ["-O", f"descriptor={descriptor}"]
+    return [f"a .cpb does not name its type; merge it with: {shlex.join(words)} -o OUT"]
 
 
 def _prefix(output: str) -> str:
@@ -171,23 +195,11 @@ def _refuse_unsplittable(document: Extraction) -> None:
         raise OptionError(f"the message type of {document.name} is not known: {_TYPE_HINT}")
 
 
-def _own_path(document: Extraction) -> str | None:
-    """Return the path of the file that the message is read from."""
-    from pparse.data import FileData
-    from pparse.parsers.protobuf import ProtobufParser
-
-    parser = document.parse().parser
-    pieces = parser.root_pieces() if isinstance(parser, ProtobufParser) else ()
-    data = getattr(pieces[0], "data", None) if pieces else None
-    return data.path if isinstance(data, FileData) else None
-
-
-def _same(path: str, own: str) -> bool:
-    return os.path.exists(path) and os.path.samefile(path, own)
-
-
 def _tell(options: Any, out: Output, report: SplitReport, folder: FolderReport | None, notes: list[str]) -> None:
     """Say what was written."""
+    if options.max_size > report.limit:
+        lowered = f"--max-size was lowered to {report.limit:,} (2 GiB - 1): protobuf parses no message above it"
+        notes.append(lowered)
     if options.json:
         from json import dumps
 

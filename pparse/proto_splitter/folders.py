@@ -167,7 +167,7 @@ def _model_of(source: str) -> str:
     if not os.path.isdir(source):
         raise SourceError("is no folder", source=source)
     for name in (CHUNKED, WHOLE):
-        if os.path.exists(os.path.join(source, name)):
+        if os.path.isfile(os.path.join(source, name)):
             return name
     if os.path.exists(os.path.join(source, _TEXT)):
         raise UnsupportedError(f"{source} has its model in text form ({_TEXT}), which is not read here")

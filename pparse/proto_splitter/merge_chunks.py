@@ -6,12 +6,13 @@ numeric position of its record.
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left
 from collections import OrderedDict
 
 from pparse.budget import MemoryBudget
 from pparse.errors import EndOfDataError, MalformedError, PparseError, UnsupportedError
-from pparse.limits import Limits
+from pparse.limits import Limits, format_size
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,6 +30,34 @@ UNSET, MESSAGE, BYTES = 0, 1, 2
 _CHUNK_TYPES: Final = {UNSET: "UNSET", MESSAGE: "MESSAGE", BYTES: "BYTES"}
 # Records up to this size are read ahead with their neighbours, so that going to and fro decodes nothing twice.
 _SMALL: Final = 64 << 10
+# Splitters merge a chunk once. More often is allowed, and as often as one likes if it adds up to little.
+MAX_USES: Final = 100
+_MAX_REPEATED: Final = 16 << 20
+
+
+class Uses:
+    """How often chunks are merged, so that a small file which names one over and over does not fill the memory."""
+
+    def __init__(self, count: int, limits: Limits) -> None:
+        self._counts = array("I", bytes(4 * count))
+        self._limits = limits
+        self._total = 0
+
+    def add(self, index: int, size: int, times: int = 1) -> None:
+        """Count that a chunk of ``size`` bytes is merged once more (or ``times``).
+
+        Raises `LimitError` where all together are above ``limits.inflated_bytes``, `UnsupportedError` where one is
+        merged beyond all measure.
+        """
+        self._total += size * times
+        self._limits.check("inflated_bytes", self._total, "what the chunks add up to")
+        self._counts[index] += times
+        times = self._counts[index]
+        if times > MAX_USES and (times - MAX_USES) * size > _MAX_REPEATED:
+            raise UnsupportedError(
+                f"chunk {index}, of {format_size(size)}, is to be merged more than {MAX_USES:,} times: no splitter "
+                "writes that"
+            )
 
 
 class ReadOptions:
@@ -175,13 +204,12 @@ class StoredChunks:
         if not self._offsets:
             self._sizes = {info.offset: info.size for info in self._infos}
             self._offsets = sorted(self._sizes)
-        for at in range(bisect_left(self._offsets, begin), len(self._offsets)):
+        end = _end_of_chunk(reader, begin)
+        for at in range(bisect_left(self._offsets, begin), bisect_left(self._offsets, end)):
             offset = self._offsets[at]
             size = self._sizes.get(offset, _SMALL + 1)
             if size > _SMALL or offset in self._ahead:
                 continue
-            if offset > reader.size():
-                break
             if reader.pos.numeric != offset:
                 reader.seek(RecordPosition(begin, offset - begin))
             if reader.pos.chunk_begin != begin or not self._make_room(size, begin, offset):
@@ -215,6 +243,19 @@ class StoredChunks:
                 self._reader.close()
             except PparseError:
                 pass  # said already, or of no chunk that was asked for
+
+
+def _end_of_chunk(reader: RecordReader, begin: int) -> int:
+    """Return where the Riegeli chunk at ``begin`` ends, of which a record was just read; the reader stays there."""
+    from pparse.riegeli.positions import RecordPosition
+
+    here = reader.pos
+    if here.chunk_begin != begin:
+        return here.chunk_begin
+    reader.seek(RecordPosition(begin, reader.size() - begin))
+    end = reader.pos.chunk_begin
+    reader.seek(here)
+    return end
 
 
 class GivenChunks:

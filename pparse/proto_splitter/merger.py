@@ -24,7 +24,7 @@ from __future__ import annotations
 import os
 
 from pparse.data import BytesData, FileData
-from pparse.errors import MalformedError, PparseError, SourceError
+from pparse.errors import MalformedError, PparseError, SourceError, UnsupportedError
 from pparse.limits import Limits
 from pparse.parsers.cpb_scalars import decode_scalar
 from pparse.parsers.cpb_versions import check_versions
@@ -34,6 +34,7 @@ from pparse.proto_splitter.merge_chunks import (
     GivenChunks,
     ReadOptions,
     StoredChunks,
+    Uses,
     message_of,
     read_metadata,
 )
@@ -69,7 +70,8 @@ class Merger:
     deeper than ``limits.depth`` are refused.
 
     Errors: `SourceError` (no such file, or not readable), `MalformedError` (with the path of the field, and the
-    position of the record), `UnsupportedError` (versions; messages that cannot be serialized), `LimitError`.
+    position of the record), `UnsupportedError` (versions; messages that cannot be serialized; a large chunk that is
+    merged again and again), `LimitError` (fields too deep, chunks that add up to more than ``limits.inflated_bytes``).
     """
 
     @staticmethod
@@ -236,6 +238,7 @@ class _Merge:
         from google.protobuf.message import DecodeError
 
         self._chunks = chunks
+        self._uses = Uses(len(chunks), limits)
         self._limits = limits
         self._listed = listed
         self._tags = Tags(limits)
@@ -290,7 +293,9 @@ class _Merge:
                 f"there is no chunk {index}", path=path_text(path), wanted=index + 1, got=len(self._chunks)
             )
         try:
-            return self._chunks.read(index, wanted)
+            chunk = self._chunks.read(index, wanted)
+            self._uses.add(index, len(chunk))
+            return chunk
         except PparseError as error:
             self._locate(error, path, index)
             raise
@@ -300,7 +305,9 @@ class _Merge:
         try:
             target.MergeFromString(chunk)
         except self._decode_error as error:
-            bad = MalformedError(f"chunk {index} is no {target.DESCRIPTOR.full_name}: {error}")
+            bad: PparseError = MalformedError(f"chunk {index} is no {target.DESCRIPTOR.full_name}: {error}")
+            if "alloc" in str(error):
+                bad = UnsupportedError(f"chunk {index} makes more objects than there is memory for")
             self._locate(bad, path, index)
             raise bad from error
 

@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from pparse.errors import SplitError
 from pparse.proto_splitter import sizes as measure
-from pparse.proto_splitter.fields import get_field, has_required, is_map, is_repeated
+from pparse.proto_splitter.fields import get_field, has_required, is_map, is_repeated, walk
 from pparse.proto_splitter.size import SizeSplitter, append_to, cut
 from pparse.proto_splitter.split import ComposableSplitter
 
@@ -80,7 +80,8 @@ class RepeatedMessageSplitter(ComposableSplitter):
     says of which elements to count the size without encoding them. An element that they leave too large for a slice is
     split by size (`SizeSplitter`).
 
-    Raises ValueError if ``fields`` is no repeated message field.
+    Raises ValueError if ``fields`` is no repeated message field, or leads through a group. Elements that are groups
+    are moved in slices, but not split: no tag can name them.
     """
 
     def __init__(
@@ -101,6 +102,8 @@ class RepeatedMessageSplitter(ComposableSplitter):
         self._list, field = get_field(proto, self._fields)
         if field is None or field.message_type is None or not is_repeated(field) or is_map(field):
             raise ValueError(f"{self._fields} is not a repeated message field of {proto.DESCRIPTOR.full_name}")
+        if any(step.type == measure.TYPE_GROUP for _, _, step in walk(proto.DESCRIPTOR, self._fields[:-1])):
+            raise ValueError(f"{self._fields} leads through a group, which TensorFlow's Merger does not find")
         self._field = field
         self._above, _ = get_field(proto, self._fields[:-1])
         self._sizes: list[int] | None = None
@@ -136,6 +139,8 @@ class RepeatedMessageSplitter(ComposableSplitter):
 
     def split_elements(self) -> None:
         """Let the splitters take what they want out of each element; what is too large for a slice then is split."""
+        if self._field.type == measure.TYPE_GROUP:  # tags lead into none
+            return
         limit = self.max_size
         largest = limit - 2 * measure.tag_size(self._field.number) - measure.varint_size(limit)  # that fits in a slice
         splitters: list[type[ComposableSplitter]] = [*self._splitters, SizeSplitter]

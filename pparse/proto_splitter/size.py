@@ -12,11 +12,12 @@ other elements                              a message of M's type that has the n
 large value of a map of messages            the value, at field and key
 other entries, maps of scalars              a message of M's type that has these entries, at M
 repeated scalars                            a message of M's type that has the next values, at M
-extensions                                  a message of M's type that has the extension, at M
+extensions, groups                          a message of M's type that has the extension or group, at M
 required fields, single numbers             none: they stay
 ==========================================  ===========================================================================
 
-Not used, since that Merger cannot read them: indices of repeated scalars, keys of maps of scalars, keys above 31 bits.
+Not used, since that Merger cannot read them: indices of repeated scalars, keys of maps of scalars, keys above 31 bits,
+groups and what is in them.
 Pieces below a map key that have to be merged in order are a tree in the tree: only so their order is kept.
 
 First the largest values are taken out, wherever they are, and no more than needed; a message that is still too large
@@ -70,9 +71,9 @@ class SizeSplitter(ComposableSplitter):
         self._size = proto_size
         self._room = room
         self._keep = frozenset(keep)
-        # Tags of values taken out of elements or entries below a map key. Those have to be there first: an index counts
-        # elements, and an entry that is merged replaces what there is for its key.
-        self._indexed: list[Tag] = []
+        # Tags of values taken out of elements or entries below a map key, and all that these begin with. Those have to
+        # be there first: an index counts elements, and an entry that is merged replaces what there is for its key.
+        self._indexed: set[Tag] = set()
 
     @classmethod
     def threshold(cls, limit: int) -> int:
@@ -110,7 +111,10 @@ class SizeSplitter(ComposableSplitter):
                 self.take_text(part, field)
                 excess += size  # it is negative: the heap gives the least first
                 if part.indexed:
-                    self._indexed.append(part.tag)
+                    tag = part.tag
+                    while tag not in self._indexed:
+                        self._indexed.add(tag)
+                        tag = tag[:-1]
                 continue
             if len(part.tag) > 2 * MAX_DEPTH:
                 continue
@@ -126,7 +130,7 @@ class SizeSplitter(ComposableSplitter):
 
     def check_order(self, part: _Part) -> None:
         """Say that order matters if ``part``, now in chunks, has what values were taken out of."""
-        if part.keyed and any(tag[: len(part.tag)] == part.tag for tag in self._indexed):
+        if part.keyed and part.tag in self._indexed:
             self.need_order(part.tag)
 
 
@@ -155,7 +159,7 @@ def _large_parts(part: _Part, floor: int, keep: Collection[str]) -> list[tuple[i
     """Return what is above ``floor`` in a message, with its size: text fields, and messages (None for the field)."""
     found: list[tuple[int, tuple[_Part, Any]]] = []
     for field, value in part.message.ListFields():
-        if field.is_extension or field.name in keep:
+        if field.is_extension or field.name in keep or field.type == measure.TYPE_GROUP:
             continue
         name = field.name
         if field.message_type is None:
@@ -181,6 +185,11 @@ def can_be_key(field: Any, key: Any) -> bool:
     """Say whether a tag can name the entry of a map field, and TensorFlow's Merger finds it again."""
     kind = map_key(field).type
     return kind in KEY_KINDS and (kind not in _WIDE_KEYS or 0 <= key <= _MAX_KEY)
+
+
+def can_be_element(field: Any) -> bool:
+    """Say whether a tag can name an element of a repeated field: of a message, but not of a group."""
+    return field.message_type is not None and field.type != measure.TYPE_GROUP
 
 
 class _Reduction:
@@ -213,9 +222,9 @@ class _Reduction:
                 self._take_entries(field, value)
             elif is_repeated(field):
                 self._take_elements(field, value)
-            elif field.is_extension:
+            elif field.is_extension or field.type == measure.TYPE_GROUP:
                 if size <= self.limit:
-                    self._take_extension(field, value)
+                    self._take_unnamed(field, value)
                     self.excess -= size
             elif field.message_type is not None:
                 # The message lives on without its parent: nothing is copied.
@@ -248,13 +257,18 @@ class _Reduction:
             name = () if field.is_extension else (field.name,)
             self.splitter.need_order((*self.part.tag, *name))
 
-    def _take_extension(self, field: Any, value: Any) -> None:
+    def _take_unnamed(self, field: Any, value: Any) -> None:
+        """Make a slice of what no tag can name: a singular extension or group."""
         chunk = type(self.message)()
-        if field.message_type is not None:
-            chunk.Extensions[field].CopyFrom(value)
+        if not field.is_extension:
+            getattr(chunk, field.name).CopyFrom(value)
+            self.message.ClearField(field.name)
         else:
-            chunk.Extensions[field] = value
-        self.message.ClearExtension(field)
+            if field.message_type is not None:
+                chunk.Extensions[field].CopyFrom(value)
+            else:
+                chunk.Extensions[field] = value
+            self.message.ClearExtension(field)
         self._add_slice(chunk, measure.message_size(chunk))
 
     # -- lists ---------------------------------------------------------------------------------------------------------
@@ -264,7 +278,7 @@ class _Reduction:
             list(measure.element_sizes(field, values)) if field.message_type else measure.element_sizes(field, values)
         )
         whole = measure.list_size(field, sizes)
-        if field.message_type is not None and not field.is_extension and not has_required(field.message_type):
+        if can_be_element(field) and not field.is_extension and not has_required(field.message_type):
             whole -= self._take_large_elements(field, values, sizes)  # type: ignore[arg-type]
         if self.excess <= 0:
             return

@@ -259,7 +259,9 @@ class ComposableSplitter(Splitter):
         from pparse.protos import message_class
         from pparse.riegeli import RecordWriter
 
-        metadata = message_class(f"{_PACKAGE}.ChunkMetadata")(version=self.version_def, message=tree)
+        metadata = message_class(f"{_PACKAGE}.ChunkMetadata")(message=tree)
+        # What a subclass returns may be of another descriptor pool: of TensorFlow's own classes, say.
+        metadata.version.MergeFromString(self.version_def.SerializeToString())
         with RecordWriter(stream, owns_dest=False, options=options or "") as writer:
             for chunk in chunks:
                 whole = isinstance(chunk, bytes)
@@ -324,7 +326,10 @@ def _fill(tree: Any, entries: list[tuple[Tag, int]], ordered: Collection[Tag]) -
     """Make an entry of the tree for each chunk, in their order; of those below a key in ``ordered`` a tree."""
     work = [(tree, entries, ordered)]
     for node, items, ordered in work:
-        nested = {_to_key(tag) for tag in ordered} - {()}
+        nested: dict[Tag, list[Tag]] = {}
+        for tag in ordered:
+            if prefix := _to_key(tag):
+                nested.setdefault(prefix, []).append(tag[len(prefix) :])
         groups: dict[Tag, tuple[Any, list[tuple[Tag, int]]]] = {}
         for tag, index in items:
             prefix = _to_key(tag) if nested else ()
@@ -339,7 +344,7 @@ def _fill(tree: Any, entries: list[tuple[Tag, int]], ordered: Collection[Tag]) -
             if own is not None:
                 message.chunk_index = own
                 below = [item for item in below if item[1] != own]
-            work.append((message, below, [tag[len(prefix) :] for tag in ordered if tag[: len(prefix)] == prefix]))
+            work.append((message, below, nested[prefix]))
 
 
 def _add_entry(node: Any, tag: Tag) -> Any:

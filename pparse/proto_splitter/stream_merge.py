@@ -7,21 +7,29 @@ is written, so a chunk that is lost or damaged is found before anything is left 
 
 from __future__ import annotations
 
-from pparse.errors import MalformedError, OptionError
+from array import array
+
+from pparse.errors import MalformedError, OptionError, PparseError
 from pparse.parsers.cpb import CpbParser
 from pparse.parsers.protobuf_write import measure, write
+from pparse.proto_splitter.merge_chunks import Uses
+from pparse.proto_splitter.sources import is_read
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from typing import Any, BinaryIO, Final
 
+    from pparse.budget import MemoryBudget
     from pparse.extraction import Extraction
+    from pparse.parsers.cpb_metadata import ChunkedMessage
 
     Progress = Callable[[int, int | None, str], None]
 
 # protobuf, and with it TensorFlow, parses no message above this.
 PROTOBUF_LIMIT: Final = (1 << 31) - 1
+# Deeper trees of chunked fields are refused when they are merged.
+_MAX_NESTING: Final = 100
 
 
 class MergeReport:
@@ -65,8 +73,9 @@ def merge_to_file(
     path or bytes; else the built-in types). ``verify``: which hashes are checked before anything is written. Nothing is
     left behind if it fails.
 
-    Raises `MalformedError` where a chunk is lost or damaged, or does not fit; `OptionError` without a type, and for
-    what is no ``.cpb``.
+    Raises `MalformedError` where a chunk is lost or damaged, or does not fit; `OptionError` without a type, for what is
+    no ``.cpb``, and for a ``path`` that is the source, or ends in ``.cpb``; `UnsupportedError` and `LimitError` for
+    chunks that are merged again and again, or add up to more than the limit ``inflated_bytes``.
     """
     import pparse
 
@@ -84,6 +93,7 @@ def merge_document(document: Extraction, path: str, progress: Progress | None = 
     from pparse.writers.files import AtomicFile
 
     check_mergeable(document)
+    check_output(document, path)
     with AtomicFile(path) as file:
         report = merge_to_stream(document, file.stream, progress)
     report.path = path
@@ -93,6 +103,7 @@ def merge_document(document: Extraction, path: str, progress: Progress | None = 
 def merge_to_stream(document: Extraction, stream: BinaryIO, progress: Progress | None = None) -> MergeReport:
     """Merge an open document into a binary stream; see `merge_to_file`. Nothing is written unless all is whole."""
     parser = check_mergeable(document)
+    check_uses(parser)
     root = document.root
     sizes = measure(root)
     done = 0
@@ -129,8 +140,69 @@ def check_mergeable(document: Extraction) -> CpbParser:
             offset=parser.problem.offset,
         )  # fmt: skip
     if parser.root_type is None:
+        check_first(parser)
         raise OptionError(f"the message type of {document.name} is not known: name it (-O message=NAME)")
     return parser
+
+
+def check_output(document: Extraction, path: str) -> None:
+    """Raise `OptionError` for a file that the document is read from, and for one that readers would take for chunks."""
+    if is_read(document, path):
+        raise OptionError(f"the output {path} is the file being read; name another one")
+    if path.endswith(".cpb"):
+        raise OptionError(f"the output {path} would pass for a file in chunks; name it {path[:-4]}.pb")
+
+
+def check_uses(parser: CpbParser) -> None:
+    """Raise as `Uses.add` if the chunked fields make too much of the chunks."""
+    session = parser.result.extraction.session
+    assert parser.chunks is not None  # noqa: S101 -- the caller looked
+    metadata = parser.chunks.metadata
+    counts = array("Q", bytes(8 * metadata.chunk_count))
+    for index in _used(metadata.root, session.budget):
+        if index < len(counts):
+            counts[index] += 1
+    uses = Uses(len(counts), session.limits)
+    for index, (times, chunk) in enumerate(zip(counts, metadata.chunks(), strict=True)):
+        if times:
+            try:
+                uses.add(index, chunk.size, times)
+            except PparseError as error:
+                error.source, error.offset = parser.result.extraction.name, chunk.position
+                raise
+
+
+def _used(root: ChunkedMessage, budget: MemoryBudget) -> Iterator[int]:
+    """Yield the chunk of each node of the tree of chunked fields; what cannot be read is left out, and found later."""
+    if root.chunk_index is not None:
+        yield root.chunk_index
+    stack = [root.fields(range(root.count))]
+    while stack:
+        found = next(stack[-1], None)
+        if found is None:
+            stack.pop()
+            continue
+        try:
+            message = found[1].message(budget)
+        except MalformedError:
+            continue
+        if message.chunk_index is not None or not message.count:
+            yield message.chunk_index or 0
+        if message.count and len(stack) <= _MAX_NESTING:
+            stack.append(message.fields(range(message.count)))
+
+
+def check_first(parser: CpbParser) -> None:
+    """Raise an error if the chunk of the root cannot be read: then the type is not seen because of that."""
+    index = parser.chunks.metadata.root.chunk_index if parser.chunks is not None else None
+    if parser.chunks is None or index is None:
+        return
+    try:
+        parser.chunks.open(index)
+    except PparseError as error:
+        error.reason = f"chunk {index}, which would show the type, cannot be read: {error.reason}"
+        error.source = error.source or parser.result.extraction.name
+        raise
 
 
 def check_end(parser: CpbParser) -> None:
@@ -143,4 +215,13 @@ def check_end(parser: CpbParser) -> None:
     reader.close()
 
 
-__all__ = ["MergeReport", "check_end", "check_mergeable", "merge_document", "merge_to_file", "merge_to_stream"]
+__all__ = [
+    "MergeReport",
+    "check_end",
+    "check_first",
+    "check_mergeable",
+    "check_output",
+    "merge_document",
+    "merge_to_file",
+    "merge_to_stream",
+]

@@ -28,6 +28,7 @@ from pparse.parsers.protobuf_values import decode, fixed_size, is_message
 from pparse.parsers.protobuf_window import Field, Window
 from pparse.proto_splitter.chunk_tree import chunk_metadata, field_step, index_step, key_step
 from pparse.proto_splitter.constants import MAX_MESSAGE_BYTES, checked_size, max_size
+from pparse.proto_splitter.sources import is_read
 from pparse.reader import Range
 from pparse.schema import TYPE_BYTES, TYPE_MESSAGE, TYPE_STRING
 
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
 
 # Records from this size on are streamed into a Riegeli chunk of their own.
 _LARGE_RECORD: Final = 1 << 20
+_TEXT_BLOCK: Final = 256 << 10
+_MAX_VARINT: Final = 10
 _MAX_DEPTH: Final = 100
 
 
@@ -90,7 +93,7 @@ def split_file(
 
     ``message`` names its type where the content does not show it, ``descriptor`` is a FileDescriptorSet that knows it.
     ``writer_options`` are Riegeli's (``brotli:6`` if None; ``uncompressed``, ``zstd`` …). A file of the other suffix
-    is removed when all is written, unless it is the source. Nothing is left behind if it fails.
+    is removed when all is written. The source is neither replaced nor removed; nothing is left behind if it fails.
 
     Raises `SplitError` where no way to split keeps the limit, `MalformedError` for a message that is cut or damaged,
     `OptionError` for what is no plain message of a known type.
@@ -134,11 +137,11 @@ def split_document(
     if not isinstance(part, Range):
         raise OptionError(f"{document.name} is no plain message")
     report = SplitReport(prefix, len(part), allowed, parser.root_type.full_name)
-    if len(part) <= allowed and _is_source(f"{prefix}.pb", part):
-        raise OptionError(
-            f"{prefix}.pb is the file to be split, and within the limit: there is nothing to do", wanted=len(part),
-            got=allowed,
-        )  # fmt: skip
+    output = f"{prefix}.pb" if len(part) <= allowed else f"{prefix}.cpb"
+    if is_read(document, output):
+        why = ", and within the limit: there is nothing to do" if len(part) <= allowed else "; name another output"
+        raise OptionError(f"{output} is the file to be split{why}")
+    check_type(part, parser.root_type, document.name)
     if len(part) <= allowed:
         check_whole(part, parser.root_type)
         _make_folder(prefix)
@@ -157,6 +160,17 @@ def _make_folder(prefix: str) -> None:
         os.makedirs(folder or ".", exist_ok=True)
     except OSError as error:
         raise SourceError(f"cannot be made: {error.strerror or error}", errno=error.errno, source=folder) from error
+
+
+def check_type(part: Range, type: MessageType, name: str) -> None:
+    """Raise `OptionError` if no field of a message is one of its type: all would be unknown, and stay together."""
+    fields = 0
+    for _, known, _ in _walk(part, type):
+        if known is not None:
+            return
+        fields += 1
+    if fields:
+        raise OptionError(f"no field of {name} is one of {type.full_name}: is --type right?")
 
 
 def check_whole(part: Range, type: MessageType) -> None:
@@ -181,25 +195,15 @@ def _copy_whole(part: Range, report: SplitReport, document: Extraction, progress
                 progress(report.size, len(part), "copying")
 
         copy_into(part.data, part.start, len(part), write)
-    report.removed = _remove(f"{prefix}.cpb", part)
+    report.removed = _remove(f"{prefix}.cpb", document)
     return report
 
 
-def _is_source(path: str, part: Range) -> bool:
-    """Say whether ``path`` is the very file that the message is read from."""
-    import os
-
-    from pparse.data import FileData
-
-    source = part.data.path if isinstance(part.data, FileData) else None
-    return source is not None and os.path.exists(path) and os.path.samefile(path, source)
-
-
-def _remove(path: str, part: Range) -> str:
+def _remove(path: str, document: Extraction) -> str:
     """Remove what another split left; return its path, or nothing if it is not there, or is the source."""
     import os
 
-    if not os.path.lexists(path) or _is_source(path, part):
+    if not os.path.lexists(path) or is_read(document, path):
         return ""
     try:
         os.unlink(path)
@@ -244,7 +248,7 @@ def _write(
     report.chunks = len(infos)
     report.fields = len(cutter.fields)
     report.largest = max(chunk.size for chunk in cutter.chunks)
-    report.removed = _remove(f"{prefix}.pb", part)
+    report.removed = _remove(f"{prefix}.pb", document)
     return report
 
 
@@ -379,7 +383,7 @@ class Cutter:
             elif known.type == TYPE_MESSAGE:
                 index: Tag = (index_step(ordinal),) if known.repeated else ()
                 self._reduce_field(part, field, known, (*tag, field_step(number), *index), depth, rest)
-            elif known.type in (TYPE_BYTES, TYPE_STRING) and not known.repeated:
+            elif _is_scalar_chunk(part, field, known):
                 source = part.data.range(field.start, field.end)
                 self._emit((*tag, field_step(number)), Chunk(BYTES, [Stretch(source)]))
             elif known.repeated and field.tag & 7 == LEN and known.wire_type != LEN:
@@ -520,11 +524,34 @@ def _pair_parts(part: Range, pair: Field, known: FieldType) -> tuple[Any, Field 
     return key, value if values == 1 and keys <= 1 else None, raw
 
 
+def _is_scalar_chunk(part: Range, field: Field, known: FieldType) -> bool:
+    """Say whether the bytes of a field can be a chunk: mergers take text only if it is UTF-8 (proto2 lets all pass)."""
+    if known.repeated or known.type not in (TYPE_BYTES, TYPE_STRING):
+        return False
+    if known.type == TYPE_BYTES:
+        return True
+    import codecs
+
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    offset = field.start
+    try:
+        while offset < field.end:
+            block = part.data.read_exact(offset, min(_TEXT_BLOCK, field.end - offset))
+            offset += len(block)
+            decoder.decode(block, offset >= field.end)
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
 def _cut_packed(part: Range, field: Field, known: FieldType, limit: int) -> Iterator[list[Stretch]]:
     """Yield a packed field as several, each within the limit."""
     size = fixed_size(known)
     room = max(limit - len(encode_varint(field.tag)) - len(encode_varint(limit)), 1)
     start = field.start
+    whole = not (field.end - start) % size if size is not None else part.data.read_exact(field.end - 1, 1)[0] < 0x80
+    if not whole:
+        raise MalformedError(f"{_what(field, known)} ends inside a number", offset=field.end, source=part.data.name)
     while start < field.end:
         stop = min(field.end, start + room)
         if stop < field.end:
@@ -532,6 +559,9 @@ def _cut_packed(part: Range, field: Field, known: FieldType, limit: int) -> Iter
                 stop -= (stop - start) % size
             else:
                 tail = part.data.read_exact(max(start, stop - 10), stop - max(start, stop - 10))
+                if len(tail) == _MAX_VARINT and min(tail) >= 0x80:
+                    reason = f"{_what(field, known)} has a number of more than ten bytes"
+                    raise MalformedError(reason, offset=stop - _MAX_VARINT, source=part.data.name)
                 stop -= len(tail) - 1 - max((at for at, byte in enumerate(tail) if byte < 0x80), default=-1)
         if stop <= start:
             raise SplitError(f"{_what(field, known)} has numbers that do not fit into {limit} bytes")

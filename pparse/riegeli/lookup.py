@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 # Chunks whose record offsets (and decoder) are kept.
 _KEPT: Final = 16
+# Chunks that are remembered as sound.
+_REMEMBERED: Final = 100_000
 # With verify="touched", chunks of at most this many bytes are hashed when a record of theirs is looked up.
 _TOUCHED: Final = 4 << 20
 
@@ -67,6 +69,7 @@ class RecordLookup:
         self._scratch = scratch
         self._reader = self._new_reader()
         self._cut: Chunk | None = None
+        self._sound: set[int] = set()  # chunks whose hash was found right
         self._opened: OrderedDict[int, tuple[Chunk, ChunkRecords]] = OrderedDict()
 
     def _new_reader(self, recovery: Callable[[SkippedRegion], object] | None = None) -> RecordReader:
@@ -95,6 +98,12 @@ class RecordLookup:
             raise EndOfDataError(reason, offset=size, source=self._range.data.name)
         return position
 
+    def last_found(self) -> int | None:
+        """Return the position of the last record that can be found in a damaged file; None if there is none."""
+        reader = self._new_reader(lambda _region: True)
+        reader.seek_numeric(reader.size())
+        return reader.pos.numeric if reader.seek_back() else None
+
     def positions(self, on_loss: Callable[[SkippedRegion], object]) -> Iterator[int]:
         """Yield the positions of all records that can be found, telling ``on_loss`` what was skipped."""
 
@@ -112,7 +121,7 @@ class RecordLookup:
                 break
             yield reader.last_pos.numeric
         chunk = self._tail(reader.pos.numeric).chunk
-        if chunk is not None:  # of a chunk that is cut, each record that is there to its last byte
+        if chunk is not None:  # of a chunk that is cut, each record that begins before the end
             self._cut = chunk
             try:
                 records = self._open(chunk)
@@ -120,7 +129,8 @@ class RecordLookup:
                 return
             there = records.extent()
             for index in range(records.count):
-                if records.range(index).end > there:
+                part = records.range(index)
+                if part.start >= there and len(part):
                     return
                 yield chunk.begin + index
 
@@ -139,6 +149,12 @@ class RecordLookup:
                 return _Tail(begin, chunk)
             begin = chunk.end
         return _Tail(begin, None)
+
+    def missing(self) -> int:
+        """Return how many bytes the chunk lacks that the end of the file cuts, as far as its header says."""
+        tail = self._tail(0)
+        size = self._reader.size()
+        return tail.chunk.end - size if tail.chunk is not None else 0
 
     def record(self, position: int) -> Range:
         """Return the bytes of the record at ``position``, which are read when they are read.
@@ -162,6 +178,15 @@ class RecordLookup:
             self._opened.popitem(last=False)
         return self._range_of(records, chunk, position)
 
+    def there(self, position: int) -> int:
+        """Return how many bytes of a record of the chunk that is cut are there."""
+        cut = self._cut
+        if cut is None or not self.is_cut(position):
+            return len(self.record(position))
+        records = self._open(cut)
+        part = records.range(position - cut.begin)
+        return max(0, min(part.end, records.extent()) - part.start)
+
     def is_cut(self, position: int) -> bool:
         """Say whether a record is one of a chunk that is cut, as `positions` found."""
         cut = self._cut
@@ -174,18 +199,37 @@ class RecordLookup:
             raise MalformedError("the position of a record lies beyond the file", wanted=position, got=size)
         try:
             chunk, _ = chunk_at(reader, position)
-        except PparseError:
+        except MalformedError as error:
             self._reader = self._new_reader()  # an error sticks to a reader
-            raise
+            found = self._find_beyond(position)
+            if found is None:
+                raise error
+            return found
         if chunk is None or not chunk.begin <= position < chunk.begin + chunk.header.num_records:
             raise MalformedError("there is no record at this position", wanted=position)
         return chunk
 
+    def _find_beyond(self, position: int) -> Chunk | None:
+        """Return the chunk of a position that damage hides, if it can be found, and its data's hash proves it whole."""
+        try:
+            chunk, _ = chunk_at(self._new_reader(lambda _region: True), position)
+            if chunk is None or not chunk.begin <= position < chunk.begin + chunk.header.num_records:
+                return None
+            self._check(chunk)
+        except (PparseError, EOFError):
+            return None
+        return chunk
+
     def _check(self, chunk: Chunk) -> None:
+        if chunk.begin in self._sound:
+            return
         try:
             self._reader._chunks.verify(chunk, blocks=False)
         except ChunkError as error:
             raise error.error from None
+        if len(self._sound) >= _REMEMBERED:
+            self._sound.clear()
+        self._sound.add(chunk.begin)
 
     def _open(self, chunk: Chunk) -> ChunkRecords:
         records = open_records(

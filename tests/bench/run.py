@@ -252,7 +252,8 @@ PAGE = """# Benchmarks
 
 {met} of {promised} bars are met. Each job runs in fresh processes, ours and the peer's by turns, after one round that
 only fills the caches; the table has medians (of {repeat} runs; of 3 where one takes long; of 41 for the start). Wall
-times are of whole processes, from start to exit; where only a call is timed (tensors, JSON), imports are done before.
+times are of whole processes, from start to exit; where only a call is timed (tensors, JSON, messages), imports are done
+before.
 Peak is VmHWM of the process: all its memory, Python itself and file pages that it maps included. Ours runs from a
 wheel; peers are used as their documentation shows. Files of 2 GB and 200 GB are sparse where only headers are read,
 which costs us a little: `pparse ls` looks for holes and reports them. Other work may have run on the machine: read
