@@ -127,6 +127,8 @@ def _open_path(session: Session, path: str, format: str | None) -> Extraction:
         if format is not None:
             extraction._format = format
         return extraction
+    if "\0" in path:
+        raise SourceError("no file name has a NUL byte", source=repr(path))
     if os.path.isdir(path):
         return FolderExtraction(session, path, format)
     data = FileData(path, session.pool, session.stats)

@@ -87,7 +87,7 @@ def test_within_the_limit(run, graph):
     )
     ran = run("split", "graph.pb", "-o", "graph")
     assert ran.code == 2
-    assert "graph.pb is there already" in ran.err or "within the limit: there is nothing to do" in ran.err
+    assert ran.err == "pparse: graph.pb is the file to be split, and within the limit: there is nothing to do\n"
     with open("graph.pb", "rb") as file:
         assert file.read() == graph
 
@@ -134,6 +134,59 @@ def test_outputs_that_are_there(run, graph):
     assert names("folder") == []
 
 
+def test_the_file_that_is_read_stays(run, graph, model):
+    """Under whatever name it is the output: in a folder, too, and though --force."""
+    assert run("split", "graph.pb", "-o", "out", "--max-size", "4KiB").code == 0
+    assert run("split", "model", "-o", "chunked", "--max-size", "3000").code == 0
+    os.link("out.cpb", "link")
+    os.rename("graph.pb", "graph.cpb")
+    contents = {}
+    for name in ("out.cpb", "chunked/saved_model.cpb", "graph.cpb"):
+        with open(name, "rb") as file:
+            contents[name] = file.read()
+    for words, said in (
+        (("merge", "out.cpb", "-o", "link"), "the output link is the file being read"),
+        (("merge", "chunked", "-o", "chunked/saved_model.cpb"), "saved_model.cpb is the file being read"),
+        (("merge", "chunked", "-o", "new.cpb"), "new.cpb would pass for a file in chunks; name it new.pb"),
+        (("merge", "out.cpb", "-o", "graph.cpb"), "graph.cpb would pass for a file in chunks; name it graph.pb"),
+        (
+            ("split", "graph.cpb", "-o", "graph", "--type", GRAPH, "--max-size", "4KiB"),
+            "graph.cpb is the file to be split;",
+        ),
+    ):
+        ran = run(*words, "--force")
+        assert (ran.code, ran.out) == (2, ""), words
+        assert said in ran.err, words
+    for name, content in contents.items():
+        with open(name, "rb") as file:
+            assert file.read() == content
+    assert names() == ["chunked", "graph.cpb", "link", "model", "out.cpb"]
+
+
+def test_a_limit_above_that_of_protobuf(run, graph, model):
+    said = "--max-size was lowered to 2,147,483,647 (2 GiB - 1): protobuf parses no message above it"
+    for words in (("graph.pb", "-o", "out"), ("model", "-o", "copy")):
+        ran = run("split", *words, "--max-size", "2GiB")
+        assert (ran.code, ran.lines[-1]) == (0, f"note    {said}")
+        ran = run("split", *words, "--max-size", "2147483647", "--force")
+        assert ran.code == 0
+        assert "lowered" not in ran.out
+    found = run("split", "graph.pb", "-o", "other", "--max-size", "3GiB", "--json").json
+    assert (found["limit"], found["notes"]) == ((1 << 31) - 1, [said])
+
+
+def test_a_type_that_is_not_the_one(run, graph):
+    ran = run("split", "graph.pb", "-o", "out", "--type", "tensorflow.SavedModel", "--max-size", "4KiB")
+    assert ran.code == 2
+    assert ran.err == "pparse: no field of graph.pb is one of tensorflow.SavedModel: is --type right?\n"
+    assert run("split", "graph.pb", "-o", "out", "--max-size", "4KiB").code == 0
+    for name in ("tensorflow.SavedModel", STRING_NODE, "tensorflow.TensorProto"):
+        ran = run("merge", "out.cpb", "-o", "back", "--type", name)
+        assert (ran.code, ran.out) == (4, "")
+        assert f"pparse: is --type right? the chunks do not fit {name}, or are damaged\n" in ran.err
+    assert names() == ["graph.pb", "out.cpb"]
+
+
 def test_types(run, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     message = StringNode(val="x" * 60, child_nodes=[{"val": "y" * 60}, {"val": "z"}])
@@ -148,9 +201,14 @@ def test_types(run, tmp_path, monkeypatch):
     assert ran.code == 2
     assert f"did you mean '{STRING_NODE}'" in ran.err
     assert names() == ["it", "own.binpb"]
-    assert run("split", "it", "-o", "out", "--type", STRING_NODE, *small).code == 0
-    assert run("split", "it", "-o", "other", "-O", f"message={STRING_NODE}", "-O", "descriptor=own.binpb", "-f",
-               "protobuf", *small).code == 0  # fmt: skip
+    ran = run("split", "it", "-o", "out", "--type", STRING_NODE, *small)
+    assert ran.code == 0
+    line = "note    a .cpb does not name its type; merge it with: pparse merge out.cpb --type " + STRING_NODE
+    assert ran.lines[1] == f"{line} -o OUT"
+    ran = run("split", "it", "-o", "other", "-O", f"message={STRING_NODE}", "-O", "descriptor=own.binpb", "-f",
+              "protobuf", *small)  # fmt: skip
+    assert ran.code == 0
+    assert ran.lines[1].endswith(f" --type {STRING_NODE} -O descriptor=own.binpb -o OUT")
     ran = run("merge", "out.cpb", "-o", "back")
     assert ran.code == 2
     assert "the message type of out.cpb is not known, and a .cpb does not name it: use --type NAME" in ran.err
@@ -222,14 +280,16 @@ def test_a_cut_message(run, graph, tmp_path):
     assert names() == ["graph.pb"]
 
 
-@pytest.mark.parametrize("damage", ["data", "header", "metadata", "cut"])
+@pytest.mark.parametrize("damage", ["first", "data", "header", "metadata", "cut"])
 def test_a_damaged_file(run, graph, tmp_path, damage):
     assert run("split", "graph.pb", "-o", "out", "--max-size", "4KiB", "--compression", "uncompressed").code == 0
     path = tmp_path / "out.cpb"
     raw = bytearray(path.read_bytes())
     with RecordReader(path) as reader:
         begins = [reader.last_pos.chunk_begin for _ in reader]
-    at = {"data": begins[1] + 3000, "header": begins[1] + 3, "metadata": len(raw) - 5}.get(damage, 0)
+    at = {"first": begins[0] + 60, "data": begins[1] + 3000, "header": begins[1] + 3, "metadata": len(raw) - 5}.get(
+        damage, 0
+    )
     if damage == "cut":
         del raw[-3000:]
     else:
@@ -241,6 +301,8 @@ def test_a_damaged_file(run, graph, tmp_path, damage):
     assert first.startswith("pparse: out.cpb: ")
     assert "nothing was written; 'pparse check out.cpb' lists all that is wrong" in second
     assert names() == ["graph.pb", "out.cpb"]
+    if damage == "first":  # it would show the type
+        assert "chunk 0, which would show the type, cannot be read: chunk data hash mismatch" in first
     if damage == "data":
         assert f"chunk at {begins[1]}" in first
         assert "tensor_content" in first
@@ -348,6 +410,8 @@ def test_standard_output(graph):
             ran = subprocess.run([COMMAND, "merge", "out.cpb", "-o", "-"], stdout=full, stderr=subprocess.PIPE)
         assert ran.returncode == 2
         assert ran.stderr == b"pparse: cannot write: [Errno 28] No space left on device\n"
+        ran = call("merge", "out.cpb", "-o", "/dev/full")
+        assert (ran.returncode, ran.stderr) == (2, b"pparse: /dev/full: cannot write: No space left on device\n")
     assert names() == ["again.cpb", "graph.pb", "out.cpb"]
 
 

@@ -9,6 +9,7 @@ import contextlib
 import gzip
 import io
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -18,9 +19,11 @@ from hypothesis import strategies as st
 
 from pparse.errors import LimitError, MalformedError, PparseError, SourceError, UnsupportedError
 from pparse.limits import Limits
+from pparse.proto_splitter import merge_chunks
 from pparse.proto_splitter.merger import Merger
 from pparse.protos import message_class
 from pparse.riegeli import RecordReader, RecordWriter
+from tests.work_counter import instructions
 
 DATA = Path(__file__).resolve().parent / "data" / "tf"
 FIXTURES = sorted(path.parent.name for path in DATA.glob("*/*.cpb"))
@@ -183,6 +186,31 @@ def test_their_chunks_and_metadata_merge_too(name: str) -> None:
         message = kind()
         Merger.read_partial(path.with_suffix(""), source, message)
         same(message, expected)
+
+
+def test_the_work_for_chunks_grows_with_their_count() -> None:
+    """Each in a Riegeli chunk of its own, used from the last to the first."""
+    work = []
+    for count in (50, 100, 200):
+        out = io.BytesIO()
+        metadata = Metadata()
+        metadata.version.splitter_version = 1
+        with RecordWriter(out, owns_dest=False, options="uncompressed") as writer:
+            for number in range(count):
+                record = Many(repeated_string_field=[f"{number}"]).SerializeToString()
+                writer.write_record(record)
+                metadata.chunks.add(type=MESSAGE, size=len(record), offset=writer.last_pos.numeric)
+                writer.flush()
+            infos = list(metadata.chunks)[::-1]
+            del metadata.chunks[:]
+            metadata.chunks.extend(infos)
+            fill(metadata.message, 0, tuple(entry((), index) for index in range(1, count)))
+            writer.write_record(metadata.SerializeToString())
+        message = Many()
+        call = partial(Merger.read_chunked_from_string, out.getvalue(), message)
+        work.append(instructions(call, merge_chunks))
+        assert message.repeated_string_field == [f"{number}" for number in range(count)][::-1]
+    assert work[2] - work[1] < 2.5 * (work[1] - work[0])
 
 
 def test_there_are_fixtures() -> None:

@@ -157,6 +157,26 @@ def test_version():
     assert (version.splitter_version, version.join_version, list(version.bad_consumers)) == (1, 0, [])
 
 
+def test_a_version_of_another_pool(tmp_path):
+    """TensorFlow's own class has the same name, but is another one."""
+    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
+    file = descriptor_pb2.FileDescriptorProto(name="v.proto", package="tensorflow.proto_splitter", syntax="proto3")
+    message = file.message_type.add(name="VersionDef")
+    for number, name in enumerate(("splitter_version", "join_version"), 1):
+        message.field.add(name=name, number=number, type=5, label=1)
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    foreign = message_factory.GetMessageClass(pool.FindMessageTypeByName("tensorflow.proto_splitter.VersionDef"))
+
+    class Versioned(StringsSplitter):
+        version_def = property(lambda splitter: foreign(splitter_version=7))
+
+    path = Versioned(RepeatedString(strings=["a", "b"])).write(tmp_path / "it")
+    last = list(RecordReader(path))[-1]
+    assert message_class("tensorflow.proto_splitter.ChunkMetadata").FromString(last).version.splitter_version == 7
+
+
 def test_a_splitter_is_abstract():
     with pytest.raises(TypeError):
         Splitter()

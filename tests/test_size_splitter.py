@@ -10,11 +10,14 @@ from hypothesis import strategies as st
 
 from pparse.errors import SplitError
 from pparse.proto_splitter import RepeatedMessageSplitter, SizeSplitter
+from pparse.proto_splitter import size as size_module
 from pparse.proto_splitter import sizes as measure
+from pparse.proto_splitter import split as split_module
 from pparse.proto_splitter.size import cut
 from pparse.proto_splitter.sizes import message_size
 from pparse.protos import message_class
 from tests.splitter_samples import check_merged, copy_of, entries_of, plain, split, tags_of
+from tests.work_counter import instructions
 
 TEST = "tensorflow.proto_splitter_testdata."
 ManyFields = message_class(TEST + "ManyFields")
@@ -361,6 +364,21 @@ def test_parts_of_entries_of_values_come_after_the_values():
     [entry] = [entry for entry in tree.chunked_fields if entry.message.chunked_fields]
     assert chunks[entry.message.chunk_index].string_field == "z" * 60
     assert [step.field for step in entry.message.chunked_fields[0].field_tag][::2] == [7, 3]
+
+
+def test_the_work_for_keys_grows_with_their_count():
+    """Values below keys, each with parts that need their order."""
+    work = []
+    for count in (40, 80, 160):
+        message = ManyFields()
+        for number in range(count):
+            value = message.nested_map_bool[True].repeated_field.add().nested_map_bool[False]
+            value.repeated_field.add(string_field=f"{number}" * 90)
+            value.repeated_string_field.extend(["z" * 30] * 10)
+        splitter = SizeSplitter(message, max_size=200)
+        work.append(instructions(splitter.split, split_module, size_module))
+        assert len(splitter.split()[0]) > 2 * count
+    assert work[2] - work[1] < 2.5 * (work[1] - work[0])
 
 
 def test_required_fields_stay():

@@ -283,6 +283,15 @@ def test_sources_that_are_no_models(source, tmp_path):
 
 
 @needs_links
+def test_a_folder_in_the_place_of_the_model(source, tmp_path):
+    (source / "saved_model.cpb").mkdir()
+    for write in (split_folder, merge_folder):
+        with pytest.raises(FormatError, match="is a folder, where the model should be") as caught:
+            write(source, tmp_path / "out")
+        assert caught.value.source == str(source / "saved_model.cpb")
+    assert beside(source) == ["model"]
+
+
 def test_links(source, tmp_path):
     secret = tmp_path / "secret"
     secret.write_text("of somebody else")

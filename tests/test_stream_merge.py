@@ -11,13 +11,16 @@ from pathlib import Path
 import pytest
 
 import pparse
-from pparse.errors import EndOfDataError, MalformedError, OptionError, PparseError, UnsupportedError
+from pparse.errors import EndOfDataError, LimitError, MalformedError, OptionError, PparseError, UnsupportedError
+from pparse.limits import Limits
+from pparse.proto_splitter import Merger, SavedModelSplitter
 from pparse.proto_splitter.stream_merge import MergeReport, merge_document, merge_to_file, merge_to_stream
 from pparse.proto_splitter.stream_split import split_file
 from pparse.protos import message_class
 from pparse.riegeli import RecordReader, RecordWriter
 from tests.protobuf_referee import plain
 from tests.splitter_samples import make_graph_def_with_constant_nodes
+from tests.test_splitter_folders import saved_model
 
 DATA = Path(__file__).resolve().parent / "data" / "tf"
 FIXTURES = sorted(path.parent.name for path in DATA.glob("*/expected.pb.gz"))
@@ -90,6 +93,84 @@ def test_what_cannot_be_merged(tmp_path):
     with pytest.raises(OptionError, match=r"type of .* is not known"):
         merge_to_file(DATA / "tree_df" / told["file"], out)
     assert not os.path.exists(out)
+
+
+def test_the_source_is_never_replaced(tmp_path):
+    path, _ = write_split(tmp_path)
+    sound = path.read_bytes()
+    link = tmp_path / "link.pb"
+    os.link(path, link)
+    for output in (path, link):
+        with pytest.raises(OptionError, match="is the file being read; name another one"):
+            merge_to_file(path, str(output))
+    with pytest.raises(OptionError, match=r"out\.cpb would pass for a file in chunks; name it .*out\.pb"):
+        merge_to_file(path, str(tmp_path / "out.cpb"))
+    assert (path.read_bytes(), link.read_bytes()) == (sound, sound)
+    folder = tmp_path / "model"
+    folder.mkdir()
+    saved = folder / "saved_model.cpb"
+    model = saved_model()
+    SavedModelSplitter(model, max_size=300).write(folder / "saved_model")
+    assert saved.exists()
+    os.link(saved, folder / "link.pb")
+    with pytest.raises(OptionError, match="is the file being read"):
+        merge_to_file(folder, str(folder / "link.pb"))
+    assert sorted(os.listdir(folder)) == ["link.pb", "saved_model.cpb"]
+
+
+def test_the_first_chunk_is_damaged(tmp_path):
+    """Then the type is not seen: not the type is to be named, but the damage."""
+    path, _ = write_split(tmp_path, 4096, "uncompressed", (100, 9000, 100))
+    damaged = bytearray(path.read_bytes())
+    damaged[64 + 60] ^= 1  # in the first chunk of the file
+    path.write_bytes(damaged)
+    with pytest.raises(MalformedError, match=r"chunk 0, which would show the type, cannot be read: .*hash") as caught:
+        merge_to_file(path, str(tmp_path / "out.pb"))
+    assert caught.value.source == str(path)
+    assert os.listdir(tmp_path) == ["it.cpb"]
+
+
+def test_a_chunk_that_is_named_again_and_again(tmp_path):
+    """A file of some hundred bytes that would fill the disk."""
+    path = tmp_path / "it.cpb"
+    limits = Limits(inflated_bytes=50_000)
+    for size, times, said in (
+        (1 << 20, 200, UnsupportedError), (10, 3000, None), (0, 3000, None), (1 << 20, 50, None),
+        (300, 99, None), (1000, 60, LimitError),
+    ):  # fmt: skip
+        chunk = GraphDef()
+        if size:
+            chunk.node.add(name="x" * (size - 4 if size < 100 else size - 9))
+        write_repeated(path, chunk.SerializeToString(), times)
+        low = limits if size in (300, 1000) else Limits()
+        for merge in (merge_with, read_with):
+            if said is None:
+                merge(path, tmp_path / "out.pb", low)
+            else:
+                with pytest.raises(said, match=r"to be merged more than 100 times|add up to is above the") as caught:
+                    merge(path, tmp_path / "out.pb", low)
+                assert caught.value.source == str(path)
+
+
+def write_repeated(path, chunk: bytes, times: int) -> None:
+    metadata = message_class("tensorflow.proto_splitter.ChunkMetadata")()
+    with RecordWriter(path) as writer:
+        writer.write_record(chunk)
+        metadata.chunks.add(type=1, size=len(chunk), offset=writer.last_pos.numeric)
+        metadata.version.splitter_version = 1
+        metadata.message.chunk_index = 0
+        for _ in range(times - 1):
+            metadata.message.chunked_fields.add().message.chunk_index = 0
+        writer.write_record(metadata.SerializeToString())
+
+
+def merge_with(path, output, limits) -> None:
+    with pparse.open(path, options={"message": GRAPH}, limits=limits) as document:
+        merge_document(document, str(output))
+
+
+def read_with(path, output, limits) -> None:
+    Merger.read(path, GraphDef(), limits=limits)
 
 
 def test_a_type_that_does_not_fit(tmp_path):

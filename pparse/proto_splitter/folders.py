@@ -167,7 +167,10 @@ def _model_of(source: str) -> str:
     if not os.path.isdir(source):
         raise SourceError("is no folder", source=source)
     for name in (CHUNKED, WHOLE):
-        if os.path.isfile(os.path.join(source, name)):
+        path = os.path.join(source, name)
+        if os.path.isdir(path):
+            raise FormatError("is a folder, where the model should be; give this another name", source=path)
+        if os.path.exists(path):
             return name
     if os.path.exists(os.path.join(source, _TEXT)):
         raise UnsupportedError(f"{source} has its model in text form ({_TEXT}), which is not read here")

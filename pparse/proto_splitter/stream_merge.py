@@ -139,6 +139,12 @@ def check_mergeable(document: Extraction) -> CpbParser:
             f"the chunk metadata, the last record, cannot be read: {parser.problem.reason}", source=document.name,
             offset=parser.problem.offset,
         )  # fmt: skip
+    if parser.chunks is not None:
+        try:
+            parser.chunks.metadata.prove(document.session.check_cancelled)
+        except MalformedError as error:
+            error.source = document.name
+            raise
     if parser.root_type is None:
         check_first(parser)
         raise OptionError(f"the message type of {document.name} is not known: name it (-O message=NAME)")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import tempfile
+from contextlib import suppress
 
-from pparse.errors import SourceError
+from pparse.errors import PparseError, SourceError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,12 +27,21 @@ class AtomicFile:
             )
         except OSError as error:
             raise SourceError(f"cannot write: {error.strerror or error}", errno=error.errno, source=path) from error
+        except ValueError as error:  # a NUL byte
+            raise SourceError(f"cannot write: {error}", source=repr(path)) from error
         self.stream: BinaryIO = os.fdopen(descriptor, "wb")
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, *exc: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, OSError) and not isinstance(error, PparseError):
+            with suppress(OSError):
+                self.stream.close()
+            self._remove()
+            raise SourceError(
+                f"cannot write: {error.strerror or error}", errno=error.errno, source=self.path
+            ) from error
         try:
             self.stream.close()
             if kind is None:
@@ -41,10 +51,14 @@ class AtomicFile:
                 os.chmod(self._temporary, 0o666 & ~mask)
                 os.replace(self._temporary, self.path)
                 self._temporary = ""
-        except OSError as error:
+        except OSError as failed:
             raise SourceError(
-                f"cannot write: {error.strerror or error}", errno=error.errno, source=self.path
-            ) from error
+                f"cannot write: {failed.strerror or failed}", errno=failed.errno, source=self.path
+            ) from failed
         finally:
-            if self._temporary:
-                os.unlink(self._temporary)
+            self._remove()
+
+    def _remove(self) -> None:
+        if self._temporary:
+            os.unlink(self._temporary)
+            self._temporary = ""

@@ -170,7 +170,7 @@ WRONG = [
     Special("bad consumer", [X], tree(0), "ok", "raises", bad=[0, 1]),
     Special("wrong size", [], metadata_of(X.SerializeToString(), size=9), "ok", "raises"),
     Special("huge size", [], metadata_of(X.SerializeToString(), size=1 << 63), "abort", "raises"),
-    Special("no type", [], metadata_of(X.SerializeToString(), type=0), "ok", "ok"),
+    Special("no type", [], metadata_of(X.SerializeToString(), type=0), "ok", "same"),
     Special("wrong offset", [], metadata_of(X.SerializeToString(), offset=65), "ok", "raises"),
     Special("offset beyond", [], metadata_of(X.SerializeToString(), offset=10_000), "error", "raises"),
 ]  # fmt: skip
