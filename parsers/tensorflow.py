@@ -6,6 +6,9 @@ are those of a message (`pparse.parsers.protobuf`).
 
 from __future__ import annotations
 
+import os
+
+from pparse.findings import Finding, Severity
 from pparse.parser import Confidence
 from pparse.parsers.cpb import CpbParser, fits
 from pparse.parsers.protobuf import ProtobufParser
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
     from pparse.parsers.protobuf_index import Piece
     from pparse.reader import Range, Reader
     from pparse.result import Result
+    from pparse.visit import Visit
 
 _HEAD = 16 << 10
 # What a folder's model is called; TensorFlow, too, takes the first of these that is there.
@@ -109,23 +113,41 @@ class SavedModelFolderParser(CpbParser):
 
     def root_entry(self) -> Entry:
         """Describe the root: the message."""
+        self._note_variables()
         if self.plain:
             return ProtobufParser.root_entry(self)
         return super().root_entry()
 
     def details(self) -> Iterator[tuple[str, str]]:
         """Yield the file, what it says, and what else is in the folder."""
-        import os
-
         yield "model", f"{self.member.name}, {self.member.size or 0:,} bytes"
         yield from ProtobufParser.details(self) if self.plain else super().details()
-        variables = os.path.join(self.result.extraction.folder, "variables")  # type: ignore[attr-defined]
-        if os.path.isdir(variables):
-            sizes = [item.stat().st_size for item in os.scandir(variables) if item.is_file()]
-            yield (
+        sizes = self._variables()
+        if sizes:
+            yield "variables", f"{len(sizes):,} files, {sum(sizes):,} bytes in variables/, a checkpoint"
+
+    def _variables(self) -> list[int]:
+        """Return the sizes of the files of the checkpoint beside the message."""
+        folder = os.path.join(self.result.extraction.folder, "variables")  # type: ignore[attr-defined]
+        try:
+            return [item.stat().st_size for item in os.scandir(folder) if item.is_file()]
+        except OSError:
+            return []
+
+    def _note_variables(self) -> None:
+        sizes = self._variables()
+        if sizes:
+            self.result.findings.add(Finding(
                 "variables",
-                (f"{len(sizes):,} files, {sum(sizes):,} bytes in variables/: a checkpoint, which is not read here"),
-            )
+                f"the variables ({sum(sizes):,} bytes in variables/) are a checkpoint, which is not read here: "
+                "what is listed are the constants of the graph",
+                severity=Severity.NOTE, source=self.result.extraction.name,
+            ))  # fmt: skip
+
+    def check(self, *, strict: bool = False) -> Iterator[Visit]:
+        """Check the message; the variables are another document."""
+        self._note_variables()
+        yield from super().check(strict=strict)
 
     def root_pieces(self) -> Sequence[Piece]:
         """Return what the message is made of."""

@@ -293,3 +293,18 @@ def test_the_last_of_two_attributes_of_one_name_counts():
     assert GRAPH.FromString(raw).node[0].attr["value"].tensor.int_val == [4]
     viewer = pparse.view(raw, format="graph-def")
     assert [(name, int(viewer[name].numpy())) for name in viewer] == [("c", 4)]
+
+
+def test_variables_beside_the_message_are_named(tmp_path):
+    """Weights are in a checkpoint beside the message: a list of constants must not pass for all there is."""
+    source = Path(__file__).parent / "data" / "tf" / "const_chunked" / "saved_model.cpb"
+    (tmp_path / "saved_model.cpb").write_bytes(source.read_bytes())
+    with pparse.open(tmp_path) as doc:
+        assert list(doc.check()) == []
+    (tmp_path / "variables").mkdir()
+    (tmp_path / "variables" / "variables.index").write_bytes(b"x" * 10)
+    with pparse.open(tmp_path) as doc:
+        (finding,) = doc.check()
+        assert (finding.code, finding.severity.value) == ("variables", "note")
+        assert "10 bytes" in finding.reason
+        assert dict(doc.parse().parser.details())["variables"].startswith("1 files")
