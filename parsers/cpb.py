@@ -167,19 +167,18 @@ class CpbParser(ProtobufParser):
         return metadata
 
     def _note_damage_of_metadata(self) -> None:
-        if self.unsound is not None:
-            self.result.findings.add(Finding(
-                "malformed", f"{self.unsound.reason}; what can be read of them is followed",
-                source=self.result.extraction.name, offset=self.make.place(self.chunks.metadata.record.data, (
-                    self.unsound.offset or 0), (self.unsound.offset or 0))[0] if self.chunks is not None else None,
-            ))  # fmt: skip
+        name = self.result.extraction.name
+        if self.unsound is not None and self.chunks is not None:
+            at = self.unsound.offset or 0
+            offset, _ = self.make.place(self.chunks.metadata.record.data, at, at)
+            reason = f"{self.unsound.reason}; what can be read of them is followed"
+            self.result.findings.add(Finding("malformed", reason, source=name, offset=offset))
         if self.damaged_end is not None:
-            self.result.findings.add(Finding(
-                "malformed",
+            reason = (
                 f"the file is damaged, or has bytes at its end that do not belong there: {self.damaged_end.reason}; "
-                "the chunk metadata were found all the same",
-                source=self.result.extraction.name, offset=self.damaged_end.offset,
-            ))  # fmt: skip
+                "the chunk metadata were found all the same"
+            )
+            self.result.findings.add(Finding("malformed", reason, source=name, offset=self.damaged_end.offset))
 
     @classmethod
     def match(cls, reader: Reader) -> Confidence:
