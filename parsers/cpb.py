@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from array import array
 
+from pparse.data import BytesData
 from pparse.errors import (
     PASSING,
     EndOfDataError,
@@ -22,6 +23,7 @@ from pparse.errors import (
     UnsupportedError,
 )
 from pparse.findings import Finding, Status
+from pparse.kernels.wire import LEN, PADDING, SLACK, scan
 from pparse.limits import count_words
 from pparse.node import UNLOADED_VALUE, Entry
 from pparse.parser import Confidence
@@ -30,8 +32,10 @@ from pparse.parsers.cpb_overlay import Chunks, Scope
 from pparse.parsers.protobuf import ProtobufParser
 from pparse.parsers.protobuf_index import Lost, Origin, PartScan
 from pparse.parsers.protobuf_schema import builtin_schema
+from pparse.parsers.protobuf_values import is_message
 from pparse.riegeli.layout import FILE_SIGNATURE
 from pparse.riegeli.lookup import RecordLookup
+from pparse.schema import TYPE_STRING
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -97,7 +101,8 @@ class CpbParser(ProtobufParser):
         self.chunks: Chunks | None = None
         self.problem: PparseError | None = None
         self.damaged_end: PparseError | None = None
-        self.unsound: MalformedError | None = None
+        self._unsound: MalformedError | None = None
+        self._proved = False
         self._read_metadata()
         super().__init__(result)
 
@@ -129,15 +134,18 @@ class CpbParser(ProtobufParser):
                 return
             metadata, self.damaged_end = found, problem
         self.chunks = Chunks(metadata, self.lookup, self.result.extraction.session.budget)
-        self._check_small_metadata(metadata)
-
-    def _check_small_metadata(self, metadata: ChunkMetadata) -> None:
-        """Look at metadata down to their leaves, where that takes no time; `check` does so in any case."""
         if len(metadata.record) <= _PROVED_AT_ONCE:
+            self.prove_metadata()
+
+    def prove_metadata(self) -> MalformedError | None:
+        """Look at the metadata down to their leaves, once; return what is wrong with them."""
+        if self.chunks is not None and not self._proved:
             try:
-                metadata.prove()
+                self.chunks.metadata.prove(self.result.extraction.session.check_cancelled)
             except MalformedError as error:
-                self.unsound = error
+                self._unsound = error
+            self._proved = True
+        return self._unsound
 
     def _metadata_at(self, position: int | None) -> ChunkMetadata:
         session = self.result.extraction.session
@@ -168,10 +176,10 @@ class CpbParser(ProtobufParser):
 
     def _note_damage_of_metadata(self) -> None:
         name = self.result.extraction.name
-        if self.unsound is not None and self.chunks is not None:
-            at = self.unsound.offset or 0
+        if self._unsound is not None and self.chunks is not None:
+            at = self._unsound.offset or 0
             offset, _ = self.make.place(self.chunks.metadata.record.data, at, at)
-            reason = f"{self.unsound.reason}; what can be read of them is followed"
+            reason = f"{self._unsound.reason}; what can be read of them is followed"
             self.result.findings.add(Finding("malformed", reason, source=name, offset=offset))
         if self.damaged_end is not None:
             reason = (
@@ -323,15 +331,10 @@ class CpbParser(ProtobufParser):
 
     def check(self, *, strict: bool = False) -> Iterator[Visit]:
         """Open every chunk, compare it with the metadata, and then parse everything."""
+        self.prove_metadata()
         self._note_damage_of_metadata()
         if self.chunks is not None:
             root = self.result.root
-            if self.unsound is None:
-                try:
-                    self.chunks.metadata.prove(self.result.extraction.session.check_cancelled)
-                except MalformedError as error:
-                    self.unsound = error
-                    self._note_damage_of_metadata()
             every = Chunks(self.chunks.metadata, self._new_lookup("all"), self.chunks.budget)
             for index in range(self.chunks.metadata.chunk_count):
                 self.result.extraction.session.check_cancelled()
@@ -360,10 +363,6 @@ class _Positions:
 
 def fits(head: bytes, type: MessageType, *, complete: bool) -> bool:
     """Say whether the fields of a message (or its beginning) are all of ``type``, two levels down."""
-    from pparse.data import BytesData
-    from pparse.kernels.wire import LEN, PADDING, SLACK, scan
-    from pparse.parsers.protobuf_values import TYPE_STRING, is_message
-
     level = [(head, type, complete)]
     for _ in range(3):
         below = []

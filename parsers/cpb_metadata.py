@@ -39,8 +39,6 @@ _FIELD_TAG, _FIELD_MESSAGE = 1, 3
 INDEX: Final = "index"
 KEY: Final = "key"
 
-_KEY_TYPES: Final = {1: "s", 2: "boolean", 3: "ui32", 4: "ui64", 5: "i32", 6: "i64"}
-
 # One step of a tag: a field's number, and nothing, or INDEX and a number, or KEY and a key.
 Step = tuple[int, str | None, "Any"]
 
@@ -287,6 +285,7 @@ def _field_index(raw: bytes) -> tuple[str, Any]:
 
 
 def _map_key(raw: bytes) -> Any:
+    """Return the key in a MapKey: s 1, boolean 2, ui32 3, ui64 4, i32 5, i64 6. Raises `MalformedError`."""
     key: Any = None
     for number, value in small_fields(raw):
         if number == 1 and isinstance(value, bytes):
@@ -294,7 +293,7 @@ def _map_key(raw: bytes) -> Any:
                 key = value.decode()
             except UnicodeDecodeError as error:
                 raise MalformedError("the key in a chunked field's tag is no UTF-8") from error
-        elif isinstance(value, int) and number in _KEY_TYPES and number != 1:
+        elif isinstance(value, int) and 2 <= number <= 6:
             if number == 2:
                 key = value != 0
             elif number in (3, 5):

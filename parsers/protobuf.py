@@ -201,7 +201,7 @@ class ProtobufParser(Parser):
                 ctx.scratch.kept = (part.part, block)
             if after > end or part.groups:
                 self._note_cut(ctx, part, after)
-            return self._next_part(ctx) or (self._finish_parts(ctx), DONE, 0)
+            return self._go_on(ctx) or (ctx.pos, DONE, 0)
         need = min(SLACK, end - after) if pos < size and not final else 1
         return after, self.expect_fields, need
 
@@ -218,10 +218,6 @@ class ProtobufParser(Parser):
         if final and pos > stop and _all_continue(block[last:stop]):
             part.drop(base + last)  # the tag was read on in the padding, and is another one
         return pos
-
-    def _finish_parts(self, ctx: NodeContext) -> int:
-        self._show(ctx)
-        return ctx.pos
 
     def cut(self, ctx: NodeContext) -> tuple[int, Any, int] | None:
         """The data end inside a part: take the whole fields that are there, and go on with the next part."""
@@ -244,6 +240,7 @@ class ProtobufParser(Parser):
         return self._go_on(ctx)
 
     def _go_on(self, ctx: NodeContext) -> tuple[int, Any, int] | None:
+        """Enter the next part; behind the last, make the fields visible and return None."""
         step = self._next_part(ctx)
         if step is None:
             self._show(ctx)

@@ -1,6 +1,6 @@
 """The elements of a repeated field: in which part, at which offset, packed or not; and what grafts add to them.
 
-A list is a row of *segments*. Elements that stand one by one are a `_Run` (the field's `Occurrences`); numbers that are
+A list is a row of *segments*. Elements that stand one by one are a `Run` (the field's `Occurrences`); numbers that are
 packed are a `_Packed`; elements that only a graft makes are `_New`.
 """
 
@@ -57,7 +57,7 @@ def whole_fields(
 
 
 class ListIndex:
-    """All elements of one repeated field.
+    """All elements of one repeated field: ``segments``, and ``firsts``, the number of the first element of each.
 
     ``problems`` says what is wrong with them: a reason, an offset (None: of no byte), and whether they are cut.
     """
@@ -69,8 +69,8 @@ class ListIndex:
         self.trail = origin.trail
         self.problems: list[tuple[str, int | None, bool]] = []
         self.count = 0
-        self._segments: list[_Run | _Packed | _New] = []
-        self._firsts: list[int] = []
+        self.segments: list[Run | _Packed | _New] = []
+        self.firsts: list[int] = []
         self._grafts: list[FieldGraft] = []
         for contribution in origin.contributions:
             if isinstance(contribution, FieldGraft):
@@ -78,10 +78,10 @@ class ListIndex:
             else:
                 self._add_part(contribution[0])
 
-    def _add(self, segment: _Run | _Packed | _New) -> None:
+    def _add(self, segment: Run | _Packed | _New) -> None:
         if segment.count:
-            self._segments.append(segment)
-            self._firsts.append(self.count)
+            self.segments.append(segment)
+            self.firsts.append(self.count)
             self.count += segment.count
 
     def _add_part(self, scan: PartScan) -> None:
@@ -93,7 +93,7 @@ class ListIndex:
             self.problems += packed.problems
             self._add(packed)
         else:
-            self._add(_Run(scan, self.key))
+            self._add(Run(scan, self.key))
 
     def _add_graft(self, graft: FieldGraft) -> None:
         if graft.keys() or graft.whole():
@@ -115,7 +115,7 @@ class ListIndex:
     @property
     def memory(self) -> int:
         """Bytes held, about."""
-        return sum(200 + segment.memory for segment in self._segments)
+        return sum(200 + segment.memory for segment in self.segments)
 
     def pieces(self, ordinal: int) -> list[Piece]:
         """Return what grafts add to an element."""
@@ -147,20 +147,24 @@ class ListIndex:
             if at < len(indices):
                 stop = min(stop, max(first + 1, indices[at]))
         while first < stop:
-            number = bisect_right(self._firsts, first) - 1
-            segment, begin = self._segments[number], self._firsts[number]
+            number = bisect_right(self.firsts, first) - 1
+            segment, begin = self.segments[number], self.firsts[number]
             take = min(stop, begin + segment.count) - first
             found += islice(segment.entries(self, first - begin, first), take)
             first += take
         return found
+
+    def touched(self) -> list[int]:
+        """Return the numbers of the elements that grafts make, or add to, ascending."""
+        return sorted({index for graft in self._grafts for index in graft.indices() if index < self.count})
 
     def wire(self) -> Iterator[Range | int]:
         """Yield the elements as they stand on the wire, tags and all, in stretches as long as may be.
 
         Instead of an element that grafts make, or add to, its number is yielded.
         """
-        touched = sorted({index for graft in self._grafts for index in graft.indices() if index < self.count})
-        for first, segment in zip(self._firsts, self._segments, strict=True):
+        touched = self.touched()
+        for first, segment in zip(self.firsts, self.segments, strict=True):
             low, high = bisect_left(touched, first), bisect_left(touched, first + segment.count)
             yield from segment.wire(first, touched[low:high])
 
@@ -175,7 +179,7 @@ class ListIndex:
             raise TypeError("not a list of numbers")
         pieces = [
             packed_array(raw, field.type)
-            for segment in self._segments
+            for segment in self.segments
             for raw in segment.raw(field)
         ]  # fmt: skip
         if len(pieces) == 1:
@@ -183,7 +187,7 @@ class ListIndex:
         return np.concatenate(pieces) if pieces else packed_array(b"", field.type)
 
 
-class _Run:
+class Run:
     """Elements that stand one by one."""
 
     def __init__(self, scan: PartScan, key: int) -> None:
@@ -193,6 +197,7 @@ class _Run:
         self.memory = 0  # charged with the scan
 
     def entries(self, owner: ListIndex, first: int, ordinal: int) -> Iterator[Entry]:
+        """Yield the entries of elements from number ``first`` of the segment on, which is ``ordinal`` in the list."""
         window = self.scan.window()
         for field in whole_fields(owner.make, self.scan, self.key, first, window):
             if isinstance(field, Entry):

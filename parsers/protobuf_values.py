@@ -9,7 +9,6 @@ from pparse.kernels.varint import encode_varint
 from pparse.kernels.wire import FIXED32, FIXED64, LEN, START_GROUP, VARINT, read_value
 from pparse.schema import (
     TYPE_BOOL,
-    TYPE_BYTES,
     TYPE_DOUBLE,
     TYPE_ENUM,
     TYPE_FIXED32,
@@ -128,9 +127,3 @@ def kind_of(field: FieldType) -> str:
     if field.repeated:
         return f"{field.type_name}[]"
     return field.type_name if is_message(field) else scalar_kind(field)
-
-
-__all__ = [
-    "TYPE_BYTES", "TYPE_STRING", "WIRE_KINDS", "decode", "decode_text", "fixed_size", "is_message", "kind_of",
-    "number_of", "scalar_kind",
-]  # fmt: skip

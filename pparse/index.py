@@ -76,7 +76,7 @@ class ChildIndex:
         if self.count > DENSE_LIMIT and self.stride == 1:
             self._thin_out()
         if not len(self.offsets) & 0xFFF:
-            self._account()
+            self.account()
 
     def add_many(self, offsets: array[int]) -> None:
         """Append children that begin at ``offsets``."""
@@ -87,7 +87,7 @@ class ChildIndex:
         self.count += len(offsets)
         if self.count > DENSE_LIMIT and self.stride == 1:
             self._thin_out()
-        self._account()
+        self.account()
 
     def add_entry(self, entry: Entry) -> None:
         """Append a child whose entry is kept as it is. Not to be mixed with `add`."""
@@ -96,7 +96,7 @@ class ChildIndex:
         self.entries.append(entry)
         self.count += 1
         if not self.count & 0xFF:
-            self._account()
+            self.account()
 
     def _thin_out(self) -> None:
         self.offsets = self.offsets[::STRIDE]
@@ -116,13 +116,10 @@ class ChildIndex:
         """Take over what the parser knows of its ``count`` children (`Parser.entries` makes them of it)."""
         self.note = note
         self.count = count
-        self._account()
+        self.account()
 
     def account(self) -> None:
         """Charge what the index holds to the budget. Raises `LimitError`."""
-        self._account()
-
-    def _account(self) -> None:
         size = self.memory
         if self._charge is not None:
             self._charge.resize(size)
@@ -139,12 +136,12 @@ class ChildIndex:
         self.complete = True
         self.context = None
         if self._charge is not None:
-            self._account()
+            self.account()
 
     def set_table(self, table: KeyTable) -> None:
         """Keep ``table`` as long as the index lives."""
         self.table = table
-        self._account()
+        self.account()
 
 
 class KeyTable:

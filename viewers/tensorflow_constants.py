@@ -18,7 +18,7 @@ from pparse.kernels.wire import PADDING, VARINT, read_length, skip_payload
 from pparse.node import SCALAR
 from pparse.parsers.cpb import CHUNKS
 from pparse.parsers.protobuf_index import ChunkRange
-from pparse.parsers.protobuf_lists import ListIndex, _Run
+from pparse.parsers.protobuf_lists import ListIndex, Run
 from pparse.parsers.protobuf_schema import builtin_schema
 from pparse.parsers.protobuf_window import Window
 from pparse.reader import Range
@@ -156,12 +156,14 @@ class Constants:
     def _elements(self, nodes: Node) -> Iterator[tuple[int, Sequence[Piece], Window | None]]:
         """Yield what each NodeDef of a list is made of, and a window that may hold its bytes."""
         index = nodes.index_to(None).note
+        if not isinstance(index, ListIndex):
+            return
         first = 0
-        for segment in index._segments if isinstance(index, ListIndex) else ():
-            if isinstance(segment, _Run):
+        touched = set(index.touched())
+        for segment in index.segments:
+            if isinstance(segment, Run):
                 scan = segment.scan
                 window = scan.window()
-                touched = {number for graft in index._grafts for number in graft.indices()}
                 for ordinal, field in enumerate(scan.fields(segment.key, 0, window), first):
                     own = self.make.payload(scan.part, field)
                     yield ordinal, (own, *index.pieces(ordinal)) if ordinal in touched else (own,), window

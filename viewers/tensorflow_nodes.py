@@ -15,7 +15,7 @@ from pparse.errors import ClosedError, DataChangedError, LimitError, PparseError
 from pparse.findings import Finding
 from pparse.kernels.wire import LEN, PADDING, read_length
 from pparse.parsers.protobuf_index import Graft, Lost
-from pparse.parsers.protobuf_lists import ListIndex, _Run
+from pparse.parsers.protobuf_lists import ListIndex, Run
 from pparse.parsers.protobuf_window import Window
 from pparse.reader import Range
 
@@ -88,10 +88,10 @@ class NodeDefs:
             for ordinal in range(len(self.node)):
                 yield self._by_tree(ordinal)
             return
-        touched = sorted({number for graft in index._grafts for number in graft.indices()})
+        touched = index.touched()
         first = 0
-        for segment in index._segments:
-            if isinstance(segment, _Run):
+        for segment in index.segments:
+            if isinstance(segment, Run):
                 yield from self._run(index, segment.scan, segment.key, first, segment.count, touched)
             else:
                 for ordinal in range(first, first + segment.count):
@@ -183,10 +183,12 @@ class NodeDefs:
         if self.node is None:
             return
         index = self.node.index_to(None).note
+        if not isinstance(index, ListIndex):
+            return
         first = 0
-        for segment in index._segments if isinstance(index, ListIndex) else ():
-            touched = {number for graft in index._grafts for number in graft.indices()}
-            if isinstance(segment, _Run):
+        touched = set(index.touched())
+        for segment in index.segments:
+            if isinstance(segment, Run):
                 part = segment.scan.part
                 for ordinal, field in enumerate(segment.scan.fields(segment.key), first):
                     whole = ordinal not in touched and field.end <= part.end
@@ -200,10 +202,10 @@ class NodeDefs:
         """Return the row of one element."""
         index = self.node.index_to(None).note if self.node is not None else None
         if isinstance(index, ListIndex):
-            at = bisect_right(index._firsts, ordinal) - 1
-            segment = index._segments[at]
-            if isinstance(segment, _Run):
-                pieces = self._touched(index, segment.scan, segment.key, ordinal, ordinal - index._firsts[at])
+            at = bisect_right(index.firsts, ordinal) - 1
+            segment = index.segments[at]
+            if isinstance(segment, Run):
+                pieces = self._touched(index, segment.scan, segment.key, ordinal, ordinal - index.firsts[at])
                 return self._by_pieces(ordinal, pieces)
         return self._by_tree(ordinal)
 

@@ -92,17 +92,20 @@ def merge_document(document: Extraction, path: str, progress: Progress | None = 
     """Merge an open document into the file ``path``, whole or not at all; see `merge_to_file`."""
     from pparse.writers.files import AtomicFile
 
-    check_mergeable(document)
+    parser = check_mergeable(document)
     check_output(document, path)
     with AtomicFile(path) as file:
-        report = merge_to_stream(document, file.stream, progress)
+        report = _merge(parser, document, file.stream, progress)
     report.path = path
     return report
 
 
 def merge_to_stream(document: Extraction, stream: BinaryIO, progress: Progress | None = None) -> MergeReport:
     """Merge an open document into a binary stream; see `merge_to_file`. Nothing is written unless all is whole."""
-    parser = check_mergeable(document)
+    return _merge(check_mergeable(document), document, stream, progress)
+
+
+def _merge(parser: CpbParser, document: Extraction, stream: BinaryIO, progress: Progress | None) -> MergeReport:
     check_uses(parser)
     root = document.root
     sizes = measure(root)
@@ -139,12 +142,10 @@ def check_mergeable(document: Extraction) -> CpbParser:
             f"the chunk metadata, the last record, cannot be read: {parser.problem.reason}", source=document.name,
             offset=parser.problem.offset,
         )  # fmt: skip
-    if parser.chunks is not None:
-        try:
-            parser.chunks.metadata.prove(document.session.check_cancelled)
-        except MalformedError as error:
-            error.source = document.name
-            raise
+    unsound = parser.prove_metadata()
+    if unsound is not None:
+        unsound.source = document.name
+        raise unsound
     if parser.root_type is None:
         check_first(parser)
         raise OptionError(f"the message type of {document.name} is not known: name it (-O message=NAME)")
