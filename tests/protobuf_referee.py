@@ -248,7 +248,9 @@ def random_scalar(choose: Chooser, kind: int, enum=None):
 
 def fill(choose: Chooser, message, depth: int = 3) -> None:
     """Set some fields of ``message``."""
-    fields = [*message.DESCRIPTOR.fields, *message.DESCRIPTOR.file.pool.FindAllExtensions(message.DESCRIPTOR)]
+    # The pool tells extensions in the order of a hash table, which is another one each time.
+    extensions = message.DESCRIPTOR.file.pool.FindAllExtensions(message.DESCRIPTOR)
+    fields = [*message.DESCRIPTOR.fields, *sorted(extensions, key=lambda field: field.number)]
     for field in fields:
         if choose.chance(3):
             continue
