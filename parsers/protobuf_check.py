@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from pparse.errors import EndOfDataError, GapError, LimitError, MalformedError
-from pparse.findings import Status
+from pparse.findings import Finding, Status
 from pparse.kernels.wire import (
     END_GROUP,
     FIXED32,
@@ -269,7 +269,7 @@ class TreeCheck:
                 level.explained = True
                 node = None
                 if level.owner is not None:
-                    self._result.note_limit(level.owner, error)
+                    self._note(level.owner, error)
             if node is None:
                 levels.pop()
                 yield from self._close(level, levels)
@@ -282,6 +282,13 @@ class TreeCheck:
                 levels.append(below)
                 below.explained = visit.status not in (None, Status.COMPLETE)
             yield visit
+
+    def _note(self, node: Node, error: LimitError) -> None:
+        """Say that a limit kept us from looking; the node itself is not refused for it."""
+        self._result.findings.add(Finding(
+            "limit", error.reason, path=node.path, source=self._result.extraction.name, offset=node.start,
+            wanted=error.wanted, got=error.got,
+        ))  # fmt: skip
 
     def _close(self, level: _Level, above: list[_Level]) -> Iterator[Visit]:
         owner = level.owner
@@ -299,7 +306,11 @@ class TreeCheck:
                 if node.known_status is None:
                     self._parser.judge(node)
                 return None
-            sound = self._is_sound(node, level)
+            try:
+                sound = self._is_sound(node, level)
+            except LimitError as error:  # of its bytes: what can be had of it without them stays readable
+                self._note(node, error)
+                sound = None
             if sound:
                 return None
             node.index_to(1)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import pparse
 from pparse import PparseError, Status
-from pparse.errors import EngineError
+from pparse.errors import EngineError, LimitError
 from pparse.protos import descriptor_set, message_class
 from pparse.riegeli import RecordWriter
 from pparse.testing.contract import tree_of
@@ -106,8 +106,10 @@ def look(data: bytes, name: str, **options) -> list:
             assert leaf.status in (None, *Status)
         try:
             said = list(doc.check())
-        except EngineError:
-            raise
+        except LimitError as error:  # a window that a flipped bit made larger than the budget
+            if "--budget" not in error.option:
+                raise
+            return leaves
         damaged = [leaf for leaf in leaves if leaf.status in (Status.DAMAGED, Status.TRUNCATED)]
         assert said or not damaged, damaged[:3]
         for leaf in leaves[:: max(1, len(leaves) // 30)]:
