@@ -173,11 +173,12 @@ class JsonParser(Parser):
         if size - pos > _DECODE_BATCH:
             if kind == "string":
                 return Entry(None, kind, pos, size, status=None)
-            finding = self._note("malformed", f"more data than a {kind} can have", pos, size - pos)
-            return Entry(None, "invalid", pos, size, status=Status.DAMAGED, finding=finding)
+            excess = self._note("malformed", f"more data than a {kind} can have", pos, size - pos)
+            return Entry(None, "invalid", pos, size, status=Status.DAMAGED, finding=excess)
         text = self.result.extraction.data.read_exact(pos, size - pos)
         stop = len(text.rstrip(WHITESPACE))
-        status, finding, value = Status.COMPLETE, None, UNLOADED_VALUE
+        status, value = Status.COMPLETE, UNLOADED_VALUE
+        finding: Finding | None = None
         try:
             value = self.decoder.decode(text[:stop], pos)
         except (LimitError, UnsupportedError) as error:

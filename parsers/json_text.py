@@ -220,12 +220,12 @@ def describe_child(text: ChildText, is_map: bool, decoder: StrictDecoder, source
     if kind in CLOSER or kind == "string":
         closer = 0x22 if kind == "string" else CLOSER[kind]
         if text.last[0] != closer or length < 2:
-            error = MalformedError(f"the {kind} is not closed by its own {chr(closer)}", offset=stop - 1)
+            unclosed = MalformedError(f"the {kind} is not closed by its own {chr(closer)}", offset=stop - 1)
             if kind in CLOSER:
                 return Entry(
-                    key, kind, start, stop, status=Status.DAMAGED, at=at, finding=_malformed(error, start, source)
+                    key, kind, start, stop, status=Status.DAMAGED, at=at, finding=_malformed(unclosed, start, source)
                 )  # fmt: skip
-            return _invalid(key, at, stop, error, source, start=start)
+            return _invalid(key, at, stop, unclosed, source, start=start)
     value: object = UNLOADED_VALUE
     if kind not in CLOSER and length <= BORN_LOADED:
         try:

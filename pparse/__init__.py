@@ -39,15 +39,16 @@ if TYPE_CHECKING:
 
     from pparse.budget import MemoryBudget
     from pparse.data import BytesData, Data, FileData
-    from pparse.derived import InflatedData, SplicedData
     from pparse.document import open, view
     from pparse.extraction import Extraction, FolderExtraction
     from pparse.findings import Finding, Severity, Status
+    from pparse.inflated import InflatedData
     from pparse.limits import Limits
     from pparse.node import LIST, MAP, SCALAR, UNLOADED_VALUE, Entry, Node
     from pparse.parser import DONE, Confidence, NodeContext, Parser
     from pparse.reader import Cursor, Range, Reader
     from pparse.registry import Registry
+    from pparse.spliced import SplicedData
     from pparse.tensor import DType, Tensor
     from pparse.viewer import Viewer
     from pparse.visit import Member
@@ -57,10 +58,10 @@ __version__ = "0.1.0"
 _WHERE = {
     "BytesData": "data", "Confidence": "parser", "Cursor": "reader", "DONE": "parser", "DType": "tensor",
     "Data": "data", "Entry": "node", "Extraction": "extraction", "FileData": "data", "Finding": "findings",
-    "FolderExtraction": "extraction", "InflatedData": "derived", "LIST": "node", "Limits": "limits", "MAP": "node",
+    "FolderExtraction": "extraction", "InflatedData": "inflated", "LIST": "node", "Limits": "limits", "MAP": "node",
     "Member": "visit", "MemoryBudget": "budget", "Node": "node", "NodeContext": "parser", "Parser": "parser",
     "Range": "reader", "Reader": "reader", "Registry": "registry", "SCALAR": "node", "Severity": "findings",
-    "SplicedData": "derived", "Status": "findings", "Tensor": "tensor", "UNLOADED_VALUE": "node", "Viewer": "viewer",
+    "SplicedData": "spliced", "Status": "findings", "Tensor": "tensor", "UNLOADED_VALUE": "node", "Viewer": "viewer",
     "open": "document", "view": "document",
 }  # fmt: skip
 

@@ -11,20 +11,25 @@ from __future__ import annotations
 import enum
 import os
 from abc import ABC, abstractmethod
+from array import array
+from bisect import bisect_right
+from collections.abc import Sequence
 
 from pparse.errors import ClosedError, DataChangedError, EndOfDataError, GapError, SourceError
 from pparse.reader import Cursor, Range, byte_view
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from typing import Final, Self
+    from collections.abc import Callable, Iterable, Iterator
+    from typing import Any, Final, Self
 
+    from pparse.errors import PparseError
     from pparse.files import DescriptorPool
 
     Buffer = bytes | bytearray | memoryview
 
 # One system call never returns more than this (Linux: 2 GiB - 4 KiB; macOS refuses more than INT_MAX).
+_FAR: Final = (1 << 63) - 1  # no source is as long as that
 MAX_SYSTEM_READ: Final = 1 << 30
 # Buffers that one call fills (Linux: IOV_MAX is 1024).
 MAX_VIEWS: Final = 1_000
@@ -39,22 +44,98 @@ class Access(enum.Enum):
 
 
 class Gap:
-    """A stretch of the source that cannot be had; ``length`` is None where its extent is unknown."""
+    """A stretch of the source that cannot be had.
 
-    __slots__ = ("length", "offset")
+    ``length`` is None where nothing can be had from here to the end. ``exact`` False: bytes are missing here, and
+    nobody knows how many; offsets behind the gap go on as if it were ``length`` bytes.
+    """
 
-    def __init__(self, offset: int, length: int | None) -> None:
+    __slots__ = ("exact", "length", "offset")
+
+    def __init__(self, offset: int, length: int | None, exact: bool = True) -> None:
         self.offset = offset
         self.length = length
+        self.exact = exact
+
+    @property
+    def end(self) -> int | None:
+        """Where the gap ends; None: nowhere."""
+        return None if self.length is None else self.offset + self.length
 
     def __repr__(self) -> str:
-        return f"Gap({self.offset}, {self.length})"
+        return f"Gap({self.offset}, {self.length}{'' if self.exact else ', exact=False'})"
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Gap) and (self.offset, self.length) == (other.offset, other.length)
+        mine = (self.offset, self.length, self.exact)
+        return isinstance(other, Gap) and mine == (other.offset, other.length, other.exact)
 
     def __hash__(self) -> int:
-        return hash((self.offset, self.length))
+        return hash((self.offset, self.length, self.exact))
+
+
+class GapTable(Sequence[Gap]):
+    """Gaps in order, of which there may be hundreds of thousands: 17 bytes for each."""
+
+    __slots__ = ("_exact", "_lengths", "_offsets")
+
+    def __init__(self, gaps: Iterable[Gap] = ()) -> None:
+        self._offsets = array("q")
+        self._lengths = array("q")  # -1: to the end
+        self._exact = bytearray()
+        for gap in gaps:
+            self.add(gap.offset, gap.length, gap.exact)
+
+    def add(self, offset: int, length: int | None, exact: bool = True) -> None:
+        """Add a gap behind those that are there; one of no length is none."""
+        if length != 0:
+            self._offsets.append(min(offset, _FAR))
+            self._lengths.append(-1 if length is None else min(length, _FAR))
+            self._exact.append(exact)
+
+    def add_all(self, gaps: Sequence[Gap], shift: int) -> None:
+        """Add ``gaps``, each moved by ``shift``."""
+        if isinstance(gaps, GapTable):
+            self._offsets.extend(array("q", (offset + shift for offset in gaps._offsets)))
+            self._lengths.extend(gaps._lengths)
+            self._exact += gaps._exact
+            return
+        for gap in gaps:
+            self.add(gap.offset + shift, gap.length, gap.exact)
+
+    def __len__(self) -> int:
+        return len(self._offsets)
+
+    def __getitem__(self, place: Any) -> Any:
+        if isinstance(place, slice):
+            return tuple(self[each] for each in range(*place.indices(len(self))))
+        length = self._lengths[place]
+        return Gap(self._offsets[place], None if length < 0 else length, bool(self._exact[place]))
+
+    def place(self, offset: int) -> int:
+        """Return how many gaps begin at ``offset`` or before."""
+        return bisect_right(self._offsets, offset)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and tuple(self) == tuple(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"<GapTable of {len(self)}>"
+
+
+class Doubt:
+    """A stretch ``[start, end)`` that was decoded, and may be wrong all the same, for the ``reason`` given."""
+
+    __slots__ = ("end", "reason", "start")
+
+    def __init__(self, start: int, end: int, reason: str) -> None:
+        self.start = start
+        self.end = end
+        self.reason = reason
+
+    def __repr__(self) -> str:
+        return f"Doubt({self.start}, {self.end}, {self.reason!r})"
 
 
 class IoStats:
@@ -92,13 +173,16 @@ class Data(ABC):
     """A source of bytes.
 
     Attributes: ``name`` for people; ``size`` in bytes, None until the end of a stream of unknown size was seen;
-    ``access``; ``gaps``, in order; ``stats``.
+    ``access``; ``gaps``, in order, none overlapping; ``doubts``, in order; ``error``, why it does not go on as it
+    should, once reading came to that; ``stats``.
     """
 
     name: str
     size: int | None
     access: Access = Access.FREE
-    gaps: tuple[Gap, ...] = ()
+    gaps: Sequence[Gap] = ()
+    doubts: tuple[Doubt, ...] = ()
+    error: PparseError | None = None
 
     def __init__(self, name: str, size: int | None, stats: IoStats | None = None) -> None:
         self.name = name
@@ -160,12 +244,58 @@ class Data(ABC):
             raise ValueError(f"negative offset or length: {offset}, {length}")
         if self.size is not None:
             length = min(length, max(0, self.size - offset))
-        for gap in self.gaps:
-            if gap.offset <= offset and (gap.length is None or offset - gap.offset < gap.length):
-                raise GapError(offset, None if gap.length is None else gap.length - (offset - gap.offset))
-            if offset < gap.offset:
-                return min(length, gap.offset - offset)
-        return length
+        gap = self.next_gap(offset) if self.gaps else None
+        if gap is None:
+            return length
+        if gap.offset <= offset:
+            left = None if gap.length is None else gap.length - (offset - gap.offset)
+            raise GapError(offset, left, source=self.name)
+        return min(length, gap.offset - offset)
+
+    def next_gap(self, offset: int) -> Gap | None:
+        """Return the gap that ``offset`` lies in, or else the first one behind it; None if there is none."""
+        gaps = self.gaps
+        place = gaps.place(offset) if isinstance(gaps, GapTable) else bisect_right(gaps, offset, key=_gap_offset)
+        if place:
+            gap = gaps[place - 1]
+            if gap.length is None or offset - gap.offset < gap.length:
+                return gap
+        return gaps[place] if place < len(gaps) else None
+
+    def read_known(self, offset: int, length: int) -> tuple[bytes, list[tuple[int, int]]]:
+        """Return up to ``length`` bytes at ``offset``, reading on behind gaps, and what is unknown of them.
+
+        Unknown bytes are zeros; the stretches of them are ``(offset, length)``, in offsets of the data. Short only at
+        the end of the data and at a gap without end.
+        """
+        pieces: list[bytes] = []
+        unknown: list[tuple[int, int]] = []
+        while length:
+            try:
+                chunk = self.pread(offset, length)
+            except GapError as gap:
+                if gap.length is None:
+                    break
+                count = min(gap.length, length)
+                unknown.append((offset, count))
+                chunk = bytes(count)
+            if not chunk:
+                break
+            pieces.append(chunk)
+            offset += len(chunk)
+            length -= len(chunk)
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces), unknown
+
+    def zeros_at(self, offset: int) -> int:
+        """Return how many bytes from ``offset`` on are known to be zeros without reading (holes of a sparse file)."""
+        return 0
+
+    def doubtful(self, start: int, end: int) -> str | None:
+        """Say why bytes in ``[start, end)`` may be wrong though they were decoded; None where nothing says so."""
+        for doubt in self.doubts if start < end else ():
+            if doubt.start < end and start < doubt.end:
+                return doubt.reason
+        return None
 
     def read_exact(self, offset: int, length: int) -> bytes:
         """Return exactly ``length`` bytes at ``offset``.
@@ -183,7 +313,8 @@ class Data(ABC):
         if count <= 0:
             return True
         end = offset + count
-        if any(gap.offset < end and (gap.length is None or offset < gap.offset + gap.length) for gap in self.gaps):
+        gap = self.next_gap(offset)
+        if gap is not None and gap.offset < end:
             return False
         if self.size is not None:
             return end <= self.size
@@ -359,6 +490,10 @@ class FileData(Data):
         """Close the descriptor."""
         super().close()
         self._file.close()
+
+
+def _gap_offset(gap: Gap) -> int:
+    return gap.offset
 
 
 def copy_into(data: Data, offset: int, length: int, write: Callable[[bytes], object], step: int = 1 << 20) -> None:

@@ -7,6 +7,7 @@ import os
 from pparse.data import BytesData, Data, FileData
 from pparse.errors import FormatError, LimitError, PathError, SourceError
 from pparse.extraction import Extraction, FolderExtraction
+from pparse.findings import Finding
 from pparse.paths import split_extraction
 from pparse.registry import default_registry
 from pparse.session import Session
@@ -49,7 +50,8 @@ def open(
     """Open ``source`` and return its extraction: ``root``, ``node(path)``, ``get(path)``, ``check()``, ``close()``.
 
     ``source`` is a path (a file, a folder, or ``outer::inner``), bytes, a seekable binary file, a `Data`, or a list of
-    parts read as one. ``format`` names the parser instead of having it found; ``parsers`` adds parsers to ``registry``.
+    parts read as one. The first of numbered parts (``file.zip.001``) stands for all of them. ``format`` names
+    the parser instead of having it found; ``parsers`` adds parsers to ``registry``.
     ``budget`` bounds what is kept and buffered, ``retain`` how many bytes of nodes nobody holds stay alive (0, a
     number, or infinity), ``include`` and ``exclude`` are path patterns for that. ``progress(done, total, what)`` is
     called on long work, ``cancel()`` is asked between blocks. ``block_size`` fixes the scan block, for tests.
@@ -122,8 +124,9 @@ def _open_path(session: Session, path: str, format: str | None) -> Extraction:
     if "::" in path and not os.path.lexists(path):
         outer, *inner = split_extraction(path)
         extraction = _open_path(session, outer, None)
-        for name in inner:
-            extraction = _enter(extraction, name)
+        while inner:
+            extraction, taken = _enter_next(extraction, inner)
+            del inner[:taken]
         if format is not None:
             extraction._format = format
         return extraction
@@ -131,9 +134,77 @@ def _open_path(session: Session, path: str, format: str | None) -> Extraction:
         raise SourceError("no file name has a NUL byte", source=repr(path))
     if os.path.isdir(path):
         return FolderExtraction(session, path, format)
+    numbered = _numbered_parts(path)
+    if numbered is not None:
+        return _open_numbered(session, path, numbered, format)
     data = FileData(path, session.pool, session.stats)
     session.adopt(data)
     return Extraction(session, path, data, format=format)
+
+
+def _numbered_parts(path: str) -> list[str | None] | None:
+    """Return the parts of a file that was cut into ``.001``, ``.002`` …, None for each that is not there.
+
+    None if ``path`` is not the first of several.
+    """
+    base, _, number = path.rpartition(".")
+    if not base or len(number) < 3 or not number.isdecimal() or int(number) != 1:
+        return None
+    folder, name = os.path.split(base)
+    try:
+        with os.scandir(folder or ".") as listing:
+            found = {
+                int(entry.name[len(name) + 1 :]): entry.name
+                for entry in listing
+                if entry.name.startswith(f"{name}.")
+                and len(entry.name) == len(name) + 1 + len(number)
+                and entry.name[len(name) + 1 :].isdecimal()
+            }
+    except OSError:
+        return None
+    if len(found) < 2:
+        return None
+    parts = [found.get(place) for place in range(1, max(found) + 1)]
+    return [None if part is None else os.path.join(folder, part) for part in parts]
+
+
+def _open_numbered(session: Session, path: str, parts: list[str | None], format: str | None) -> Extraction:
+    """Return the parts as one file. One that is missing is a gap as large as the first one."""
+    from pparse.spliced import MissingData, SplicedData
+
+    if len(parts) > session.limits.entries:
+        raise LimitError("too many parts", option="--limit entries", wanted=len(parts), got=session.limits.entries)
+    sources: list[Data] = []
+    missing = [place for place, part in enumerate(parts, 1) if part is None]
+    for part in parts:
+        sources.append(
+            MissingData(sources[0].size or 0) if part is None else FileData(part, session.pool, session.stats)
+        )
+        session.adopt(sources[-1])
+    name = path.rpartition(".")[0]
+    spliced = SplicedData([source.range(0, source.size or 0) for source in sources], name, session.stats)
+    session.adopt(spliced)
+    extraction = Extraction(session, name, spliced, format=format)
+    width = len(path.rpartition(".")[2])
+    for place in missing:
+        extraction.notes.append(Finding(
+            "part-missing", f"part .{place:0{width}} is not there; the first one has {sources[0].size or 0:,} bytes",
+            source=name, offset=(place - 1) * (sources[0].size or 0), length=sources[0].size,
+        ))  # fmt: skip
+    return extraction
+
+
+def _enter_next(extraction: Extraction, names: list[str]) -> tuple[Extraction, int]:
+    """Enter the first of ``names``; or, where a member's name has ``::`` in it, several of them joined."""
+    try:
+        return _enter(extraction, names[0]), 1
+    except PathError:
+        for count in range(2, min(len(names), 8) + 1):
+            try:
+                return _enter(extraction, "::".join(names[:count])), count
+            except PathError:
+                continue
+        raise
 
 
 def _enter(extraction: Extraction, name: str) -> Extraction:
@@ -147,7 +218,7 @@ def _enter(extraction: Extraction, name: str) -> Extraction:
 
 
 def _open_parts(session: Session, parts: Sequence[Any], format: str | None) -> Extraction:
-    from pparse.derived import SplicedData
+    from pparse.spliced import SplicedData
 
     if not parts:
         raise FormatError("no parts given")

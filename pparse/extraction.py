@@ -55,6 +55,10 @@ class Extraction:
         self.children: dict[str, Extraction] = {}
         self.results: dict[str, Result] = {}
         self._format = format
+        self._named = format is not None  # whoever names a format wants that one, not what is inside
+        self.notes: list[Finding] = []  # what was found wrong before any parser looked at it
+        self.origin: tuple[Any, Any] | None = None  # of a member of an archive: that one's parser, and the member
+        self.implicit = False  # a step of decompression, which paths do not name
 
     # -- bytes -------------------------------------------------------------------------------------------------------
 
@@ -82,7 +86,8 @@ class Extraction:
         names = []
         extraction: Extraction | None = self
         while extraction is not None:
-            names.append(extraction.name)
+            if not extraction.implicit:
+                names.append(extraction.name)
             extraction = extraction.parent
         return join_extraction(reversed(names))
 
@@ -120,6 +125,8 @@ class Extraction:
     def parse(self, format: str | type[Parser] | None = None) -> Result:
         """Return what the parser of that name (or class) makes of this; the best match if None.
 
+        Where that is a compressed stream, and a parser recognises what it holds, it is the result of that parser.
+
         Raises `FormatError` if no parser recognises it, naming what it looks like where that is known.
         """
         from pparse.registry import detect, parser_class
@@ -138,8 +145,20 @@ class Extraction:
             raise FormatError(reason, source=self.name)
         result = self.results.get(parser.name)
         if result is None:
-            result = self.results[parser.name] = Result(self, parser)
+            findings = self.parent.findings_of_stream() if self.implicit and self.parent is not None else None
+            result = self.results[parser.name] = Result(self, parser, findings)
+            for note in self.notes:
+                result.findings.add(note)
+        if format is None and not self._named:
+            unwrapped = result.parser.unwrapped()
+            if unwrapped is not None:
+                return unwrapped
         return result
+
+    def findings_of_stream(self) -> FindingList | None:
+        """Return the findings that this stream shares with the document inside it."""
+        result = self.results.get(self._format or "")
+        return None if result is None else result.findings
 
     @property
     def result(self) -> Result:
@@ -167,8 +186,14 @@ class Extraction:
         return self.parse().findings
 
     def node(self, path: str = "") -> Node:
-        """Return the node at ``path``. Raises `PathError`."""
-        return self.root.at(path)
+        """Return the node at ``path``, or the member of that name. Raises `PathError`."""
+        try:
+            return self.root.at(path)
+        except PathError:
+            found = self.parse().parser.find_member(path)
+            if found is None:
+                raise
+            return found
 
     def get(self, path: str = "") -> Any:
         """Return the value at ``path``: a scalar, or a view of a container."""
@@ -183,7 +208,28 @@ class Extraction:
         from pparse.registry import viewer_for
 
         viewer = viewer_for(self)
-        return viewer.check(strict=strict) if viewer is not None else self.parse().check(strict=strict)
+        told: set[Finding] = set()
+        for finding in viewer.check(strict=strict) if viewer is not None else self.parse().check(strict=strict):
+            told.add(finding)
+            yield finding
+        self.parse().extraction.settle_streams()
+        yield from (finding for finding in self.findings if finding not in told)
+
+    @property
+    def outermost(self) -> Extraction:
+        """What this is the content of, the steps of decompression undone."""
+        extraction: Extraction = self
+        while extraction.implicit and extraction.parent is not None:
+            extraction = extraction.parent
+        return extraction
+
+    def settle_streams(self) -> None:
+        """Decode the compressed streams around this to their ends, so that what is wrong with them is known."""
+        extraction: Extraction = self
+        while extraction.implicit and extraction.parent is not None:
+            extraction = extraction.parent
+            for result in extraction.results.values():
+                result.parser.settle()
 
     def view(self) -> Any:
         """Return the viewer of this extraction. Raises `UnsupportedError` if its format has none."""

@@ -79,6 +79,9 @@ class Limits:
         "open_files": 64,  # descriptors open at a time
         "scratch_bytes": 64 * GIB,  # scratch files of one document, together
         "inflated_bytes": 1 << 44,  # what one compressed stream may yield
+        "nesting": 16,  # containers within containers
+        "extracted_entries": 1_000_000,  # files and folders that one extraction makes
+        "expansion_ratio": 1_100,  # bytes written per compressed byte read (deflate reaches 1,032)
     }
 
     __slots__ = tuple(DEFAULTS)
@@ -96,6 +99,9 @@ class Limits:
     open_files: int
     scratch_bytes: int
     inflated_bytes: int
+    nesting: int
+    extracted_entries: int
+    expansion_ratio: int
 
     def __init__(self, **changes: int) -> None:
         for name, default in self.DEFAULTS.items():

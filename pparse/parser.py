@@ -37,7 +37,7 @@ from pparse.visit import Member, Visit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from typing import Any, ClassVar, Final
 
     from pparse.budget import MemoryBudget
@@ -230,13 +230,15 @@ def run(ctx: NodeContext) -> None:
                     charge.resize(wanted * factor)
                 try:
                     block = ctx.data.pread(ctx.pos, wanted) if wanted else b""
-                except GapError as gap:
-                    if not _damaged(ctx, MalformedError(f"the node runs into a gap: {gap.reason}", offset=gap.offset)):
+                except GapError as error:
+                    reason = f"the node runs into a gap: {error.reason}"
+                    if not _damaged(ctx, MalformedError(reason, offset=error.offset)):
                         return
                     continue
                 base = ctx.pos
                 have = len(block)
-                gap_follows = any(gap.offset == base + have for gap in ctx.data.gaps)
+                gap = ctx.data.next_gap(base + have)
+                gap_follows = gap is not None and gap.offset <= base + have
                 ctx.at_end = not gap_follows and (have < wanted or (limit is not None and base + have >= limit))
                 if have < ctx.need:
                     if not gap_follows:
@@ -373,6 +375,13 @@ class Parser:
         """Index the children of ``node`` without states, where they are known otherwise; False: run the engine."""
         return False
 
+    def unwrapped(self) -> Result | None:
+        """Return what a parser makes of the document inside, where this is but a wrapping of it; else None."""
+        return None
+
+    def settle(self) -> None:
+        """Read to the end what has to be read to its end to know what is wrong with it (a compressed stream)."""
+
     def key_meant(self, node: Node, key: Key) -> Key:
         """Return the key of a child of ``node`` that somebody may mean by ``key`` (a field's number, say)."""
         return key
@@ -396,7 +405,7 @@ class Parser:
         parts = node.parts
         if len(parts) == 1:
             return parts[0]
-        from pparse.derived import SplicedData
+        from pparse.spliced import SplicedData
 
         spliced = SplicedData(parts, name=f"{self.result.extraction.name}::{node.path}")
         return spliced.range(0, spliced.size or 0)
@@ -566,7 +575,7 @@ class Parser:
         return self.walk(self.result.root, detail=False)
 
 
-def as_dict(pairs: list[tuple[Key, Any]]) -> dict[Any, Any]:
+def as_dict(pairs: Sequence[tuple[Any, Any]]) -> dict[Any, Any]:
     """Return ``pairs`` as a dict; a key that occurs again appears as ``key#2``, ``key#3`` …, past names in use."""
     found: dict[Any, Any] = dict(pairs)
     if len(found) == len(pairs):

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import importlib
 
-from pparse.errors import ClosedError, DataChangedError, FormatError, PparseError, SourceError
+from pparse.errors import ClosedError, DataChangedError, FormatError, GapError, PparseError, SourceError
 from pparse.parser import Confidence, Parser
 
 TYPE_CHECKING = False
@@ -54,6 +54,20 @@ class Builtin:
 _JSON_STARTS = tuple((0, start) for start in (b"{", b"[", b" ", b"\t", b"\n", b"\r", b'"', b"\xef\xbb\xbf", b"-",
                                               b"t", b"f", b"n", *(b"%d" % digit for digit in range(10))))  # fmt: skip
 
+_STREAMS = (
+    ("gzip", "GzipParser", ((0, b"\x1f\x8b"), (1, b"\x8b\x08"), (0, b"\x1f")), (".gz", ".tgz", ".bgz")),
+    ("bz2", "Bz2Parser", ((0, b"BZh"),), (".bz2", ".tbz2", ".tbz")),
+    ("xz", "XzParser", ((0, b"\xfd7zXZ"),), (".xz", ".txz")),
+    ("lzma", "LzmaParser", ((0, b"\x5d\0\0"),), (".lzma", ".tlz")),
+    ("zstd", "ZstdParser", tuple((0, bytes((first,)) + rest) for first, rest in (
+        (0x28, b"\xb5\x2f\xfd"), *((0x50 + number, b"\x2a\x4d\x18") for number in range(16)))),
+     (".zst", ".tzst", ".zstd")),
+    ("lz4", "Lz4Parser", ((0, b"\x04\x22\x4d\x18"),), (".lz4", ".tlz4")),
+    ("zlib", "ZlibParser", tuple((0, bytes((0x78, flags))) for flags in (0x01, 0x5E, 0x9C, 0xDA)), (".zz", ".zlib")),
+    ("deflate", "DeflateParser", (), (".deflate",)),
+    ("brotli", "BrotliParser", (), (".br",)),
+)  # fmt: skip
+
 BUILTINS: Final = (
     Builtin("safetensors", "pparse.parsers.safetensors:SafetensorsParser",
             "pparse.viewers.safetensors:SafetensorsViewer",
@@ -79,6 +93,15 @@ BUILTINS: Final = (
             "pparse.viewers.tensorflow:TensorflowViewer", (), (), folder=True),
     Builtin("protobuf", "pparse.parsers.protobuf:ProtobufParser", None, (),
             (".pb", ".binpb", ".protobin", ".binaryproto"), generic=True),
+    Builtin("zip", "pparse.parsers.zip:ZipParser", None,
+            ((0, b"PK\x03\x04"), (0, b"PK\x05\x06"), (0, b"PK\x07\x08"), (1, b"K\x03\x04"), (0, b"P\x4b\x03"),
+             (0, b"MZ"), (0, b"#!"), (0, b"\x7fELF")),
+            (".zip", ".jar", ".whl", ".npz"),
+            generic=True, named_is_enough=False),
+    Builtin("tar", "pparse.parsers.tar:TarParser", None,
+            ((257, b"ustar"), (0, b"\0" * 64)), (".tar",), generic=True),
+    *(Builtin(name, f"pparse.parsers.streams:{parser}", None, magic, extensions, generic=True)
+      for name, parser, magic, extensions in _STREAMS),
 )  # fmt: skip
 
 # What ends up under a model's name without being one: (bytes at the start, what to tell).
@@ -89,8 +112,6 @@ _MISTAKEN: Final = (
     (b"<html", "an HTML page, not a model: the download was answered with a web page"),
     (b"<HTML", "an HTML page, not a model: the download was answered with a web page"),
     (b"<?xml", "an XML document (an error message of a file server?)"),
-    (b"PK\x03\x04", "a zip archive, which this version does not read yet"),
-    (b"\x1f\x8b", "gzip-compressed, which this version does not read yet"),
     (b"GGUF", "a GGUF model, which this version does not read yet"),
     (b"\x89HDF", "an HDF5 file, which this version does not read yet"),
     (b"\x93NUMPY", "a numpy .npy array, which this version does not read yet"),
@@ -219,12 +240,12 @@ def _refuse_stand_in(extraction: Extraction, chosen: type[Parser]) -> None:
     name = bare_name(extraction.name)
     if known is None or not known.generic or name.endswith(known.extensions):
         return
-    head = extraction.reader.peek(64)
+    head = _head(extraction, 64)
     if not _is_text(head) and len(head) >= 8:
         return
     for other in BUILTINS:
         if other.extensions and name.endswith(other.extensions):
-            start = extraction.reader.peek(80).decode("utf-8", "replace")
+            start = _head(extraction, 80).decode("utf-8", "replace")
             raise FormatError(
                 f"it is named as {other.name}, and is {chosen.name} text (a server's answer?): {start!r}; "
                 f"read it as such with -f {chosen.name}", source=extraction.name,
@@ -241,8 +262,7 @@ def _rank(
 
 
 def _file_candidates(extraction: Extraction) -> Iterator[tuple[type[Parser], Confidence]]:
-    reader = extraction.reader
-    head = reader.peek(64)
+    head = _head(extraction, 512)
     name = bare_name(extraction.name)
     for known in BUILTINS:
         if known.folder:
@@ -270,13 +290,25 @@ def _ask(parser: type[Parser], extraction: Extraction) -> Confidence:
     if extraction.is_folder:
         match_folder = getattr(parser, "match_folder", None)
         return match_folder(extraction) if match_folder is not None else Confidence.NO
-    reader: Range = extraction.reader
+    # Where the end is not known yet, it must not be looked for: it may be the end of a compressed stream.
+    end = 1 << 62 if extraction.end is None else extraction.end
+    reader: Range = extraction.data.range(extraction.start, max(extraction.start, end))
     try:
         return parser.match(reader)
     except (SourceError, ClosedError, DataChangedError):
         raise  # it says nothing of the format
     except PparseError:
         return Confidence.NO
+
+
+def _head(extraction: Extraction, count: int) -> bytes:
+    """Return the first bytes of an extraction; none where they are lost."""
+    try:
+        return extraction.data.pread(
+            extraction.start, count if extraction.size is None else min(count, extraction.size)
+        )
+    except GapError:
+        return b""
 
 
 def bare_name(name: str) -> str:
@@ -307,7 +339,7 @@ def _what_it_is(extraction: Extraction) -> str:
         names = [name for name in extraction.members if bare_name(name).endswith(_EXTENSIONS)]  # type: ignore[attr-defined]
         hint = f"; name one of its files: {', '.join(names[:4])}{' …' if len(names) > 4 else ''}" if names else ""
         return f"no model recognised in this folder{hint}"
-    head = extraction.reader.peek(64)
+    head = _head(extraction, 64)
     what = _mistaken(head.lstrip())
     if what is not None:
         return what
@@ -328,4 +360,4 @@ def viewer_for(extraction: Extraction) -> Any:
     made = import_dotted(known.viewer) if known is not None and known.viewer else viewers.get(result.parser.name)
     if made is None or not getattr(made, "applies", lambda parser: True)(result.parser):
         return None
-    return made(extraction)
+    return made(result.extraction)

@@ -29,9 +29,10 @@ GROUP: Final = 64
 class Result:
     """The tree that ``parser`` makes of ``extraction``; several parsers may have results on the same extraction."""
 
-    def __init__(self, extraction: Extraction, parser_class: type[Parser]) -> None:
+    def __init__(self, extraction: Extraction, parser_class: type[Parser], findings: FindingList | None = None) -> None:
         self.extraction = extraction
-        self.findings = FindingList(extraction.session.limits.findings)
+        # A document inside a compressed stream shares those of the stream.
+        self.findings = FindingList(extraction.session.limits.findings) if findings is None else findings
         self.retention: Retention = extraction.session.new_retention()
         self.parser = parser_class(self)
         self._root: Node | None = None

@@ -447,7 +447,7 @@ class Tensor:
     def _data(self) -> Data:
         """Return one Data that has all spans in a row, from its offset 0."""
         if self._shared is None:
-            from pparse.derived import SplicedData
+            from pparse.spliced import SplicedData
 
             parts = [span.data.range(span.offset, span.offset + span.length) for span in self._sources if span.data]
             self._shared = SplicedData(parts, self.name)

@@ -8,22 +8,27 @@ from pparse.node import SCALAR, UNLOADED_VALUE
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any
 
     from pparse.findings import Finding
     from pparse.node import Key, Node
 
 
 class Member:
-    """One row of a listing: ``name``, ``kind``, where it begins, its ``size`` in bytes, and what became of it."""
+    """One row of a listing: ``name``, ``kind``, where it begins, its ``size`` in bytes, and what became of it.
 
-    __slots__ = ("kind", "name", "size", "start", "status")
+    ``note`` is what the format knows besides (the `pparse.archive.ArchiveMember` of an archive).
+    """
 
-    def __init__(self, name: str, kind: str, start: int, size: int, status: Status) -> None:
+    __slots__ = ("kind", "name", "note", "size", "start", "status")
+
+    def __init__(self, name: str, kind: str, start: int, size: int, status: Status, note: Any = None) -> None:
         self.name = name
         self.kind = kind
         self.start = start
         self.size = size
         self.status = status
+        self.note = note
 
 
 class Visit:

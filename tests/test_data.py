@@ -11,7 +11,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from pparse.data import Access, BytesData, FileData, Gap, IoStats, copy_into
+from pparse.data import Access, BytesData, Data, Doubt, FileData, Gap, GapTable, IoStats, copy_into
 from pparse.errors import ClosedError, DataChangedError, EndOfDataError, GapError, SourceError
 from pparse.files import DescriptorPool, FileIdentity
 from pparse.streams import StreamData
@@ -1084,3 +1084,150 @@ def test_sparse_offsets_beyond_four_gigabytes(tmp_path):
 
 if sys.platform == "win32":  # pragma: no cover
     pytest.skip("files behave differently", allow_module_level=True)
+
+
+# -- gaps that are read over -----------------------------------------------------------------------------------------
+
+
+def gappy(*gaps: Gap, content: bytes = CONTENT) -> GappyData:
+    data = GappyData(content, [])
+    data.gaps = tuple(gaps)
+    return data
+
+
+@pytest.mark.parametrize("table", [False, True])
+def test_read_known_goes_on_behind_gaps(table):
+    gaps = [Gap(10, 5), Gap(15, 2, exact=False), Gap(40, 1), Gap(100, 50)]
+    data = gappy(*gaps)
+    if table:
+        data.gaps = GapTable(gaps)
+    shown = bytearray(CONTENT)
+    for gap in gaps:
+        shown[gap.offset : gap.end] = bytes(gap.length)
+    for start in (0, 9, 10, 12, 15, 17, 39, 40, 41, 99, 120, 150, 200):
+        for length in (0, 1, 3, 7, 200, HUGE):
+            got, unknown = data.read_known(start, length)
+            assert got == shown[start : start + length]
+            wanted = [place for place in range(start, min(start + length, len(CONTENT))) if in_gap(gaps, place)]
+            assert [place for first, count in unknown for place in range(first, first + count)] == wanted
+            assert all(count > 0 for _, count in unknown)
+
+
+def in_gap(gaps, place: int) -> bool:
+    return any(gap.offset <= place < gap.end for gap in gaps)
+
+
+def test_read_known_ends_at_a_gap_without_end():
+    data = gappy(Gap(10, 5), Gap(100, None))
+    assert data.read_known(5, 500) == (CONTENT[5:10] + bytes(5) + CONTENT[15:100], [(10, 5)])
+    assert data.read_known(100, 10) == (b"", [])
+    assert data.read_known(5000, 10) == (b"", [])
+
+
+@pytest.mark.parametrize("length", [3, 5000])
+def test_read_known_does_not_pass_the_end(length):
+    data = BytesData(b"abcde")
+    assert data.read_known(2, length) == (b"cde", [])
+    assert data.read_known(5, length) == (b"", [])
+    assert data.read_known(HUGE, length) == (b"", [])
+    assert gappy(Gap(3, 2), content=b"abcde").read_known(2, length) == (b"c\0\0", [(3, 2)])
+
+
+def test_read_known_of_what_is_closed():
+    data = gappy(Gap(10, 5))
+    data.close()
+    with pytest.raises(ClosedError):
+        data.read_known(0, 20)
+
+
+def test_read_known_lets_errors_pass():
+    with pytest.raises(SourceError):
+        FailingData(CONTENT, 1).read_known(0, 5)
+
+
+@pytest.mark.parametrize("table", [False, True])
+def test_the_next_gap(table):
+    gaps = [Gap(10, 5), Gap(20, 1, exact=False), Gap(50, None)]
+    data = gappy(*gaps)
+    if table:
+        data.gaps = GapTable(gaps)
+    for offset in range(70):
+        wanted = next((gap for gap in gaps if gap.end is None or offset < gap.end), None)
+        assert data.next_gap(offset) == wanted
+    assert gappy(Gap(3, 4)).next_gap(7) is None
+    assert BytesData(b"").next_gap(0) is None
+    assert data.next_gap(HUGE) == Gap(50, None)
+
+
+def test_gaps_of_which_the_length_is_a_guess():
+    sure, guess = Gap(5, 10), Gap(5, 10, exact=False)
+    assert sure != guess
+    assert len({sure, guess, Gap(5, 10)}) == 2
+    assert "exact" in repr(guess)
+    assert "exact" not in repr(sure)
+    assert (sure.end, Gap(5, None).end) == (15, None)
+    # Reads treat both alike.
+    data = gappy(guess)
+    with pytest.raises(GapError) as caught:
+        data.pread(7, 1)
+    assert caught.value.length == 8
+
+
+def test_a_table_of_gaps_is_the_gaps():
+    gaps = [Gap(0, 1), Gap(5, 10, exact=False), Gap(1 << 40, 1 << 41), Gap(HUGE, None)]
+    table = GapTable(gaps)
+    assert list(table) == gaps
+    assert table == gaps
+    assert table == tuple(gaps)
+    assert table != gaps[:2]
+    assert len(table) == 4
+    assert table[-1] == gaps[-1]
+    assert table[1:3] == tuple(gaps[1:3])
+    assert [table.place(offset) for offset in (0, 4, 5, 6, HUGE)] == [1, 1, 2, 2, 4]
+    assert not GapTable()
+    with pytest.raises(IndexError):
+        table[4]
+    moved = GapTable()
+    moved.add(3, 0)  # no gap
+    moved.add_all(table[:2], 100)
+    moved.add_all(GapTable([Gap(50, 1)]), 100)
+    assert list(moved) == [Gap(100, 1), Gap(105, 10, exact=False), Gap(150, 1)]
+
+
+def test_many_gaps_take_little_memory_and_are_found_quickly():
+    count = 200_000
+    tracemalloc.start()
+    table = GapTable(Gap(10 * number, 3) for number in range(count))
+    size, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert size < 40 * count
+    data = FakeOfSize(10 * count)
+    data.gaps = table
+    assert data.next_gap(10 * count // 2 + 5) == Gap(10 * (count // 2 + 1), 3)
+    got, unknown = data.read_known(5, 10_000)
+    assert len(got) == 10_000
+    assert len(unknown) == 1000
+
+
+class FakeOfSize(Data):
+    def __init__(self, size: int) -> None:
+        super().__init__("<fake>", size)
+
+    def _pread(self, offset: int, length: int) -> bytes:
+        return b"x" * length
+
+
+def test_doubt():
+    data = BytesData(CONTENT)
+    assert data.doubtful(0, len(CONTENT)) is None
+    data.doubts = (Doubt(10, 20, "one"), Doubt(30, 40, "two"))
+    for start, end, wanted in (
+        (0, 10, None),
+        (0, 11, "one"),
+        (19, 20, "one"),
+        (20, 30, None),
+        (20, 31, "two"),
+        (0, 99, "one"),
+        (40, 99, None),
+    ):
+        assert data.doubtful(start, end) == wanted, (start, end)

@@ -25,7 +25,6 @@ from hypothesis import strategies as st
 from pparse.budget import MemoryBudget
 from pparse.codecs import CHECKPOINT
 from pparse.data import Access, BytesData, FileData, Gap, IoStats
-from pparse.derived import InflatedData, SplicedData
 from pparse.errors import (
     ClosedError,
     DataChangedError,
@@ -36,8 +35,10 @@ from pparse.errors import (
     SourceError,
     UnsupportedError,
 )
+from pparse.inflated import InflatedData
 from pparse.limits import KIB, MIB, Limits
 from pparse.scratch import Scratch
+from pparse.spliced import SplicedData
 from pparse.testing.fakes import FailingData, FakeData, GappyData, ShortData, UnknownSizeData
 
 
@@ -586,23 +587,37 @@ def test_checkpoints_shorten_the_way_back(codec):
 
 
 def test_checkpoints_are_few_and_charged(monkeypatch):
-    monkeypatch.setattr("pparse.derived._SPACING", 256 * KIB)
+    monkeypatch.setattr("pparse.inflated._SPACING", 256 * KIB)
     content = LARGE * 16
     budget = MemoryBudget(64 * MIB)
     data = inflate("gzip", gzip.compress(content, 1), budget=budget)
     spacings = set()
     for offset in range(0, len(content), 100_000):
         data.pread(offset, 1)
-        assert len(data._points) <= 64
+        assert len(data._points) <= 80
         spacings.add(data._spacing)
     assert len(spacings) > 1
     outs = [point.out for point in data._points]
     assert outs == sorted(outs)
     assert len(outs) > 24
     assert max(b - a for a, b in itertools.pairwise(outs)) < 2.5 * data._spacing
-    assert len(outs) * CHECKPOINT <= budget.used <= len(outs) * (CHECKPOINT + 1000) + 1 * MIB + 600 * KIB
+    assert len(outs) * CHECKPOINT <= budget.used <= len(outs) * (CHECKPOINT + 1000) + 4 * MIB + 600 * KIB
     for offset in (0, 5_000_000, 123, 40_000_000):
         assert data.pread(offset, 9) == content[offset : offset + 9]
+
+
+def test_a_small_step_back_stays_cheap_where_checkpoints_are_far_apart(monkeypatch):
+    monkeypatch.setattr("pparse.inflated._SPACING", 256 * KIB)
+    monkeypatch.setattr("pparse.inflated._POINTS", 20)
+    content = LARGE * 16
+    data = inflate("gzip", gzip.compress(content, 1))
+    data.finish()
+    assert data._spacing >= 4 * MIB
+    for offset in range(30_000_000, 40_000_000, 1_000_000):
+        data.pread(offset + 1_900_000, 10)
+        before = served(data)
+        assert data.pread(offset + 600_000, 10) == content[offset + 600_000 : offset + 600_010]
+        assert served(data) - before < 1 * MIB * data._source.size / len(content)
 
 
 @pytest.mark.parametrize("codec", RESTARTED)
@@ -624,7 +639,7 @@ def test_with_scratch_any_number_of_ways_back_is_linear(codec, tmp_path):
     data = inflate(codec, packed, scratch=scratch, budget=MemoryBudget(8 * MIB))
     for offset in range(len(LARGE) - 1000, 0, -20_000):
         assert data.pread(offset, 1000) == LARGE[offset : offset + 1000]
-    assert served(data) < 3.2 * len(packed) + 10 * 64 * KIB
+    assert served(data) < 2.2 * len(packed) + 10 * 64 * KIB
     assert 0 < scratch.used <= len(LARGE)
     assert data.pread(0, len(LARGE)) == LARGE
     data.close()
@@ -908,7 +923,7 @@ import json, random, sys
 import bz2, lzma, zlib, brotli, zstandard, cramjam, tempfile
 from pparse.budget import MemoryBudget
 from pparse.data import FileData
-from pparse.derived import InflatedData
+from pparse.inflated import InflatedData
 from pparse.scratch import Scratch
 import pparse.codecs.brotli, pparse.codecs.lz4, pparse.codecs.snappy, pparse.codecs.standard, pparse.codecs.zstd
 

@@ -19,7 +19,8 @@ SLACK = 8 * MIB
 PRELUDE = """
 import json, sys
 import ml_dtypes, numpy as np
-import pparse, pparse.derived, pparse.dtype, pparse.parsers.safetensors, pparse.selection, pparse.viewers.safetensors
+import pparse, pparse.inflated, pparse.spliced, pparse.dtype, pparse.parsers.safetensors, pparse.selection
+import pparse.viewers.safetensors
 import pparse.parsers.json, pparse.kernels.json_numpy, pparse.streams
 
 def memory(word):

@@ -30,7 +30,7 @@ HUGE = 200_000_000
 PRELUDE = """
 import json, sys, zlib
 import brotli, cramjam, numpy, zstandard
-import pparse, pparse.codecs, pparse.derived, pparse.parsers.riegeli
+import pparse, pparse.codecs, pparse.inflated, pparse.spliced, pparse.parsers.riegeli
 import pparse.riegeli.search, pparse.riegeli.salvage, pparse.riegeli.transposed, pparse.riegeli.transposed_encoder
 from pparse.budget import MemoryBudget
 from pparse.data import FileData

@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pparse.data import BytesData, Data, FileData
-from pparse.derived import SplicedData
 from pparse.dtype import DTYPES, DType
 from pparse.errors import (
     ClosedError,
@@ -27,6 +26,7 @@ from pparse.errors import (
     UnsupportedError,
 )
 from pparse.findings import Finding, Status
+from pparse.spliced import SplicedData
 from pparse.tensor import Span, Tensor
 from pparse.testing.fakes import FailingData, FakeData, GappyData, ShortData, UnknownSizeData
 

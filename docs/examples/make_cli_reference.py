@@ -22,6 +22,9 @@ GOOD = "docs/samples/tiny-gpt.safetensors"
 CUT = "docs/samples/tiny-gpt.cut.safetensors"
 INDEX = "docs/samples/sharded/model.safetensors.index.json"
 RECORDS = "docs/samples/records.cut.riegeli"
+ARCHIVE = "docs/samples/backup.tar.gz"
+CUT_ARCHIVE = "docs/samples/backup.cut.tar.gz"
+OUTPUTS = ("split", "folder", "pb", "merged", "extracted", "recovered")
 CHUNKED = "docs/samples/chunked-model"
 
 HEAD = """# Command line
@@ -197,6 +200,21 @@ OBJECTS = {
         }
         | FINDINGS,
     ),
+    "extract --json": (
+        "What was written; `recover --json` prints the same.",
+        [
+            (["extract", "--json", ARCHIVE, "-o", "OUT.extracted"], []),
+            (["recover", "--json", CUT_ARCHIVE, "-o", "OUT.recovered"], []),
+        ],
+        SCHEMA
+        | FILE
+        | {
+            "output": "the folder",
+            "files": "list of files, as in [RECOVERY.json](recovery.md#recoveryjson), without the gaps",
+            "summary": "numbers of files by status, of those verified and not written, of bytes and gaps",
+        }
+        | FINDINGS,
+    ),
     "split --json": (
         "What was written.",
         [
@@ -266,12 +284,23 @@ OBJECTS = {
     ),
     "member": (
         "One member in `ls` of a document without tensors.",
-        [(["ls", "--json", INDEX, "-f", "json"], ["members", "*"]), (["ls", "--json", RECORDS], ["members", "*"])],
+        [
+            (["ls", "--json", INDEX, "-f", "json"], ["members", "*"]),
+            (["ls", "--json", RECORDS], ["members", "*"]),
+            (["ls", "--json", ARCHIVE], ["members", "*"]),
+        ],
         {
             "name": "key, `[3]` in a list, or a name that the format has for it (`64/3`)",
             "size": "in bytes, as stored; of a record in a compressed chunk, its own",
             "status": "as far as it was looked into",
             "kind": "the format's word for it",
+            "packed": "bytes it takes in the archive (this and what follows: of members of archives)",
+            "offset": "where they begin",
+            "method": "of compression; `stored` if there is none",
+            "mtime": "time of the last change, in seconds since 1970; null if unknown",
+            "mode": "permission bits; null if unknown",
+            "link": "where a link leads",
+            "crc32": "CRC-32 of the content, eight hex digits; null where the archive has none",
         },
     ),
     "extent": (
@@ -394,7 +423,7 @@ def broken(folder: Path) -> dict[str, str]:
     return {
         "BAD": str(folder / "bad.safetensors"), "BAD.json": str(folder / "bad.json"),
         "GRAPH": str(folder / "saved_model.pb"), "MODEL": str(folder / "model"),
-        **{f"OUT.{name}": str(folder / f"out.{name}") for name in ("split", "folder", "pb", "merged")},
+        **{f"OUT.{name}": str(folder / f"out.{name}") for name in OUTPUTS},
     }  # fmt: skip
 
 

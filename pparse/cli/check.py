@@ -8,7 +8,8 @@ file name in a download cache, by an LFS pointer, by a SHA256SUMS file beside it
 from __future__ import annotations
 
 from pparse.cli.common import DAMAGED, OK, USAGE, add_json, open_file
-from pparse.cli.output import cut_to_dict, document_status, report_cut, report_document_cut, safe
+from pparse.cli.output import cut_to_dict, document_status, report_cut, report_document_cut, safe, stream_verdict
+from pparse.errors import EndOfDataError, GapError, MalformedError
 from pparse.findings import Finding, Severity, Status
 from pparse.registry import viewer_for
 
@@ -37,6 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--sha256", nargs="?", const="", metavar="EXPECTED",
                         help="compare the digest: with what is found beside the file, or with EXPECTED (64 hex digits, "
                         "or the path of an LFS pointer or SHA256SUMS file; a path needs --sha256=PATH)")  # fmt: skip
+    parser.add_argument("-R", "--recursive", action="store_true", help="the documents inside an archive, too")
     parser.add_argument("-q", "--quiet", action="store_true", help="no output, exit code only")
     add_json(parser, lines="findings")
 
@@ -85,7 +87,7 @@ def run(options: Any, out: Output) -> int:
             }, indent=2))  # fmt: skip
         elif not options.quiet and not options.jsonl:
             if extent is not None:
-                report_cut(out, extent)
+                report_cut(out, extent, stream=stream_verdict(document))
             elif status is Status.TRUNCATED:
                 report_document_cut(out, document)
             out.line(_summary(document, counts, damaged, limits, options, out))
@@ -94,10 +96,25 @@ def run(options: Any, out: Output) -> int:
 
 def _findings(document: Extraction, options: Any) -> Iterator[Finding]:
     yield from document.check(strict=options.strict)
+    if options.recursive:
+        from pparse.archive import documents_below
+
+        for name, extraction in documents_below(document.parse()):
+            yield from _findings_inside(name, extraction, options.strict)
     if options.sha256 is not None:
         from pparse.cli.digest import check_digests
 
         yield from check_digests(document, options.sha256)
+
+
+def _findings_inside(name: str, extraction: Extraction, strict: bool) -> Iterator[Finding]:
+    """Check a document inside an archive; if it cannot even be begun with, that is the finding."""
+    try:
+        for finding in extraction.check(strict=strict):
+            finding.source = name
+            yield finding
+    except (MalformedError, EndOfDataError, GapError) as error:
+        yield Finding("malformed", error.reason, source=name, offset=error.offset)
 
 
 def _summary(

@@ -17,6 +17,7 @@ from pparse.limits import MIB, format_size
 from pparse.node import SCALAR, ChildIndexError, ChildKeyError, Node
 from pparse.paths import split_slice
 from pparse.registry import viewer_for
+from pparse.stream import StreamParser
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -49,7 +50,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""
     parser.add_argument("file", metavar="FILE", help="a file, a folder, or outer::inner")
     parser.add_argument("path", metavar="PATH", nargs="?", help="a tensor, a slice of one, or a node")
-    parser.add_argument("-o", "--output", metavar="OUT", help="write there (.npy: as with --npy), whole or not at all")
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="OUT",
+        help="write there (.npy: as with --npy), whole or not at all; members of archives as far as they go",
+    )
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--raw", action="store_true", help="the bytes as they are stored")
     form.add_argument("--npy", action="store_true", help="a numpy .npy file")
@@ -64,6 +70,11 @@ def run(options: Any, out: Output) -> int:
     """Run the command."""
     with open_file(options, out) as document:
         _refuse_own_input(document, options.output)
+        if options.path is None and document.origin is not None and not (options.json or options.npy):
+            return _give_member(*document.origin, document.path, options, out)
+        parser = document.parse().parser
+        if isinstance(parser, StreamParser) and options.path in (None, parser.content_name()) and not options.json:
+            return _give_member(_Stream(parser), None, document.path, options, out)
         found = _find(document, options.path)
         if not isinstance(found, tuple):
             return _give_node(found, options, out)
@@ -273,6 +284,8 @@ def _plain(array: Any) -> Any:
 def _give_node(node: Node, options: Any, out: Output) -> int:
     if options.npy or ((options.output or "").endswith(".npy") and not (options.raw or options.json)):
         raise PathError("only a tensor can be written as .npy", path=node.path or "the root")
+    if hasattr(node.note, "raw_name") and not options.json:
+        return _give_member(node.result.parser, node.note, node.path, options, out)
     if options.raw:
         if options.output is None and sys.stdout.isatty():
             out.error("binary data is not for a terminal; use -o FILE or a pipe")
@@ -327,6 +340,67 @@ def _give_slice(node: Node, index: tuple[Any, ...], options: Any, out: Output) -
     else:
         out.line(digits)
     return code
+
+
+def _give_member(parser: Any, member: Any, path: str, options: Any, out: Output) -> int:
+    """Write a member of an archive: its bytes; on a terminal, only if they are text."""
+    if options.output is None and sys.stdout.isatty():
+        return _show_member(parser, member, out)
+    verdict = None
+
+    def write(stream: BinaryIO) -> None:
+        nonlocal verdict
+        whole = True
+
+        def put(offset: int, chunk: bytes, unknown: list[tuple[int, int]]) -> None:
+            nonlocal whole
+            if whole:
+                stream.write(chunk[: unknown[0][0] - offset] if unknown else chunk)
+                whole = not unknown
+
+        verdict = parser.verify(member, put)
+
+    _write(options.output, out, write)
+    if verdict is None or verdict.status is Status.COMPLETE:
+        return OK
+    out.error(f"{path}: {verdict.status}: {verdict.reason}; what precedes the first loss was written")
+    return DAMAGED
+
+
+class _Stream:
+    """A compressed stream in the place of an archive with one member."""
+
+    def __init__(self, parser: StreamParser) -> None:
+        self._parser = parser
+
+    def verify(self, member: None, sink: Any) -> Any:
+        """Read the content through."""
+        return self._parser.verify(sink)
+
+    def open_member(self, member: None) -> Extraction:
+        """Return the content."""
+        return self._parser.inner()
+
+
+def _show_member(parser: Any, member: Any, out: Output) -> int:
+    head = parser.open_member(member).reader.read(MIB)
+    if not _is_text(head):
+        out.error("binary data is not for a terminal; use -o FILE or a pipe")
+        return USAGE
+    out.write(safe_lines(head.decode("utf-8", "replace")))
+    if len(head) == MIB:
+        out.error("this was the first MiB; use -o FILE or a pipe for all of it")
+    return OK
+
+
+def _is_text(head: bytes) -> bool:
+    try:
+        text = head.decode("utf-8")
+    except UnicodeDecodeError as error:
+        if error.start < len(head) - 3:
+            return False
+        text = head[: error.start].decode("utf-8")
+    return "\0" not in text
 
 
 def safe_lines(text: str) -> str:

@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 from pparse.cli.common import OK, add_json, exit_code_for, open_file
-from pparse.cli.output import cut_to_dict, document_status, parameters_words, report_cut, report_document_cut, safe
+from pparse.cli.output import (
+    cut_to_dict,
+    document_status,
+    parameters_words,
+    report_cut,
+    report_document_cut,
+    safe,
+    stream_verdict,
+)
 from pparse.findings import Status
 from pparse.limits import count_words, format_size
 from pparse.registry import viewer_for
@@ -84,7 +92,8 @@ def _model(document: Extraction, viewer: Viewer, options: Any, out: Output) -> i
         _field(out, "metadata", f"… {len(facts) - 20} more; 'pparse {how}' shows all")
     _field(out, "status", out.status(extent.status))
     hit = viewer.find(extent.first_hit) if extent.first_hit is not None else None
-    report_cut(out, extent, hit if hit is not None and hit.status is Status.TRUNCATED else None)
+    report_cut(out, extent, hit if hit is not None and hit.status is Status.TRUNCATED else None,
+               stream_verdict(document))  # fmt: skip
     out.findings((finding for finding in viewer.findings if finding.code != "truncated"), limit=10)
     return code
 

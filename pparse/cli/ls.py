@@ -18,6 +18,7 @@ from pparse.cli.output import (
     safe,
     shape_words,
     status_words,
+    stream_verdict,
 )
 from pparse.errors import PathError
 from pparse.findings import Status
@@ -43,6 +44,7 @@ EXAMPLES: Final = """examples:
   pparse ls model.safetensors.index.json --group
   pparse ls records.riegeli '64/*'
   pparse ls folder/ --jsonl | grep F16
+  pparse ls backup.tar.gz -R
 """
 
 # Up to here rows are held to sort them; more are streamed in file order.
@@ -57,6 +59,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--sort", choices=("name", "size", "offset", "none"), default=None,
                         help=f"order of rows (name, numbers in order; above {SORT_UP_TO:,} rows: none)")  # fmt: skip
     parser.add_argument("--group", action="store_true", help="collapse names that differ in numbers only")
+    parser.add_argument("-R", "--recursive", action="store_true", help="walk archives inside an archive, too")
+    parser.add_argument("-l", "--long", action="store_true", help="mode, time, method and packed size of members")
     parser.add_argument("-q", "--quiet", action="store_true", help="names only")
     parser.add_argument("--bytes", action="store_true", help="sizes in bytes")
     add_json(parser, lines="tensors or members")
@@ -88,7 +92,8 @@ def _matcher(options: Any) -> Callable[[str], bool]:
 
     match = re.compile(translate(pattern)).match
     # An exact name may hold brackets and stars itself.
-    return lambda name: name == pattern or match(name) is not None
+    below = pattern.rstrip("/") + "/"  # a folder of an archive stands for all in it
+    return lambda name: name == pattern or match(name) is not None or name.startswith((below, f"./{below}"))
 
 
 _NUMBERS = re.compile(r"([0-9]{1,18})")
@@ -199,7 +204,8 @@ def _list_tensors(viewer: Viewer, options: Any, matches: Callable[[str], bool], 
             f"{count_words(extent.count, 'tensor')}, {size(extent.tensor_bytes)}, "
             f"{parameters_words(extent.parameters)}: " + out.status(extent.status)
         )
-        report_cut(out, extent, listing.hit if listing.hit and listing.hit.name == extent.first_hit else None)
+        report_cut(out, extent, listing.hit if listing.hit and listing.hit.name == extent.first_hit else None,
+                   stream_verdict(viewer.extraction))  # fmt: skip
         if listing.unwritten and listing.unwritten_first is not None:
             out.line(
                 f"never written: {count_words(listing.unwritten, 'tensor')}, in file holes, which read as zeros; "
@@ -284,39 +290,82 @@ def _tensors_as_json(viewer: Viewer, listing: _Listing, tensors: Iterable[Tensor
 
 def _list_members(document: Extraction, options: Any, matches: Callable[[str], bool], out: Output) -> int:
     root = document.root
-    chosen = (member for member in document.result.parser.members() if matches(member.name))
+    chosen = (member for member in _members(document, options) if matches(member.name))
     rows = _sorted(chosen, options.sort or "none", lambda m: m.name, lambda m: m.size, lambda m: m.start)
-    size: Callable[[int], str] = str if options.bytes else format_size
     if options.json or options.jsonl:
         return _members_as_json(document, rows, options, out)
-    shown = count = whole = 0
+    size: Callable[[int], str] = str if options.bytes else format_size
+    shown = count = whole = unsupported = 0
     damaged = False
     word = document.result.parser.member_word
-    table = Table(out, ("NAME", "KIND", "SIZE", "STATUS"), "<<><")
+    table = _long_table(out) if options.long else Table(out, ("NAME", "KIND", "SIZE", "STATUS"), "<<><")
     for member in rows:
         status = member.status
         shown += 1
         if word in ("member", member.kind):
             count += 1
             whole += status is Status.COMPLETE
+        unsupported += status is Status.UNSUPPORTED
         damaged |= status not in (Status.COMPLETE, Status.UNSUPPORTED)
         if options.quiet:
             out.line(safe(member.name))
         else:
             words = out.status(status) if status is not Status.COMPLETE else status_words(status, None)
-            table.row(safe(member.name), member.kind, size(member.size), words)
+            more = _long_cells(member, size) if options.long else ()
+            table.row(safe(member.name), member.kind, *more, size(member.size), words)
+    document.parse().extraction.settle_streams()
     if not options.quiet:
         table.close()
-        _close_members(document, root, count, whole, damaged, size, out)
+        _close_members(document, root, count, whole, unsupported, damaged, size, out)
     if options.pattern is not None and not shown:
         out.error(f"no name matches {options.pattern!r}")
     frame = document_status(document)
     return exit_code_for(document.findings, damaged=damaged or frame in (Status.TRUNCATED, Status.DAMAGED))
 
 
+def _members(document: Extraction, options: Any) -> Iterator[Member]:
+    """Yield the members of a document and, with ``-R``, of the archives in it, under paths from the outermost."""
+    result = document.parse()
+    yield from result.parser.members()
+    if not options.recursive:
+        return
+    from pparse.archive import ArchiveParser, documents_below, quoted
+
+    for path, extraction in documents_below(result):
+        parser = extraction.parse().parser
+        if isinstance(parser, ArchiveParser):
+            for member in parser.members():
+                member.name = f"{path}::{quoted(member.name)}"
+                yield member
+            extraction.parse().extraction.settle_streams()
+            document.findings.extend(extraction.findings)
+
+
+def _long_table(out: Output) -> Table:
+    return Table(out, ("NAME", "KIND", "MODE", "MODIFIED (UTC)", "METHOD", "PACKED", "SIZE", "STATUS"), "<<<<<>><")
+
+
+def _long_cells(member: Member, size: Callable[[int], str]) -> tuple[str, str, str, str]:
+    """Return mode, time, method and packed size of an archive's member, as far as it has them."""
+    import time
+
+    note = member.note
+    mode, mtime = getattr(note, "mode", None), getattr(note, "mtime", None)
+    try:
+        when = "-" if mtime is None else time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(mtime))
+    except (OverflowError, OSError, ValueError):
+        when = "?"
+    packed = getattr(note, "packed", None)
+    return (
+        "-" if mode is None else f"{mode & 0o7777:04o}", when, getattr(note, "method", "-"),
+        "-" if packed is None else size(packed),
+    )  # fmt: skip
+
+
 def _close_members(
-    document: Extraction, root: Node, count: int, whole: int, damaged: bool, size: Callable[[int], str], out: Output
-) -> None:
+    document: Extraction, root: Node, count: int, whole: int, unsupported: int, damaged: bool,
+    size: Callable[[int], str], out: Output,
+) -> None:  # fmt: skip
     total = document.size
     what = document.format if root.kind == document.format else f"{document.format} {root.kind}"
     status = document_status(document, damaged=damaged)
@@ -324,10 +373,22 @@ def _close_members(
         f"{what}, {count_words(count, document.result.parser.member_word)}"
         f"{f' ({whole:,} whole)' if whole != count else ''}, "
         f"{size(total) if total is not None else 'unknown size'}: {out.status(status)}"
+        f"{f'; {unsupported:,} unsupported' if unsupported else ''}"
     )
     if status is Status.TRUNCATED:
         report_document_cut(out, document)
     out.findings(document.findings, limit=10)
+
+
+def archive_member_to_dict(note: Any) -> dict[str, object]:
+    """Return what an archive says of a member besides, as plain data for JSON; nothing for members of others."""
+    if not hasattr(note, "raw_name"):
+        return {}
+    checksum = note.checksum
+    return {
+        "packed": note.packed, "offset": note.start, "method": note.method, "mtime": note.mtime, "mode": note.mode,
+        "link": note.link, "crc32": f"{checksum[1]:08x}" if checksum and checksum[0] == "crc32" else None,
+    }  # fmt: skip
 
 
 def _members_as_json(document: Extraction, rows: Iterable[Member], options: Any, out: Output) -> int:
@@ -342,7 +403,10 @@ def _members_as_json(document: Extraction, rows: Iterable[Member], options: Any,
     damaged = False
     for member in rows:
         damaged |= member.status not in (Status.COMPLETE, Status.UNSUPPORTED)
-        row = {"name": member.name, "size": member.size, "status": member.status.value, "kind": member.kind}
+        row: dict[str, object] = {
+            "name": member.name, "size": member.size, "status": member.status.value, "kind": member.kind,
+            **archive_member_to_dict(member.note),
+        }  # fmt: skip
         if options.jsonl:
             out.line(dumps(row))
         else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
+from pparse.errors import EndOfDataError
 from pparse.findings import Severity, Status
 from pparse.limits import count_words, format_size
 
@@ -213,6 +214,11 @@ def document_status(document: Extraction, *, damaged: bool = False) -> Status:
     """Return the status of a document without tensors; ``damaged``: something in it is, if not its frame."""
     root = document.root
     status = root.status if root.shape != "scalar" else root.known_status or Status.COMPLETE
+    outer = document.result.extraction.parent if document.result.extraction.implicit else None
+    while outer is not None and status is Status.COMPLETE:  # the compressed streams around it
+        for result in outer.results.values():
+            status = result.root.known_status or status
+        outer = outer.parent if outer.implicit else None
     return Status.DAMAGED if damaged and status is Status.COMPLETE else status
 
 
@@ -225,8 +231,20 @@ def cut_to_dict(document: Extraction, status: Status) -> dict[str, object]:
     }
 
 
+def stream_verdict(document: Extraction) -> tuple[bool, int | None] | None:
+    """Say of the compressed stream around a document whether it is cut, and how long it is; None if there is none."""
+    inner = document.parse().extraction
+    if not inner.implicit:
+        return None
+    error = inner.data.error
+    return isinstance(error, EndOfDataError), inner.outermost.size
+
+
 def report_document_cut(out: Output, document: Extraction) -> None:
     """Say where a cut document without tensors ends, and what is known of what is missing."""
+    stream = stream_verdict(document)
+    if stream is not None and not stream[0]:
+        return  # its end is there: the findings say what is wrong
     size, kind = document.size or 0, document.root.kind
     missing = document.result.parser.missing()
     if missing is not None:
@@ -246,8 +264,13 @@ def parameters_words(parameters: dict[str, int]) -> str:
     return f"{total:,} parameters" + (f" ({detail})" if total else "")
 
 
-def report_cut(out: Output, extent: Extent, tensor: Tensor | None = None) -> None:
-    """Say of a file that is not whole: actual and expected size, missing bytes, first tensor hit, where to resume."""
+def report_cut(
+    out: Output, extent: Extent, tensor: Tensor | None = None, stream: tuple[bool, int | None] | None = None
+) -> None:
+    """Say of a file that is not whole: actual and expected size, missing bytes, first tensor hit, where to resume.
+
+    ``stream`` is what `stream_verdict` says of a compressed stream around it.
+    """
     missing = extent.missing_bytes
     if not missing and not extent.missing_files:
         if extent.resume_at is not None and extent.status is Status.COMPLETE:
@@ -275,6 +298,10 @@ def report_cut(out: Output, extent: Extent, tensor: Tensor | None = None) -> Non
         f"whole: {extent.whole:,} of {unnamed}{count_words(extent.count, 'tensor')}, {extent.truncated:,} truncated, "
         f"{extent.missing:,} missing" + (f", {extent.damaged:,} damaged" if extent.damaged else "")
     )
+    if stream is not None:
+        if stream[0] and stream[1] is not None:
+            out.line(f"resume the download of the compressed file at byte {stream[1]} (curl -C - does so)")
+        return
     if extent.resume_at is not None:
         where = f" of {safe(extent.resume_file)}" if extent.resume_file else ""
         how = " (curl -C - does so)" if extent.resume_at and not extent.unwritten else ""

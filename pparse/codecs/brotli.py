@@ -86,6 +86,8 @@ class _BrotliCore:
 
     __slots__ = ("_stream", "hungry")
 
+    asks_early = False
+
     def __init__(self, stream: Any) -> None:
         self._stream = stream
         self.hungry = True

@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     class Core(Protocol):
         """A decoder of a library, in one shape."""
 
+        @property
+        def asks_early(self) -> bool:
+            """Whether it may be hungry while it holds output back."""
+
         def feed(self, data: bytes, limit: int) -> bytes:
             """Take ``data`` (empty: go on with what was taken); return ``limit`` bytes or so, fewer if hungry then."""
 
@@ -105,9 +109,11 @@ class LibraryDecompressor(Decompressor):
         core = self._rescue() if self._failed else self._core or self._begin()
         while core is not None:
             data = b""
+            last = False
             if core.hungry:
                 data = self._next_slice(core)
-                if not data:
+                last = not data
+                if last and not (self._ended and core.asks_early):
                     return b""
             limit = _CAREFUL_ROOM if self._core_in <= self._careful_end else _ROOM
             try:
@@ -124,7 +130,7 @@ class LibraryDecompressor(Decompressor):
             if core.eof:
                 self._end(core.unused)
                 return out
-            if out:
+            if out or last:
                 return out
         return b""
 

@@ -62,6 +62,8 @@ class _ZlibCore:
 
     __slots__ = ("_stream", "hungry")
 
+    asks_early = False
+
     def __init__(self, stream: Any) -> None:
         self._stream = stream
         self.hungry = True
@@ -91,6 +93,8 @@ class _StandardCore:
     """`bz2.BZ2Decompressor` or `lzma.LZMADecompressor`."""
 
     __slots__ = ("_stream", "hungry")
+
+    asks_early = True
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream

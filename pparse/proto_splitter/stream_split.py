@@ -17,7 +17,6 @@ that TensorFlow's Merger puts the parts together again:
 from __future__ import annotations
 
 from pparse.data import BytesData
-from pparse.derived import SplicedData
 from pparse.errors import MalformedError, OptionError, SourceError, SplitError
 from pparse.kernels.varint import encode_varint
 from pparse.kernels.wire import LEN
@@ -31,6 +30,7 @@ from pparse.proto_splitter.constants import MAX_MESSAGE_BYTES, checked_size, max
 from pparse.proto_splitter.sources import is_read
 from pparse.reader import Range
 from pparse.schema import TYPE_BYTES, TYPE_MESSAGE, TYPE_STRING
+from pparse.spliced import SplicedData
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

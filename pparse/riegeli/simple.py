@@ -151,7 +151,7 @@ class SimpleRecords(ChunkRecords):
         codec = codec_of(self.kind)
         if codec is None:
             return self._data, begin
-        from pparse.derived import InflatedData
+        from pparse.inflated import InflatedData
 
         head = self._data.pread(begin, min(MAX_VARINT, end - begin)) if begin < (self._data.size or 0) else b""
         try:

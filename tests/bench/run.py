@@ -25,6 +25,7 @@ sys.path.insert(0, str(HERE))
 
 import inputs  # noqa: E402 -- the folder was just added
 from harness import MIB, Bench, mib  # noqa: E402
+from rows_containers import CONTAINER_ROWS  # noqa: E402
 from rows_protobuf import PROTOBUF_ROWS  # noqa: E402
 from rows_riegeli import RIEGELI_ROWS  # noqa: E402
 
@@ -187,7 +188,7 @@ def row_h(bench: Bench) -> None:
 
 ROWS = {
     "a": row_a, "b": row_b, "c": row_c, "d": row_d, "e": row_e, "f": row_f, "g": row_g, "h": row_h, **RIEGELI_ROWS,
-    **PROTOBUF_ROWS,
+    **PROTOBUF_ROWS, **CONTAINER_ROWS,
 }  # fmt: skip
 
 

@@ -13,7 +13,7 @@ import numpy as np  # noqa: F401 -- all have imported it when the peak begins to
 from report import memory, report
 
 import pparse.codecs.brotli
-import pparse.derived  # noqa: F401 -- what reading and writing import later
+import pparse.inflated  # noqa: F401 -- what reading and writing import later
 from pparse.data import FileData
 from pparse.kernels.highway import Highway64
 from pparse.riegeli import RecordReader, RecordWriter

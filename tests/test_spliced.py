@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pparse.data import Access, BytesData, Data, FileData, Gap
-from pparse.derived import SplicedData
+from pparse.data import Access, BytesData, Data, Doubt, FileData, Gap
 from pparse.errors import ClosedError, DataChangedError, EndOfDataError, GapError, SourceError
+from pparse.spliced import MissingData, SplicedData, ZeroData
 from pparse.testing.fakes import FailingData, FakeData, GappyData, RestartData, ShortData, UnknownSizeData
 
 DIGITS = b"0123456789"
@@ -388,3 +388,98 @@ def test_many_parts_are_found_quickly():
         number = offset // 2 % 1000 + offset % 2
         assert spliced.pread(offset, 1) == data.content[number : number + 1]
     assert len(data.asked) == 4
+
+
+# -- gaps that are read over, zeros, and what is missing ---------------------------------------------------------------
+
+
+def test_read_known_over_parts():
+    middle = GappyData(b"abcdefghij", [(2, 3), (8, None)])
+    joined = splice((BytesData(DIGITS), 0, 4), (middle, 0, 10), (BytesData(DIGITS), 5, 10))
+    wanted = b"0123" + b"ab\0\0\0fgh\0\0" + b"56789"
+    unknown = [6, 7, 8, 12, 13]
+    for start in range(21):
+        for length in (0, 1, 2, 5, 30, HUGE):
+            got, stretches = joined.read_known(start, length)
+            assert got == wanted[start : start + length]
+            places = [place for first, count in stretches for place in range(first, first + count)]
+            assert places == [place for place in unknown if start <= place < start + len(got)]
+
+
+def test_gaps_keep_their_kind():
+    part = BytesData(DIGITS)
+    part.gaps = (Gap(2, 3, exact=False), Gap(7, 1))
+    assert tuple(splice((BytesData(DIGITS), 0, 5), (part, 0, 10)).gaps) == (Gap(7, 3, exact=False), Gap(12, 1))
+
+
+def test_read_known_of_a_part_that_its_source_cannot_fill():
+    joined = splice((BytesData(DIGITS), 5, 20), (BytesData(DIGITS), 0, 3))
+    assert joined.size == 18
+    assert joined.read_known(0, 30) == (b"56789" + bytes(10) + b"012", [(5, 10)])
+    late = splice((UnknownSizeData(DIGITS), 5, 20), (BytesData(DIGITS), 0, 3))
+    assert late.read_known(0, 30) == (b"56789" + bytes(10) + b"012", [(5, 10)])
+
+
+def test_read_known_lets_errors_pass():
+    joined = splice((FailingData(DIGITS, 1), 0, 10))
+    with pytest.raises(SourceError):
+        joined.read_known(0, 5)
+    joined.close()
+    with pytest.raises(ClosedError):
+        joined.read_known(0, 5)
+
+
+def test_doubt_of_the_parts():
+    part = BytesData(DIGITS)
+    part.doubts = (Doubt(2, 4, "why"),)
+    joined = splice((BytesData(DIGITS), 0, 5), (part, 3, 10), (part, 0, 3))
+    assert joined.doubtful(0, 5) is None
+    assert joined.doubtful(5, 6) == "why"
+    assert joined.doubtful(6, 12) is None
+    assert joined.doubtful(12, 14) is None
+    assert joined.doubtful(14, 15) == "why"
+    assert joined.doubtful(0, 99) == "why"
+
+
+def test_zeros():
+    zeros = ZeroData(1 << 50)
+    assert zeros.size == 1 << 50
+    assert tuple(zeros.gaps) == ()
+    assert zeros.pread((1 << 50) - 3, 100) == bytes(3)
+    buffer = bytearray(b"###")
+    assert zeros.preadinto(5, buffer) == 3
+    assert buffer == bytes(3)
+    assert list(zeros.holes(0, 1 << 50)) == []
+    assert zeros.read_known(7, 5) == (bytes(5), [])
+    assert ZeroData(0).pread(0, 1) == b""
+    zeros.close()
+    with pytest.raises(ClosedError):
+        zeros.pread(0, 1)
+
+
+def test_what_is_missing():
+    lost = MissingData(20)
+    assert tuple(lost.gaps) == (Gap(0, 20),)
+    with pytest.raises(GapError) as caught:
+        lost.pread(5, 3)
+    assert (caught.value.offset, caught.value.length) == (5, 15)
+    assert lost.pread(20, 1) == b""
+    assert lost.read_known(15, 100) == (bytes(5), [(15, 5)])
+    assert not lost.available(0, 1)
+    assert tuple(MissingData(0).gaps) == ()
+    assert MissingData(0).pread(0, 5) == b""
+
+
+def test_a_sparse_file_with_a_stretch_lost():
+    joined = SplicedData(
+        [
+            ZeroData(100).range(10, 15),
+            BytesData(DIGITS).range(0, 3),
+            MissingData(4).range(0, 4),
+            ZeroData(2).range(0, 2),
+        ]
+    )
+    assert joined.read_known(0, 99) == (bytes(5) + b"012" + bytes(6), [(8, 4)])
+    assert joined.pread(0, 99) == bytes(5) + b"012"
+    assert tuple(joined.gaps) == (Gap(8, 4),)
+    assert joined.pread(12, 5) == bytes(2)

@@ -1,13 +1,10 @@
-"""Data made of other data: `SplicedData`, several ranges seen as one; `InflatedData`, what a compressed stream holds.
-
-Ranges in a row are records that block headers cut into pieces, messages spread over chunks, and files cut into parts
-(``.001``, ``.002`` …).
-"""
+"""What a compressed stream holds, as Data: `InflatedData`."""
 
 from __future__ import annotations
 
 import threading
 import weakref
+from array import array
 from bisect import bisect_right
 from contextlib import suppress
 from copy import copy
@@ -33,7 +30,7 @@ from pparse.scratch import no_scratch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterator
     from typing import Final
 
     from pparse.budget import MemoryBudget
@@ -42,154 +39,35 @@ if TYPE_CHECKING:
     from pparse.reader import Range
     from pparse.scratch import Scratch, Spool
 
-
-class SplicedData(Data):
-    """Several ranges, one after the other, as one Data. A part that its source cannot fill is a gap at its end."""
-
-    def __init__(self, parts: Iterable[Range], name: str = "<spliced>", stats: IoStats | None = None) -> None:
-        self._parts = [part for part in parts if part.end > part.start]
-        self._starts: list[int] = []
-        total = 0
-        for part in self._parts:
-            self._starts.append(total)
-            total += part.end - part.start
-        super().__init__(name, total, stats)
-        self.gaps = self._find_gaps()
-        costs = {part.data.access for part in self._parts}
-        if Access.RESTART in costs:
-            self.access = Access.RESTART
-        elif Access.CHECKPOINT in costs:
-            self.access = Access.CHECKPOINT
-
-    def _find_gaps(self) -> tuple[Gap, ...]:
-        found = (_gaps_of(part, start) for part, start in zip(self._parts, self._starts, strict=False))
-        return tuple(gap for gaps in found for gap in gaps)
-
-    def _pieces(self, offset: int, length: int) -> Iterator[tuple[Data, int, int]]:
-        index = max(0, bisect_right(self._starts, offset) - 1)
-        while length and index < len(self._parts):
-            part = self._parts[index]
-            within = offset - self._starts[index]
-            take = min(length, part.end - part.start - within)
-            if take <= 0:
-                return
-            yield part.data, part.start + within, take
-            offset += take
-            length -= take
-            index += 1
-
-    def _pread(self, offset: int, length: int) -> bytes:
-        pieces: list[bytes] = []
-        for data, at, take in self._pieces(offset, length):
-            try:
-                chunk = data.pread(at, take)
-            except GapError:
-                chunk = b""
-            pieces.append(chunk)
-            if len(chunk) < take:
-                self._note_short_part(offset, any(pieces))
-                break
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
-
-    def _preadinto(self, offset: int, view: memoryview) -> int:
-        done = 0
-        for data, at, take in self._pieces(offset, len(view)):
-            try:
-                got = data.preadinto(at, view[done : done + take])
-            except GapError:
-                got = 0
-            done += got
-            if got < take:
-                self._note_short_part(offset, done > 0)
-                break
-        return done
-
-    def _note_short_part(self, offset: int, served: bool) -> None:
-        """Learn the gaps anew: a part whose source is decoded on the way may turn out to be shorter than was said."""
-        self.gaps = self._find_gaps()
-        if not served:
-            self._clip(offset, 1)  # raises if it is in a gap
-
-    def locate(self, offset: int, length: int) -> list[tuple[Data, int, int]]:
-        """Return the stretches of outermost data behind ``[offset, offset + length)``, adjoining ones joined."""
-        found: list[tuple[Data, int, int]] = []
-        for data, at, take in self._pieces(offset, length):
-            for source, start, count in data.locate(at, take):
-                if found and found[-1][0] is source and found[-1][1] + found[-1][2] == start:
-                    found[-1] = (source, found[-1][1], found[-1][2] + count)
-                else:
-                    found.append((source, start, count))
-        return found
-
-    def holes(self, start: int, end: int) -> Iterator[tuple[int, int]]:
-        """Yield the holes of the parts, in offsets of this data."""
-        offset = start
-        for data, at, take in self._pieces(start, max(0, end - start)):
-            for first, last in data.holes(at, at + take):
-                yield offset + first - at, offset + last - at
-            offset += take
-
-    def check_unchanged(self) -> None:
-        """Check every source once."""
-        super().check_unchanged()
-        for data in {id(part.data): part.data for part in self._parts}.values():
-            data.check_unchanged()
-
-    def mapped(self, offset: int, length: int) -> memoryview | None:
-        """Return a view where one part holds it all."""
-        pieces = list(self._pieces(offset, length))
-        if self._clip(offset, length) < length or len(pieces) != 1:
-            return None
-        data, at, _ = pieces[0]
-        return data.mapped(at, length)
-
-    def close(self) -> None:
-        """Let go of the parts; their sources belong to whoever opened them."""
-        super().close()
-        self._parts = []
-
-
-def _gaps_of(part: Range, base: int) -> Iterator[Gap]:
-    """Yield what ``part`` cannot serve, in offsets of the spliced data where ``part`` begins at ``base``."""
-    for gap in part.data.gaps:
-        first = max(gap.offset, part.start)
-        last = part.end if gap.length is None else min(gap.offset + gap.length, part.end)
-        if first < last:
-            yield Gap(base + first - part.start, last - first)
-            if gap.length is None:
-                return
-    size = part.data.size
-    if size is not None and size < part.end:
-        first = max(size, part.start)
-        yield Gap(base + first - part.start, part.end - first)
-
-
-# -- compressed streams ----------------------------------------------------------------------------------------------
-
 # What is decoded, and read of the source, at once; what is handed to a decoder.
 _BLOCK: Final = 128 * KIB
 _INPUT: Final = 64 * KIB
 _SLICE: Final = 16 * KIB
 _HEAD: Final = 6  # tells how a member begins
 # The latest output that is kept (a sixteenth of a small budget).
-_CACHE: Final = 1 * MIB
-# Points where decoding can begin again: how many are kept, and how far apart they are at first.
-_POINTS: Final = 64
+_CACHE: Final = 4 * MIB
+# Points where decoding can begin again: how many are kept, how far apart they are at first, and how many stay so near
+# to each other where it was decoded last.
+_POINTS: Final = 80
 _SPACING: Final = 1 * MIB
+_DENSE: Final = 8
+_PLACES: Final = 262_144
 
 
 class InflatedData(Data):
     """What a compressed stream holds, readable at any offset with bounded memory. Thread-safe.
 
-    It is decoded as far as it is read. A step back is served from the latest output (1 MiB is kept), else decoding
+    It is decoded as far as it is read. A step back is served from the latest output (4 MiB are kept), else decoding
     begins again: at a saved state nearby (zlib family), at the start of a member (``concatenated``), or at the very
-    start. What is decoded a second time may be as much as was decoded once; a codec without saved states is then
-    spooled to ``scratch``, and without one that is a `LimitError` that names ``--scratch`` (but an output of known
-    size of at most a quarter of the budget is kept in memory).
+    start. A codec without saved states is spooled to ``scratch`` when it would decode half of the output a second
+    time; without scratch all of it may be, and then that is a `LimitError` that names ``--scratch`` (but an output of
+    known size of at most a quarter of the budget is kept in memory).
 
     ``size``, where it is known, is exact: more or less is damage. Else `size` is None until the end was seen.
     ``concatenated``: several streams (members, frames) one after the other are one. ``tail_is_error``: bytes behind
     the end are an `error`; what was decoded is readable all the same.
+
+    ``entered(budget=, size=, reread=)`` makes the decoder where the source begins in the middle of a stream.
 
     A damaged or truncated stream is readable as far as it goes; from there on it is a gap, and ``error`` says why:
     `EndOfDataError` where the source ends early, `MalformedError` for damage, `GapError` for a gap in the source,
@@ -213,8 +91,10 @@ class InflatedData(Data):
         name: str = "<inflated>",
         stats: IoStats | None = None,
         tail_is_error: bool = True,
+        entered: Callable[..., Decompressor] | None = None,
     ) -> None:
         super().__init__(name, size, stats)
+        self._entered = entered
         self.codec = codec
         self.error: PparseError | None = None
         self.consumed: int | None = None  # bytes of the source that the stream took; None until its end was seen
@@ -229,6 +109,9 @@ class InflatedData(Data):
         self._lock = threading.RLock()
         self._cache_limit = min(_CACHE, max(budget.limit // 16, _INPUT))
         self._most = min(_BLOCK, self._cache_limit)  # decoded at once
+        self.member_start = source.start  # where the stream (member, frame) begins that reading came to last,
+        self.member_out = 0  # and how much came out before it
+        self.places = array("q", (source.start, 0))  # pairs of these two for every member, the first 262,144
         self._finished = False
         self._over = False  # there is more than the limit inflated_bytes
         self._furthest = 0  # output produced so far
@@ -300,6 +183,16 @@ class InflatedData(Data):
                 return end <= self._furthest
         return super().available(offset, count)
 
+    @property
+    def finished(self) -> bool:
+        """Whether the end was seen, of the stream or of what can be had of it."""
+        return self._finished
+
+    @property
+    def produced(self) -> int:
+        """How many bytes were decoded so far, from the start on."""
+        return self._furthest
+
     def finish(self) -> None:
         """Decode to the end, so that ``size``, ``error``, ``gaps`` and ``consumed`` are final. Raises `LimitError`."""
         while not self._finished:
@@ -337,19 +230,25 @@ class InflatedData(Data):
             if point.out <= run.out or self._spool is not None or self._whole is not None:
                 return
         elif run.out and self.access is Access.RESTART:
-            point = self._check_restart(point)
+            point = self._check_restart(point, offset - point.out)
         run.drop()
         self._run = self._begin(point)
         self._cache = Kept(self._budget, self._cache_limit, self._run.out)
 
-    def _check_restart(self, point: Point) -> Point:
-        """Choose how a codec without saved states goes back. Raises `LimitError` if that needs scratch."""
+    def _check_restart(self, point: Point, skipped: int) -> Point:
+        """Choose how a codec without saved states goes back, to where ``skipped`` bytes of output come first.
+
+        Raises `LimitError` if that needs scratch.
+        """
         if self._spool is not None:
             return self._points[0]  # it was interrupted; what is spooled already stays
         if self.size is not None and self.size <= self._budget.limit // 4:
             self._whole = Kept(self._budget, self.size, 0)
             return self._points[0]
-        if self._redone < self._furthest:
+        if self._scratch is None or self._scratch.folder is None:
+            if self._redone < self._furthest:
+                return point
+        elif self._redone + skipped <= self._furthest // 2:
             return point
         if self._scratch is None:
             raise no_scratch(f"going back in {self.codec} data again and again")
@@ -360,6 +259,9 @@ class InflatedData(Data):
         """Return a run from ``point``. Raises `UnsupportedError` if the codec's library is missing."""
         saved = point.decoder
         decoder = None if saved is None else saved.copy()
+        if decoder is None and self._entered is not None and point.start == self._start:
+            again = partial(reread, self._source, point.start, self._end)
+            decoder = self._entered(budget=self._budget, size=self.size, reread=again)
         if decoder is None:
             # No references to self in here: that would be a cycle.
             decoder = decompressor(
@@ -376,7 +278,7 @@ class InflatedData(Data):
         out = run.start_out + (0 if decoder is None else decoder.total_out)
         place = bisect_right(self._points, out, key=attrgetter("out"))
         near = self._points[place - 1]
-        if near.alive and out - near.out < self._spacing:
+        if near.alive and out - near.out < _SPACING:
             return
         point = Point(out, run.start, run.start_out, decoder)
         try:
@@ -385,11 +287,19 @@ class InflatedData(Data):
             return
         self._points.insert(place, point)
         if len(self._points) > _POINTS:
-            self._spacing *= 2
+            self._thin_out(out)
+
+    def _thin_out(self, here: int) -> None:
+        """Drop points, but of those shortly before ``here`` none: a reader that goes back goes there most often."""
+        dense = here - _DENSE * _SPACING
+        while len(self._points) > _POINTS - _DENSE:
             kept = self._points[:1]
             for point in self._points[1:]:
-                if point.alive and point.out - kept[-1].out >= self._spacing:
+                room = _SPACING if dense <= point.out <= here else self._spacing
+                if point.alive and point.out - kept[-1].out >= room:
                     kept.append(point)
+            if len(kept) > _POINTS - _DENSE:
+                self._spacing *= 2
             self._points = kept
 
     # -- going forward -------------------------------------------------------------------------------------------
@@ -513,7 +423,7 @@ class InflatedData(Data):
 
     def _save(self, run: Run, decoder: Decompressor) -> None:
         near = self._points[bisect_right(self._points, run.out, key=attrgetter("out")) - 1]
-        if run.out - near.out < self._spacing and near.alive:
+        if run.out - near.out < _SPACING and near.alive:
             return
         saved = decoder.copy()
         if saved is not None:
@@ -537,6 +447,10 @@ class InflatedData(Data):
                 head = self._peek(at, _HEAD)
         if self._concatenated and head and self._codec.begins(head):
             run.start, run.start_out, run.at = at, run.out, at
+            if not self._finished and run.out >= self._furthest:
+                self.member_start, self.member_out = at, run.out
+                if len(self.places) < 2 * _PLACES:
+                    self.places.extend((at, run.out))
             run.decoder = self._begin(Point(run.out, at, run.out)).decoder
             self._note_point(run, None)
             return
@@ -580,6 +494,11 @@ class InflatedData(Data):
 
     def _changed(self) -> DataChangedError:
         return DataChangedError("the stream did not end where it did before", source=self._source.name)
+
+    def doubtful(self, start: int, end: int) -> str | None:
+        """Say whether the checksum contradicts, or the source is in doubt."""
+        taken = self._end if self.consumed is None else self._start + self.consumed
+        return super().doubtful(start, end) or self._source.doubtful(self._start, taken)
 
     def check_unchanged(self) -> None:
         """Check the source."""

@@ -1,0 +1,405 @@
+"""The records of a zip archive, as pure functions over bytes: headers, extra fields, names, times.
+
+Nothing here reads a source or trusts an offset. A record that is not there is None, never an exception.
+
+Sources: PKWARE's APPNOTE.TXT 6.3.10; the extra fields of Info-ZIP (``extrafld.txt``); WinZip's AE-1 and AE-2.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from zlib import crc32
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Final
+
+LOCAL: Final = b"PK\x03\x04"
+CENTRAL: Final = b"PK\x01\x02"
+END: Final = b"PK\x05\x06"
+END64: Final = b"PK\x06\x06"
+LOCATOR: Final = b"PK\x06\x07"
+DESCRIPTOR: Final = b"PK\x07\x08"
+EXTRA_DATA: Final = b"PK\x06\x08"
+SIGNATURE: Final = b"PK\x05\x05"  # the digital signature behind a directory
+
+LOCAL_SIZE: Final = 30
+CENTRAL_SIZE: Final = 46
+END_SIZE: Final = 22
+END64_SIZE: Final = 56
+LOCATOR_SIZE: Final = 20
+
+# Flags.
+ENCRYPTED: Final = 1
+LZMA_END: Final = 2  # method 14: the stream has an end mark
+STREAMED: Final = 8  # sizes and CRC follow the data
+UTF8: Final = 0x800
+MASKED: Final = 0x2000  # header values are masked: the directory is encrypted
+RESERVED: Final = 0xD780
+
+FULL: Final = 0xFFFFFFFF  # the value is in the zip64 field
+FULL16: Final = 0xFFFF
+
+STORED: Final = 0
+DEFLATE: Final = 8
+LZMA: Final = 14
+AES: Final = 99
+
+METHODS: Final = {
+    0: "stored", 1: "shrink", 2: "reduce", 3: "reduce", 4: "reduce", 5: "reduce", 6: "implode", 7: "tokenize",
+    8: "deflate", 9: "deflate64", 10: "dcl-implode", 12: "bz2", 14: "lzma", 16: "cmpsc", 18: "terse", 19: "lz77",
+    20: "zstd", 93: "zstd", 94: "mp3", 95: "xz", 96: "jpeg", 97: "wavpack", 98: "ppmd", 99: "encrypted",
+}  # fmt: skip
+# Methods that can be read here, by the name of the codec. These streams end by themselves.
+CODECS: Final = {8: "deflate", 12: "bz2", 14: "lzma", 20: "zstd", 93: "zstd", 95: "xz"}
+
+_UNIX: Final = (3, 19)  # creator systems whose attributes carry a unix mode
+_KINDS: Final = {0o12: "symlink", 0o04: "folder", 0o01: "fifo", 0o02: "device", 0o06: "device", 0o14: "other"}
+
+_LOCAL: Final = Struct("<4sHHHHHIIIHH")
+_CENTRAL: Final = Struct("<4sHHHHHHIIIHHHHHII")
+_END: Final = Struct("<4sHHHHIIH")
+_END64: Final = Struct("<4sQHHIIQQQQ")
+_LOCATOR: Final = Struct("<4sIQI")
+_FIELD: Final = Struct("<HH")
+_CONTROL: Final = bytes([*range(32), 127])
+
+
+class LocalHeader:
+    """What stands before a member's bytes. ``packed``, ``size`` and ``crc`` are None where the bytes are not known.
+
+    ``whole``: whether all of the name is known.
+    """
+
+    __slots__ = (
+        "crc", "date", "extra", "flags", "length", "method", "packed", "raw_name", "size", "time", "version", "whole",
+    )  # fmt: skip
+
+    def __init__(self, fields: tuple[int, ...], raw_name: bytes, extra: bytes) -> None:
+        self.version, self.flags, self.method, self.time, self.date = fields[:5]
+        crc, packed, size = fields[5:8]
+        if FULL in (packed, size):
+            size, packed = widen(extra, size, packed)
+        self.crc: int | None = crc
+        self.packed: int | None = packed
+        self.size: int | None = size
+        self.raw_name = raw_name
+        self.extra = extra
+        self.whole = True
+        self.length = LOCAL_SIZE + len(raw_name) + len(extra)
+
+    def mask(self, unknown: list[tuple[int, int]]) -> bool:
+        """Forget what lies in the ``unknown`` stretches, ``(offset in the header, length)``; unknown letters become ?.
+
+        False if they hide what a header cannot do without.
+        """
+        for first, count in unknown:
+            last = first + count
+            if (first < 10 and last > 6) or (first < 30 and last > 26):  # flags and method, lengths
+                return False
+            if first < 18 and last > 14:
+                self.crc = None
+            if first < 22 and last > 18:
+                self.packed = None
+            if first < 26 and last > 22:
+                self.size = None
+            low, high = max(0, first - LOCAL_SIZE), min(len(self.raw_name), last - LOCAL_SIZE)
+            if low < high:
+                self.raw_name = self.raw_name[:low] + b"?" * (high - low) + self.raw_name[high:]
+                self.whole = False
+        return True
+
+    def is_sane(self) -> bool:
+        """Say whether this may be a header rather than bytes that look like one."""
+        return (
+            self.version & 0xFF <= 63
+            and self.method in METHODS
+            and not self.flags & RESERVED
+            and is_name(self.raw_name, self.flags)
+        )
+
+
+def local_length(block: bytes, at: int = 0) -> int:
+    """Return the length of the local header at ``at``, of which the fixed 30 bytes must be there."""
+    return LOCAL_SIZE + int.from_bytes(block[at + 26 : at + 28], "little") + int.from_bytes(
+        block[at + 28 : at + 30], "little"
+    )  # fmt: skip
+
+
+def may_be_local(head: bytes) -> bool:
+    """Say whether ``head`` may begin a local header, as far as it goes."""
+    if not head.startswith(LOCAL[: len(head)]) or len(head) < LOCAL_SIZE:
+        return LOCAL.startswith(head[: len(LOCAL)]) and len(head) >= len(LOCAL)
+    _, version, flags, method, *_ = _LOCAL.unpack_from(head)
+    return version & 0xFF <= 63 and method in METHODS and not flags & RESERVED
+
+
+def read_local(block: bytes, at: int = 0, *, broken: bool = False) -> LocalHeader | None:
+    """Return the local header at ``at``; None if it is not there, or not all of it.
+
+    ``broken``: whatever the signature says.
+    """
+    if len(block) - at < LOCAL_SIZE:
+        return None
+    signature, *fields, name_length, extra_length = _LOCAL.unpack_from(block, at)
+    if signature != LOCAL and not broken:
+        return None
+    end = at + LOCAL_SIZE + name_length
+    if len(block) < end + extra_length:
+        return None
+    return LocalHeader(tuple(fields), block[at + LOCAL_SIZE : end], block[end : end + extra_length])
+
+
+class CentralEntry:
+    """An entry of the central directory. ``offset`` as stored; ``length`` of the entry itself."""
+
+    __slots__ = (
+        "crc", "creator", "date", "disk", "external", "extra", "flags", "length", "method", "offset", "packed",
+        "raw_name", "size", "time",
+    )  # fmt: skip
+
+    def __init__(self, fields: tuple[int, ...], raw_name: bytes, extra: bytes) -> None:
+        made, _, self.flags, self.method, self.time, self.date, self.crc, packed, size = fields[:9]
+        _, _, comment, disk, _, self.external, offset = fields[9:]
+        if packed == FULL or size == FULL or offset == FULL:
+            size, packed, offset, disk = widen(extra, size, packed, offset, disk)
+        self.creator = made >> 8
+        self.packed = packed
+        self.size = size
+        self.offset = offset
+        self.disk = disk
+        self.raw_name = raw_name
+        self.extra = extra
+        self.length = CENTRAL_SIZE + len(raw_name) + len(extra) + comment
+
+    def is_sane(self) -> bool:
+        """Say whether this may be an entry rather than bytes that look like one."""
+        return self.method in METHODS and not self.flags & RESERVED and is_name(self.raw_name, self.flags)
+
+
+def read_central(block: bytes, at: int = 0) -> CentralEntry | None:
+    """Return the directory entry at ``at``; None if it is not there, or not all of it (its comment aside)."""
+    if len(block) - at < CENTRAL_SIZE:
+        return None
+    signature, *fields = _CENTRAL.unpack_from(block, at)
+    if signature != CENTRAL:
+        return None
+    name_end = at + CENTRAL_SIZE + fields[9]
+    extra_end = name_end + fields[10]
+    if len(block) < extra_end:
+        return None
+    return CentralEntry(tuple(fields), block[at + CENTRAL_SIZE : name_end], block[name_end:extra_end])
+
+
+def central_length(block: bytes, at: int = 0) -> int:
+    """Return the length of the directory entry at ``at``, of which the fixed 46 bytes must be there."""
+    return CENTRAL_SIZE + sum(int.from_bytes(block[at + first : at + first + 2], "little") for first in (28, 30, 32))
+
+
+class EndRecord:
+    """The end of a directory: ``entries``, ``size`` and ``offset`` of it, on how many disks, and the ``comment``.
+
+    ``comment`` is its length in bytes, ``length`` that of the record with it.
+    """
+
+    __slots__ = ("comment", "disk", "disks_differ", "entries", "length", "offset", "size")
+
+    def __init__(self, disk: int, first_disk: int, here: int, entries: int, size: int, offset: int, comment: int):
+        self.disk = disk
+        self.disks_differ = disk != first_disk or here != entries
+        self.entries = entries
+        self.size = size
+        self.offset = offset
+        self.comment = comment
+        self.length = END_SIZE + comment
+
+    @property
+    def needs_64(self) -> bool:
+        """Whether a value is in the zip64 record."""
+        return self.entries == FULL16 or FULL in (self.size, self.offset)
+
+
+def read_end(block: bytes, at: int = 0) -> EndRecord | None:
+    """Return the end record at ``at``; None if it is not there (its comment may be cut)."""
+    if len(block) - at < END_SIZE:
+        return None
+    signature, disk, first, here, entries, size, offset, comment = _END.unpack_from(block, at)
+    return EndRecord(disk, first, here, entries, size, offset, comment) if signature == END else None
+
+
+def read_end64(block: bytes, at: int = 0) -> EndRecord | None:
+    """Return the zip64 end record at ``at``; None if it is not there."""
+    if len(block) - at < END64_SIZE:
+        return None
+    signature, length, _, _, disk, first, here, entries, size, offset = _END64.unpack_from(block, at)
+    if signature != END64:
+        return None
+    record = EndRecord(disk, first, here, entries, size, offset, 0)
+    record.length = 12 + length
+    return record
+
+
+def read_locator(block: bytes, at: int = 0) -> int | None:
+    """Return where the zip64 locator at ``at`` says that the zip64 end record stands; None if it is not there."""
+    if at < 0 or len(block) - at < LOCATOR_SIZE:
+        return None
+    signature, _, offset, _ = _LOCATOR.unpack_from(block, at)
+    return int(offset) if signature == LOCATOR else None
+
+
+# -- descriptors -----------------------------------------------------------------------------------------------------
+
+# (length, signed, struct of crc, packed, size), longest first: a shorter one is the beginning, or the end, of a longer.
+LAYOUTS: Final = (
+    (24, True, Struct("<4xIQQ")),
+    (20, False, Struct("<IQQ")),
+    (16, True, Struct("<4xIII")),
+    (12, False, Struct("<III")),
+)
+
+
+def match_descriptor(block: bytes, at: int, crc: int | None, packed: int, size: int | None) -> int:
+    """Return the length of the data descriptor at ``at`` that says just this; 0 if none of the four layouts does.
+
+    ``crc`` or ``size`` None: whatever it says.
+    """
+    for length, signed, layout in LAYOUTS:
+        if len(block) - at < length or (signed and not block.startswith(DESCRIPTOR, at)):
+            continue
+        said = layout.unpack_from(block, at)
+        if said[1] == packed and crc in (None, said[0]) and size in (None, said[2]):
+            return length
+    return 0
+
+
+# -- extra fields ----------------------------------------------------------------------------------------------------
+
+
+def extra_fields(extra: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yield ``(id, value)`` of the extra fields; what is not well formed (padding) ends them."""
+    at = 0
+    while len(extra) - at >= 4:
+        number, length = _FIELD.unpack_from(extra, at)
+        at += 4
+        if length > len(extra) - at:
+            return
+        yield number, extra[at : at + length]
+        at += length
+
+
+def extra_field(extra: bytes, wanted: int) -> bytes | None:
+    """Return the value of the first extra field of that id; None if there is none."""
+    return next((value for number, value in extra_fields(extra) if number == wanted), None)
+
+
+def widen(extra: bytes, *values: int) -> tuple[int, ...]:
+    """Return ``values`` (size, packed, offset, disk) with those that are all ones taken from the zip64 field.
+
+    The field holds only those, in this order, in 8 bytes (the disk in 4). What it lacks stays as it was.
+    """
+    field = extra_field(extra, 1)
+    if field is None:
+        return values
+    at = 0
+    found = []
+    for number, value in enumerate(values):
+        width, full = (4, FULL16) if number == 3 else (8, FULL)
+        if value == full and len(field) - at >= width:
+            value = int.from_bytes(field[at : at + width], "little")
+            at += width
+        found.append(value)
+    return tuple(found)
+
+
+# -- names, kinds, times ---------------------------------------------------------------------------------------------
+
+
+def is_name(raw: bytes, flags: int) -> bool:
+    """Say whether ``raw`` may be a member's name: some bytes, none of them a control character, UTF-8 where said so."""
+    if not raw or len(raw.translate(None, _CONTROL)) != len(raw):
+        return False
+    if flags & UTF8:
+        try:
+            raw.decode()
+        except UnicodeDecodeError:
+            return False
+    return True
+
+
+def decode_name(raw: bytes, flags: int, extra: bytes = b"") -> str:
+    """Return a member's name: UTF-8 where it is that, else code page 437; a unicode path field goes before.
+
+    That field (0x7075) counts only if its CRC is that of ``raw``. Flag 11 should say which of both it is; but common
+    writers (Info-ZIP in a UTF-8 locale, macOS) leave it out, and code page 437 is hardly ever UTF-8 by chance.
+    """
+    if extra and (field := extra_field(extra, 0x7075)) is not None and len(field) > 5 and field[0] == 1:
+        try:
+            text = field[5:].decode()
+        except UnicodeDecodeError:
+            text = ""
+        if text and crc32(raw) == int.from_bytes(field[1:5], "little"):
+            return text
+    if raw.isascii():
+        return raw.decode("ascii")
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return raw.decode("cp437")
+
+
+def kind_of(name: str, creator: int, external: int) -> str:
+    """Return ``folder``, ``symlink``, ``fifo``, ``device``, ``other`` or ``file``, by the name and the unix mode."""
+    kind = _KINDS.get(external >> 28, "file") if creator in _UNIX else "file"
+    return "folder" if name.endswith("/") and kind in ("file", "folder") else "file" if kind == "folder" else kind
+
+
+def mode_of(creator: int, external: int) -> int | None:
+    """Return the permission bits; None where the creator's system has none."""
+    return external >> 16 & 0o7777 if creator in _UNIX and external >> 16 else None
+
+
+def method_name(method: int, flags: int) -> str:
+    """Return what the member is packed with, ``encrypted`` where that hides it."""
+    return "encrypted" if flags & (ENCRYPTED | MASKED) else METHODS.get(method, f"method {method}")
+
+
+def describe_encryption(method: int, extra: bytes) -> str:
+    """Return in words how an encrypted member is encrypted."""
+    field = extra_field(extra, 0x9901) if method == AES else None
+    if field is None or len(field) < 7:
+        return "encrypted" if method != AES else "encrypted (AES)"
+    bits = {1: "128", 2: "192", 3: "256"}.get(field[4], "?")
+    inner = METHODS.get(int.from_bytes(field[5:7], "little"), "?")
+    return f"encrypted (AES-{bits}, AE-{field[0]}, {inner} inside)"
+
+
+def dos_time(date: int, time: int) -> float | None:
+    """Return a DOS date and time as seconds since 1970; None for what is no date.
+
+    DOS times are local, and nobody knows where: they are taken as if they were UTC.
+    """
+    year, month, day = 1980 + (date >> 9), date >> 5 & 15, date & 31
+    hour, minute, second = time >> 11, time >> 5 & 63, 2 * (time & 31)
+    if not 1 <= month <= 12 or not day or hour > 23 or minute > 59 or second > 59:
+        return None
+    # Years that begin in March: the leap day comes last.
+    year -= month < 3
+    days = 365 * year + year // 4 - year // 100 + year // 400 + (153 * ((month + 9) % 12) + 2) // 5 + day - 719_469
+    return float(86_400 * days + 3_600 * hour + 60 * minute + second)
+
+
+def modified(date: int, time: int, extra: bytes) -> float | None:
+    """Return when a member was modified, in seconds since 1970: by the extra fields that know (UTC), else DOS time."""
+    if extra:
+        found = None
+        for number, value in extra_fields(extra):
+            if number == 0x5455 and len(value) >= 5 and value[0] & 1:  # extended timestamp
+                return float(int.from_bytes(value[1:5], "little", signed=True))
+            if number == 0x000A and len(value) >= 16 and value[4:8] == b"\1\0\x18\0":  # NTFS: 100 ns since 1601
+                found = int.from_bytes(value[8:16], "little") / 10_000_000 - 11_644_473_600
+            elif number in (0x5855, 0x000D) and len(value) >= 8:  # Info-ZIP unix (old), PKWARE unix
+                found = float(int.from_bytes(value[4:8], "little", signed=True))
+        if found is not None:
+            return found
+    return dos_time(date, time)

@@ -1,0 +1,120 @@
+"""The listing of a zip archive whose directory is trusted: rows straight from its entries, without nodes."""
+
+from __future__ import annotations
+
+from struct import Struct
+
+from pparse.archive import NameCounter
+from pparse.errors import MalformedError
+from pparse.findings import Status
+from pparse.parsers.zip_directory import BLOCK
+from pparse.parsers.zip_records import CENTRAL_SIZE, CODECS, FULL, STORED, STREAMED, UTF8, read_central
+from pparse.visit import Member
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any, Final
+
+    from pparse.parsers.zip import ZipParser
+    from pparse.parsers.zip_directory import Directory
+
+# Methods that can be read.
+READABLE: Final = frozenset((STORED, *CODECS))
+# Names of which the hashes are kept in a set; more are kept closer together.
+_MOST_NAMES: Final = 100_000
+# flags and method in one, size, lengths of name, extra field and comment, the upper byte of the unix mode, offset
+_LISTED: Final = Struct("<8xI12xIHHH7xBI").unpack_from
+# Flags and methods of members that need no second look.
+_PLAIN: Final = frozenset(
+    flags | method << 16 for flags in (0, 2, 4, 6, STREAMED, UTF8, STREAMED | UTF8) for method in READABLE
+)
+# Upper bytes of modes of files and folders, and of those that do not say what they are.
+_MODES: Final = frozenset((*range(16), *range(0x40, 0x50), *range(0x80, 0x90)))
+
+
+class ZipRow(Member):
+    """A row of a listing; its ``note``, the `ArchiveMember`, is made when asked for."""
+
+    __slots__ = ("_at", "_parser")
+
+    status = Status.COMPLETE
+
+    def __init__(self, name: str, kind: str, start: int, size: int, at: int, parser: ZipParser) -> None:
+        self.name = name
+        self.kind = kind
+        self.start = start
+        self.size = size
+        self._at = at
+        self._parser = parser
+
+    @property
+    def note(self) -> Any:
+        """The `ArchiveMember`, read once more."""
+        return self._parser.listed_member(self._at)
+
+
+def listing(parser: ZipParser, directory: Directory) -> Iterator[Member]:
+    """Yield what is listed of the members in ``directory``; the second of two equal names as ``name#2``."""
+    seen: set[int] = set()
+    names: NameCounter | None = None  # once a name comes again, or there are many
+    at = directory.begin
+    while at < directory.end:
+        rows, length = _rows(parser, directory, at)
+        if names is None:
+            before = len(seen)
+            seen.update([hash(row.name) for row in rows])
+            if len(seen) < before + len(rows) or len(seen) > _MOST_NAMES:
+                names = _count_names(parser, directory, at)
+                seen.clear()
+        if names is not None:
+            for row in rows:
+                number = names.add(row.name)
+                if number > 1:
+                    row.name += f"#{number}"
+        yield from rows
+        at += length
+
+
+def _count_names(parser: ZipParser, directory: Directory, end: int) -> NameCounter:
+    """Return a counter of the names of all entries before ``end``."""
+    names, at = NameCounter(), directory.begin
+    while at < end:
+        rows, length = _rows(parser, directory, at)
+        for row in rows:
+            names.add(row.name)
+        at += length
+    return names
+
+
+def _rows(parser: ZipParser, directory: Directory, base: int) -> tuple[list[Member], int]:
+    """Return the rows of a block of entries from ``base`` on, and their length. The entries were surveyed."""
+    parser.result.extraction.session.check_cancelled()
+    block = parser.result.extraction.data.pread(base, min(BLOCK, directory.end - base))
+    shift, plain, wide = directory.shift, _PLAIN, directory.wide
+    rows: list[Member] = []
+    text = block.decode("latin-1")
+    pos, last = 0, len(block) - CENTRAL_SIZE
+    while pos <= last:
+        how, size, name_length, extra_length, comment_length, mode, offset = _LISTED(block, pos)
+        name_end = pos + CENTRAL_SIZE + name_length
+        following = name_end + extra_length + comment_length
+        if following > len(block):
+            break
+        name = text[pos + CENTRAL_SIZE : name_end]
+        if (
+            how in plain
+            and not (wide and FULL in (size, offset))
+            and name.isascii()
+            and mode in _MODES
+            and not (extra_length and b"up" in block[name_end : name_end + extra_length])
+        ):
+            kind = "folder" if name[-1:] == "/" else "file"
+            rows.append(ZipRow(name, kind, offset + shift, size, base + pos, parser))
+        elif (entry := read_central(block, pos)) is not None:
+            member = parser.listed(entry, base + pos, directory)
+            rows.append(Member(member.name, member.kind, member.start, member.size or 0, member.status, member))
+        pos = following
+    if not pos:
+        raise MalformedError("no directory entry stands here", offset=base, source=parser.result.extraction.name)
+    return rows, pos

@@ -1,0 +1,403 @@
+"""Archives: parsers of files that hold files (tar, zip), and what is read of a member.
+
+An archive's root is a map of names to members. A member's content is a child extraction: a stretch of the same data
+where it is stored as it is, else data of its own. What lies between members and cannot be told is a child of kind
+``gap``; its bytes can be had all the same.
+
+A name is shown as it is stored. It is no path to write to: `pparse.recovery.names` makes one of it.
+"""
+
+from __future__ import annotations
+
+from array import array
+
+from pparse.content import Verdict, read_through
+from pparse.errors import (
+    PASSING,
+    EndOfDataError,
+    LimitError,
+    MalformedError,
+    PathError,
+    PparseError,
+    UnsupportedError,
+)
+from pparse.extraction import Extraction
+from pparse.findings import Finding, Status
+from pparse.node import MAP, Entry
+from pparse.parser import Parser
+from pparse.paths import join_extraction
+from pparse.resync.resumed import ResumedData
+from pparse.visit import Member, Visit
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any, Final
+
+    from pparse.content import Sink, Skip
+    from pparse.data import Data
+    from pparse.node import Node
+    from pparse.parser import NodeContext, Step
+    from pparse.reader import Range
+    from pparse.result import Result
+
+# Places in a table of names, a power of two: at first, and from where on it grows by 2 instead of 4.
+_LEAST_NAMES: Final = 1024
+_MANY_NAMES: Final = 1 << 18
+
+
+class ArchiveMember:
+    """What an archive says of one member.
+
+    ``name`` (``/`` between folders; not safe to write to) and ``raw_name``, as stored; ``kind``: file, folder, symlink,
+    hardlink, device, fifo, gap or other; ``size`` of the content (None: unknown) and ``packed``, stored bytes; ``at``,
+    where its header begins, and ``[start, end)``, its stored bytes, in offsets of the extraction's data; ``mtime`` in
+    seconds since 1970, or None; ``mode``: permission bits, or None; ``link``: the target; ``method`` of compression;
+    ``checksum``: ``("crc32", value)`` of the content, or None; ``pieces``: what the content is made of, where that is
+    not simply ``[start, end)``; ``extra``: whatever the parser wants.
+    """
+
+    __slots__ = (
+        "at",
+        "checksum",
+        "end",
+        "extra",
+        "finding",
+        "kind",
+        "link",
+        "method",
+        "mode",
+        "mtime",
+        "name",
+        "packed",
+        "pieces",
+        "raw_name",
+        "size",
+        "start",
+        "status",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        raw_name: bytes,
+        kind: str,
+        at: int,
+        start: int,
+        end: int,
+        size: int | None,
+        *,
+        packed: int | None = None,
+        mtime: float | None = None,
+        mode: int | None = None,
+        link: str | None = None,
+        method: str = "stored",
+        checksum: tuple[str, int] | None = None,
+        status: Status = Status.COMPLETE,
+        finding: Finding | None = None,
+        pieces: tuple[Range, ...] | None = None,
+        extra: Any = None,
+    ) -> None:
+        self.name = name
+        self.raw_name = raw_name
+        self.kind = kind
+        self.at = at
+        self.start = start
+        self.end = end
+        self.size = size
+        self.packed = end - start if packed is None else packed
+        self.mtime = mtime
+        self.mode = mode
+        self.link = link
+        self.method = method
+        self.checksum = checksum
+        self.status = status
+        self.finding = finding
+        self.pieces = pieces
+        self.extra = extra
+
+    def __repr__(self) -> str:
+        return f"<ArchiveMember {self.name!r}, {self.kind}, {self.size} bytes at {self.at}: {self.status}>"
+
+
+class NameCounter:
+    """Says which one of equal names a name is, in 16 to 32 bytes a name (64 while they are few).
+
+    A set of hashes with open addressing; Python's own would hold an object for every hash.
+    """
+
+    __slots__ = ("_again", "_room", "_table")
+
+    def __init__(self) -> None:
+        self._table = array("q", bytes(8 * _LEAST_NAMES))  # 0: nothing there; half of it stays free
+        self._room = _LEAST_NAMES // 2
+        self._again: dict[str, int] = {}
+
+    def add(self, name: str) -> int:
+        """Return 1 for the first ``name``, 2 for the second … (told apart by hash)."""
+        table = self._table
+        key = hash(name) or 1
+        mask = len(table) - 1
+        place = key & mask
+        while found := table[place]:
+            if found == key:
+                self._again[name] = self._again.get(name, 1) + 1
+                return self._again[name]
+            place = (place + 1) & mask
+        table[place] = key
+        self._room -= 1
+        if not self._room:
+            self._grow()
+        return 1
+
+    def _grow(self) -> None:
+        size = len(self._table) * (4 if len(self._table) < _MANY_NAMES else 2)
+        table, mask = array("q", bytes(8)) * size, size - 1
+        for key in self._table:
+            if key:
+                place = key & mask
+                while table[place]:
+                    place = (place + 1) & mask
+                table[place] = key
+        self._room = (size - len(self._table)) // 2
+        self._table = table
+
+
+class ArchiveParser(Parser):
+    """Base of the parsers of archives: the state `expect_member` and `content` are theirs, the rest is here."""
+
+    child_state = "expect_member"
+    member_word = "file"
+    notes_findings = True
+
+    def shape(self, kind: str) -> str:
+        """The root is a map; members are scalars, the bytes they hold."""
+        return MAP if kind == self.name else "scalar"
+
+    # -- what a format says ------------------------------------------------------------------------------------------
+
+    def expect_member(self, ctx: NodeContext, block: bytes, base: int) -> Step:
+        """Make the member visible whose header (or entry of a directory) stands at ``ctx.pos``."""
+        raise NotImplementedError
+
+    def content(self, member: ArchiveMember) -> tuple[Data, int, int | None]:
+        """Return data, start and end of what ``member`` holds. Raises `UnsupportedError`, `MalformedError`."""
+        raise NotImplementedError
+
+    # -- what follows ------------------------------------------------------------------------------------------------
+
+    def entry_of(self, member: ArchiveMember) -> Entry:
+        """Return the entry of a member."""
+        key = None if member.kind == "gap" else member.name
+        return Entry(
+            key, member.kind, member.start, member.end, status=member.status, finding=member.finding, at=member.at,
+            note=member,
+        )  # fmt: skip
+
+    def files(self) -> Iterator[ArchiveMember]:
+        """Yield every member, in the order of the archive."""
+        for _, entry in self.result.entries_from(self.result.root, 0):
+            yield entry.note
+
+    def members(self) -> Iterator[Member]:
+        """Yield what `pparse ls` lists; the second of two equal names as ``name#2``."""
+        names = NameCounter()
+        for member in self.files():
+            size = member.packed if member.size is None else member.size
+            yield Member(self.listed_name(member, names), member.kind, member.start, size or 0, member.status, member)
+        root = self.result.root
+        if root.known_status is None:  # all was gone through without the engine, which would do so again to know
+            self.result.close_node(root, Status.COMPLETE, None)
+
+    def listed_name(self, member: ArchiveMember, names: NameCounter) -> str:
+        """Return the name under which a member is listed and can be asked for."""
+        if member.kind == "gap":
+            return f"gap {member.start}"
+        number = names.add(member.name)
+        return member.name if number == 1 else f"{member.name}#{number}"
+
+    def find_member(self, name: str) -> Node | None:
+        """Return the node of the member that is listed as ``name``; None if there is none."""
+        root = self.result.root
+        if name.startswith("gap ") and name[4:].isdecimal() and len(name) < 24:
+            for ordinal, entry in self.result.entries_from(root, 0):
+                if entry.kind == "gap" and entry.start == int(name[4:]):
+                    return root.child(ordinal)
+        for text in dict.fromkeys((name, name.removeprefix("./"), f"./{name}", name.rstrip("/") + "/")):
+            found = root.find(text)
+            if found is not None:
+                return found
+        base, _, number = name.rpartition("#")
+        if base and number.isdecimal() and len(number) < 19:
+            return root.find(base, max(1, int(number)))
+        return None
+
+    def enter(self, name: str) -> Extraction:
+        """Return the content of the member ``name`` as an extraction. Raises `PathError`, `UnsupportedError`."""
+        extraction = self.result.extraction
+        kid = extraction.children.get(name)
+        if kid is None:
+            node = self.find_member(name)
+            if node is None:
+                raise PathError(
+                    f"{extraction.path} ({self.name}) holds no such member", path=name,
+                    suggestions=self.result.suggest(self.result.root, name),
+                )  # fmt: skip
+            kid = extraction.children[name] = self.open_member(node.note, name)
+        return kid
+
+    def open_member(self, member: ArchiveMember, name: str | None = None) -> Extraction:
+        """Return the content of ``member`` as an extraction. Raises `UnsupportedError`, `MalformedError`."""
+        data, start, end = self.content(member)
+        extraction = self.result.extraction
+        opened = Extraction(extraction.session, name or member.name, data, start, end, extraction)
+        opened.origin = (self, member)
+        return opened
+
+    def load_scalar(self, node: Node) -> Any:
+        """Return the bytes of a member: all of them, or an error that says what is wrong with it."""
+        member: ArchiveMember = node.note
+        session = self.result.extraction.session
+        session.limits.check("scalar_bytes", member.size or 0, "the member", path=node.path)
+        chunks: list[bytes] = []
+
+        def keep(offset: int, chunk: bytes, unknown: list[tuple[int, int]]) -> None:
+            session.limits.check("scalar_bytes", offset + len(chunk), "the member", path=node.path)
+            chunks.append(chunk)
+
+        verdict = self.verify(member, keep)
+        if verdict.status is not Status.COMPLETE:
+            reason = f"{verdict.reason}; 'pparse extract' writes what is there"
+            error = EndOfDataError if verdict.status is Status.TRUNCATED else MalformedError
+            raise error(reason, path=node.path, source=self.result.extraction.name)
+        return b"".join(chunks)
+
+    def open_scalar(self, node: Node) -> Range:
+        """Return a reader of the member's content."""
+        data, start, end = self.content(node.note)
+        if end is None:
+            end = Extraction(self.result.extraction.session, node.note.name, data, start).known_end()
+        return data.range(start, end)
+
+    def verify(self, member: ArchiveMember, sink: Sink | None = None, skip: Skip | None = None) -> Verdict:
+        """Read the content of ``member`` through and say what became of it; see `read_through`.
+
+        A member that a limit of ours refuses is UNSUPPORTED, and the reason says how to lift it.
+        """
+        session = self.result.extraction.session
+        try:
+            data, start, end = self.content(member)
+        except LimitError as error:
+            verdict = Verdict()
+            verdict.worsen(Status.UNSUPPORTED, "limit", error.reason)
+            return verdict
+        except (UnsupportedError, MalformedError) as error:
+            verdict = Verdict()
+            supported = not isinstance(error, UnsupportedError)
+            verdict.worsen(
+                Status.DAMAGED if supported else Status.UNSUPPORTED, "malformed" if supported else "unsupported",
+                error.reason,
+            )  # fmt: skip
+            return verdict
+        try:
+            verdict = read_through(
+                session, data, start, end, size=member.size, checksum=member.checksum, sink=sink, skip=skip
+            )
+        except LimitError as error:
+            verdict = Verdict()
+            verdict.worsen(Status.UNSUPPORTED, "limit", error.reason)
+        if data is not self.result.extraction.data:
+            data.close()
+        if verdict.verified is not True and member.status is not Status.COMPLETE:
+            reason = member.finding.reason if member.finding is not None else str(member.status)
+            verdict.worsen(member.status, member.finding.code if member.finding is not None else "malformed", reason)
+        return verdict
+
+    def suspect(self) -> None:
+        """Put in doubt what was decoded before a place where the archive breaks off, if nothing else explains that.
+
+        A stream can be damaged without its decoder noticing. If no header stands where a member ends, and no gap and
+        no doubt is near, bytes of that member are wrong, or too many: since its own header the archive was in step.
+        """
+        data = self.result.extraction.data
+        if not isinstance(data, ResumedData) or data.is_sound:
+            return
+        before: ArchiveMember | None = None
+        for member in self.files():
+            if member.kind == "gap" and member.packed >= 512 and before is not None and before.kind == "file":
+                start, end = before.start, member.start
+                gap = data.next_gap(start)
+                explained = (gap is not None and gap.offset < member.end) or data.doubtful(start, member.end)
+                if not explained:
+                    data.add_doubt(start, end, "no header follows where this ends: bytes of it are wrong, or too many")
+            before = member
+
+    def check(self, *, strict: bool = False) -> Iterator[Visit]:
+        """Read every member through."""
+        self.suspect()
+        root = self.result.root
+        yield Visit.of(root, 0)
+        names = NameCounter()
+        for ordinal, entry in self.result.entries_from(root, 0):
+            member: ArchiveMember = entry.note
+            name = self.listed_name(member, names)
+            verdict = self.verify(member)
+            finding = verdict.finding(name, self.result.extraction.name)
+            if finding is not None:
+                if finding.offset is None:
+                    finding.offset, finding.length = member.start, member.packed
+                self.result.findings.add(finding)
+            yield Visit(
+                1, entry.key, ordinal, member.kind, "scalar", member.start, member.end, name, status=verdict.status,
+                finding=finding,
+            )  # fmt: skip
+
+
+def documents_in(result: Result) -> Iterator[tuple[str, Extraction]]:
+    """Yield what of the members of an archive some parser recognises, with its name in it; not what is in those."""
+    parser = result.parser
+    if not isinstance(parser, ArchiveParser):
+        return
+    names = NameCounter()
+    for member in parser.files():
+        name = parser.listed_name(member, names)
+        if member.kind not in ("file", "other"):
+            continue
+        try:
+            extraction = parser.open_member(member, name)
+            extraction.parse()
+        except PASSING:
+            raise
+        except LimitError as error:
+            result.findings.add(Finding("limit", error.reason, path=name, source=result.extraction.name))
+            continue
+        except PparseError:
+            continue
+        yield name, extraction
+
+
+def documents_below(result: Result) -> Iterator[tuple[str, Extraction]]:
+    """Yield every document in an archive, and in archives in it, with the path to it; to the limit ``nesting``.
+
+    Containers come before what is in them. Raises `LimitError` beyond the limit.
+    """
+    nesting = result.extraction.session.limits.nesting
+    levels = [("", documents_in(result))]
+    while levels:
+        prefix, documents = levels[-1]
+        found = next(documents, None)
+        if found is None:
+            levels.pop()
+            continue
+        name, extraction = found
+        yield prefix + quoted(name), extraction
+        inner = extraction.parse()
+        if isinstance(inner.parser, ArchiveParser):
+            if len(levels) >= nesting:
+                result.extraction.session.limits.check("nesting", len(levels) + 1, f"the nesting of {prefix + name}")
+            levels.append((f"{prefix}{quoted(name)}::", documents_in(inner)))
+
+
+def quoted(name: str) -> str:
+    """Return a member's name as a part of a path to an extraction."""
+    return join_extraction([name])

@@ -1,0 +1,119 @@
+"""Write the members of an archive to a folder, safely; those that are cut or damaged too, as far as they go.
+
+No name leads out of the folder, nothing there is replaced, no link or device is made, and there are limits to what a
+small file may grow to. A tar.gz counts as one archive; --recursive enters those inside. Without MEMBER, all of them.
+"""
+
+from __future__ import annotations
+
+from pparse.cli.common import DAMAGED, OK, USAGE, open_file
+from pparse.cli.output import safe
+from pparse.cli.recover import FileTable, add_target_arguments, outcome_to_dict
+from pparse.errors import LimitError, UnsupportedError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable
+    from typing import Any, Final
+
+    from pparse.cli.output import Output
+    from pparse.extraction import Extraction
+
+EXAMPLES: Final = """examples:
+  pparse extract archive.tar.gz -o folder
+  pparse extract archive.zip docs/readme.txt -o folder
+  pparse extract archive.zip '*.txt' -o folder
+  pparse extract backup.tar.gz::inner.zip -o folder
+  pparse extract backup.tar.gz --recursive -o folder
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of the command."""
+    parser.add_argument("file", metavar="FILE", help="an archive or a compressed file, or outer::inner")
+    parser.add_argument(
+        "members", metavar="MEMBER", nargs="*", help="only these: names as 'pparse ls' prints, or globs"
+    )
+    parser.add_argument("-o", "--output", metavar="DIR", required=True, help="the folder to write to, new or empty")
+    parser.add_argument("-r", "--recursive", action="store_true", help="enter archives inside the archive")
+    add_target_arguments(parser)
+    parser.add_argument("-v", "--verbose", action="store_true", help="show every file, not only those not whole")
+    parser.add_argument("-q", "--quiet", action="store_true", help="say nothing but errors")
+    parser.add_argument("--json", action="store_true", help='print the summary as one JSON document ("schema": 1)')
+
+
+def run(options: Any, out: Output) -> int:
+    """Run the command."""
+    from pparse.recovery.recover import extract
+
+    with open_file(options, out) as document:
+        _refuse_others(document)
+        listing = FileTable(out, quiet=options.quiet or options.json, every=options.verbose, keep=options.json)
+        wanted = _Wanted(options.members)
+        try:
+            outcome = extract(
+                document, options.output, wanted=wanted if options.members else None, recursive=options.recursive,
+                max_output=options.max_output, exist_ok=options.force, tell=listing.add,
+            )  # fmt: skip
+        except LimitError:
+            listing.close()
+            out.flush()
+            out.error(f"stopped at a limit; what was written until then is in {options.output}")
+            raise
+        listing.close()
+        if options.json:
+            from json import dumps
+
+            out.line(dumps(outcome_to_dict(options, outcome, document.findings, listing.kept)))
+        elif not options.quiet:
+            out.line(f"{outcome.summary} in {safe(options.output)}")
+            out.findings(document.findings, limit=10)
+            if not outcome.is_whole:
+                out.line(
+                    f"'pparse recover {safe(options.file)} -o DIR' saves more, and reports where bytes are missing"
+                )
+        missed = wanted.missed()
+        for name in missed:
+            out.error(f"no member matches {name!r}")
+    if missed:
+        return USAGE
+    return OK if outcome.is_whole else DAMAGED
+
+
+def _refuse_others(document: Extraction) -> None:
+    from pparse.archive import ArchiveParser
+    from pparse.stream import StreamParser
+
+    parser = document.parse().parser
+    if not isinstance(parser, ArchiveParser | StreamParser):
+        raise UnsupportedError(
+            f"it is {parser.name}, no archive; 'pparse get' writes parts of it, 'pparse recover' saves what is whole"
+        )
+
+
+class _Wanted:
+    """Says whether a member is among those asked for, and which patterns matched none."""
+
+    def __init__(self, patterns: list[str]) -> None:
+        import re
+        from fnmatch import translate
+
+        self._matchers: list[tuple[str, Callable[[str], object]]] = [
+            (pattern, re.compile(translate(pattern.removeprefix("./"))).match) for pattern in patterns
+        ]
+        self._met: set[str] = set()
+
+    def __call__(self, name: str) -> bool:
+        found = False
+        name = name.removeprefix("./")
+        for pattern, match in self._matchers:
+            bare = pattern.removeprefix("./").rstrip("/")
+            if match(name) or name.rstrip("/") == bare or name.startswith(bare + "/"):
+                self._met.add(pattern)
+                found = True
+        return found
+
+    def missed(self) -> list[str]:
+        """Return the patterns that matched nothing."""
+        return [pattern for pattern, _ in self._matchers if pattern not in self._met]

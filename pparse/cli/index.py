@@ -1,0 +1,197 @@
+"""Index a gzip file: places about every 4 MiB of what it holds where decoding can begin.
+
+FILE.pindex is written (about 0.5 % of what FILE holds), and from then on used by whatever reads FILE: a read in the
+middle does not decode all that precedes it. FILE is decoded once, and its checksums are compared. An index never gives
+wrong bytes: if FILE was changed, it is left aside. Other commands are told of an index elsewhere by -O index=OUT; with
+-O index=none they use none.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+
+from pparse.cli.common import DAMAGED, OK, size
+from pparse.cli.output import safe
+from pparse.errors import FormatError, OptionError, PathError, SourceError
+from pparse.limits import Limits, count_words, format_size
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Final
+
+    from pparse.cli.output import Output
+    from pparse.gzip_indexing import IndexReport
+    from pparse.reader import Range
+
+EXAMPLES: Final = """examples:
+  pparse index backup.tar.gz
+  pparse index backup.tar.gz --cache --spacing 1MiB
+  pparse index backup.tar.gz -o elsewhere.pindex
+  pparse index backup.tar.gz --check
+"""
+_SPACING: Final = "4MiB"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of the command."""
+    parser.add_argument("file", metavar="FILE", help="a gzip file")
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument("-o", "--output", metavar="OUT", help="the index (FILE.pindex)")
+    where.add_argument("--cache", action="store_true",
+                       help="write it to the cache ($XDG_CACHE_HOME or ~/.cache), where it is found too")  # fmt: skip
+    parser.add_argument("--spacing", metavar="SIZE", type=_spacing, default=_spacing(_SPACING),
+                        help=f"content between two places; less: quicker reads, larger index ({_SPACING})")  # fmt: skip
+    parser.add_argument("--check", action="store_true",
+                        help="write nothing: compare the index that is there with all of FILE")  # fmt: skip
+    parser.add_argument("--force", action="store_true", help="replace what is there, even if it is no index")
+    parser.add_argument("--json", action="store_true", help='one JSON document ("schema": 1)')
+
+
+def _spacing(text: str) -> int:
+    found = size(text)
+    if found < 64 << 10:  # what gzip_indexing allows, which is not imported here
+        raise argparse.ArgumentTypeError(f"at least 64KiB is needed, not {text!r}")
+    return found
+
+
+def run(options: Any, out: Output) -> int:
+    """Run the command."""
+    from pparse.data import FileData, IoStats
+
+    if options.format not in (None, "gzip"):
+        raise FormatError(f"only gzip files are indexed, not {options.format}", source=options.file)
+    for name, _ in options.options:
+        raise PathError("this command has no such option (-O)", path=name)
+    if options.file == "-" or ("::" in options.file and not os.path.exists(options.file)):
+        raise OptionError(f"{options.file} is not a file of its own; only such a file can be indexed")
+    out.stats = IoStats(log=True) if options.trace_io else None
+    with FileData(options.file, stats=out.stats) as data:
+        source = data.range(0, data.size or 0)
+        _refuse_others(source)
+        return _check(options, out, source) if options.check else _build(options, out, source)
+
+
+def _refuse_others(source: Range) -> None:
+    if not source.data.pread(0, 3).startswith(b"\x1f\x8b\x08"):
+        raise FormatError("this is no gzip file; only those are indexed", source=source.data.name)
+
+
+def _place(options: Any, source: Range) -> str:
+    """Return where the index is written."""
+    from pparse.gzip_index import SUFFIX, cache_path
+
+    if options.cache:
+        return cache_path(source)
+    return str(options.output or options.file + SUFFIX)
+
+
+def _refuse_existing(path: str, options: Any) -> None:
+    """Raise `OptionError` for an output that is something else than an index."""
+    from pparse.gzip_index import NAME
+
+    if not os.path.lexists(path):
+        return
+    if os.path.exists(path) and os.path.samefile(path, options.file):
+        raise OptionError(f"the output {path} is the file being read; name another one")
+    if os.path.isdir(path):
+        raise OptionError(f"the output {path} is a folder")
+    if options.force or not os.path.isfile(path):
+        return
+    with open(path, "rb") as file:
+        if file.read(len(NAME)) != NAME:
+            raise OptionError(f"{path} is there already, and no index; name another output, or replace it with --force")
+
+
+def _build(options: Any, out: Output, source: Range) -> int:
+    from pparse.budget import MemoryBudget
+    from pparse.cli.progress import Progress
+    from pparse.gzip_indexing import build_index
+    from pparse.writers.files import AtomicFile
+
+    path = _place(options, source)
+    _refuse_existing(path, options)
+    if options.cache:
+        try:
+            os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        except OSError as error:
+            reason = f"cannot make the folder: {error.strerror or error}"
+            raise SourceError(reason, errno=error.errno, source=os.path.dirname(path)) from error
+    progress = Progress()
+    try:
+        with AtomicFile(path) as file:
+            report = build_index(
+                source, file.stream, spacing=options.spacing, budget=MemoryBudget(options.budget),
+                limits=Limits(**dict(options.limits)), progress=progress,
+            )  # fmt: skip
+            if report.error is not None and not report.size:  # nothing to be written
+                report.error.source = source.data.name
+                raise report.error
+    finally:
+        progress.clear()
+    _tell(options, out, path, report)
+    return DAMAGED if report.error is not None else OK
+
+
+def _tell(options: Any, out: Output, path: str, report: IndexReport) -> None:
+    """Say what was written."""
+    error = report.error
+    if options.json:
+        from json import dumps
+
+        out.line(dumps({
+            "schema": 1, "file": options.file, "output": path, "points": report.points, "spacing": options.spacing,
+            "members": report.members, "content_size": report.size, "indexed_bytes": report.end,
+            "size": report.source, "index_size": report.file_size, "complete": error is None,
+            "reason": None if error is None else error.reason, "offset": None if error is None else error.offset,
+        }))  # fmt: skip
+        return
+    share = f"{100 * report.file_size / report.size:.2f}%" if report.size else "0%"
+    out.line(
+        f"{safe(path)}: {count_words(report.points, 'point')}, {format_size(report.file_size)}, {share} of the "
+        f"{report.size:,} bytes in {count_words(report.members, 'member')}"
+    )
+    if error is not None:
+        out.flush()
+        rest = report.source - report.end
+        left = f"; the {count_words(rest, 'byte')} from {report.end:,} on are not indexed" if rest else ""
+        error.source = options.file
+        out.error(f"{error}{left}")
+    elif report.size > 2 * options.spacing and report.size // report.points > 2 * options.spacing:
+        out.line(
+            f"{out.paint('note', 'dim')}    points are {format_size(report.size // report.points)} apart, for the "
+            "file has few places where decoding can begin"
+        )
+
+
+def _check(options: Any, out: Output, source: Range) -> int:
+    from pparse.budget import MemoryBudget
+    from pparse.cli.progress import Progress
+    from pparse.gzip_index import find_index, load_index
+    from pparse.gzip_indexing import check_index
+
+    budget = MemoryBudget(options.budget)
+    if options.output or options.cache:
+        index = load_index(_place(options, source), source, budget)
+    else:
+        found, errors = find_index(options.file, source, budget)
+        if found is None:
+            raise errors[0] if errors else SourceError("there is no index of it", source=options.file)
+        index = found
+    progress = Progress()
+    try:
+        check_index(index, source, budget=budget, limits=Limits(**dict(options.limits)), progress=progress)
+    finally:
+        progress.clear()
+    if options.json:
+        from json import dumps
+
+        out.line(dumps({
+            "schema": 1, "file": options.file, "index": index.name, "points": index.points,
+            "content_size": index.size, "index_size": index.file_size, "complete": index.complete, "sound": True,
+        }))  # fmt: skip
+    else:
+        part = "" if index.complete else f" of the first {index.size:,} bytes"
+        out.line(f"{safe(index.name)}: {count_words(index.points, 'point')}{part}, all of them right")
+    index.close()
+    return OK

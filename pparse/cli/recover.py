@@ -1,0 +1,151 @@
+"""Save everything that can be saved of a damaged or cut file, whatever it is, into a folder.
+
+All layers are gone through: a tar.gz that holds a zip that holds a checkpoint. What is whole comes out as it was, what
+is not as far as it goes, with zeros where bytes are lost; model files in a form that their own library opens. The
+folder's RECOVERY.json tells of every file what it is worth, and where bytes are missing. FILE is only read.
+"""
+
+from __future__ import annotations
+
+from pparse.cli.common import DAMAGED, OK, UNKNOWN_FORMAT, open_file, size
+from pparse.cli.output import Table, safe
+from pparse.errors import FormatError, LimitError
+from pparse.findings import Status
+from pparse.limits import count_words, format_size
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    from typing import Any, Final
+
+    from pparse.cli.output import Output
+    from pparse.recovery.recover import Outcome
+    from pparse.recovery.report import RecoveredFile
+
+EXAMPLES: Final = """examples:
+  pparse recover backup.tar.gz -o saved
+  pparse recover half-a-download.safetensors -o saved
+  pparse recover broken.zip -o saved --json
+  pparse recover disk-image.bin -f tar -o saved
+"""
+
+# Files that are not whole are shown one by one; so many of them.
+_SHOWN: Final = 40
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of the command."""
+    parser.add_argument("file", metavar="FILE", help="a file, or outer::inner")
+    parser.add_argument("-o", "--output", metavar="DIR", required=True, help="the folder to write to, new or empty")
+    add_target_arguments(parser)
+    parser.add_argument("-q", "--quiet", action="store_true", help="say nothing but errors")
+    parser.add_argument("--json", action="store_true", help='print the summary as one JSON document ("schema": 1)')
+
+
+def add_target_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare what `pparse extract` has, too."""
+    parser.add_argument("--force", action="store_true", help="write into a folder that holds files (none is replaced)")
+    parser.add_argument("--max-output", metavar="SIZE", type=size, default=None,
+                        help="bytes that may be written (16GiB, or 200 times the input + 64MiB if less)")  # fmt: skip
+
+
+def run(options: Any, out: Output) -> int:
+    """Run the command."""
+    from pparse.recovery.recover import recover
+
+    with open_file(options, out) as document:
+        listing = FileTable(out, quiet=options.quiet or options.json, keep=options.json)
+        try:
+            outcome = recover(
+                document, options.output, max_output=options.max_output, exist_ok=options.force, tell=listing.add
+            )
+        except FormatError as error:
+            out.error(str(error))
+            out.error("name the format with -f (see 'pparse formats') if you know what the file was")
+            return UNKNOWN_FORMAT
+        except LimitError:
+            listing.close()
+            out.flush()
+            out.error(f"stopped at a limit; what was written until then is in {options.output}")
+            raise
+        listing.close()
+        _tell(options, out, outcome, document.findings, listing.kept)
+    return OK if outcome.is_whole else DAMAGED
+
+
+def _tell(options: Any, out: Output, outcome: Outcome, findings: Any, files: list[dict[str, object]]) -> None:
+    if options.json:
+        from json import dumps
+
+        out.line(dumps(outcome_to_dict(options, outcome, findings, files)))
+        return
+    if options.quiet:
+        return
+    out.line(str(outcome.summary))
+    out.findings(findings, limit=10)
+    where = safe(options.output)
+    if not outcome.summary.files:
+        out.line("nothing could be recovered")
+    elif outcome.is_whole:
+        count, verified = outcome.summary.files, outcome.summary.verified
+        checked = "all" if verified == count else f"{verified:,}"
+        out.line(
+            f"nothing is missing; {checked} of {count_words(count, 'file')} have a checksum that agrees: use {where} "
+            f"({where}/RECOVERY.json lists them)"
+        )
+    else:
+        out.line(
+            f"use the files in {where}; of those that are not complete, {where}/RECOVERY.json says which bytes are "
+            "missing (they are zeros)"
+        )
+
+
+def outcome_to_dict(options: Any, outcome: Outcome, findings: Any, files: list[dict[str, object]]) -> dict[str, object]:
+    """Return the outcome as plain data, for JSON."""
+    return {
+        "schema": 1,
+        "file": options.file,
+        "output": options.output,
+        "files": files,
+        "summary": outcome.summary.to_dict(),
+        "findings": [finding.to_dict() for finding in findings],
+    }
+
+
+class FileTable:
+    """Shows the files that are not whole as they come, up to forty, and says how many more there are."""
+
+    def __init__(self, out: Output, *, quiet: bool, every: bool = False, keep: bool = False) -> None:
+        self.kept: list[dict[str, object]] = []  # for JSON: all of them
+        self._keep = keep
+        self._out = out
+        self._quiet = quiet
+        self._every = every
+        self._table = Table(out, ("STATUS", "SIZE", "FILE", "WHY"), "<><<")
+        self._more = 0
+        self._rows = 0
+
+    def add(self, file: RecoveredFile) -> None:
+        """Show a file, if it is to be shown."""
+        whole = file.status is Status.COMPLETE
+        if self._keep:
+            self.kept.append(file.to_dict())
+        if self._quiet or (whole and not self._every):
+            return
+        self._rows += not whole
+        if self._rows > _SHOWN and not whole:
+            self._more += 1
+            return
+        status: str = file.status.value
+        if whole:
+            status = "complete, verified" if file.verified else "complete, unverified"
+        name = file.path if file.path is not None else f"{file.raw_name or '?'} (not written)"
+        self._table.row(status, format_size(file.bytes), safe(name), safe(file.reason or ""))
+
+    def close(self) -> None:
+        """Show what waits."""
+        if self._quiet:
+            return
+        self._table.close()
+        if self._more:
+            self._out.line(f"… and {count_words(self._more, 'file')} more that are not whole")

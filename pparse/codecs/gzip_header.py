@@ -1,0 +1,104 @@
+"""The header of a gzip member (RFC 1952, section 2.3), read field by field."""
+
+from __future__ import annotations
+
+import struct
+from zlib import crc32
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
+FTEXT, FHCRC, FEXTRA, FNAME, FCOMMENT = 1, 2, 4, 8, 16
+
+SYSTEMS: Final = (
+    "FAT", "Amiga", "VMS", "Unix", "VM/CMS", "Atari TOS", "HPFS", "Macintosh", "Z-System", "CP/M", "TOPS-20", "NTFS",
+    "QDOS", "Acorn RISCOS",
+)  # fmt: skip
+
+# A header longer than this is none (FEXTRA alone may have 64 KiB; names and comments have no limit of their own).
+MAX_HEADER: Final = 256 << 10
+
+
+class GzipHeader:
+    """What the header says; ``length``: its bytes. ``block_size``: of a BGZF block, all of it, else None.
+
+    ``sound``: whether its magic bytes are right, reserved flags zero, and its checksum (if it has one) agrees.
+    """
+
+    __slots__ = (
+        "block_size", "comment", "extra", "flags", "header_crc", "length", "level", "mtime", "name", "sound", "system",
+    )  # fmt: skip
+
+    def __init__(self, flags: int, mtime: int, level: int, system: int) -> None:
+        self.flags = flags
+        self.mtime = mtime
+        self.level = level
+        self.system = system
+        self.extra: bytes | None = None
+        self.name: bytes | None = None
+        self.comment: bytes | None = None
+        self.header_crc: int | None = None
+        self.block_size: int | None = None
+        self.length = 10
+        self.sound = True
+
+
+def parse_header(head: bytes, *, tolerant: bool = False) -> GzipHeader | None:
+    """Return the header at the start of ``head``; None if there is none, or it goes on beyond ``head``.
+
+    ``tolerant``: magic bytes may be wrong, one of the three, or two.
+    """
+    if len(head) < 10:
+        return None
+    wrong = (head[0] != 0x1F) + (head[1] != 0x8B) + (head[2] != 8)
+    if wrong > (2 if tolerant else 0) or head[3] & 0xE0:
+        return None
+    flags, mtime, level, system = struct.unpack_from("<BIBB", head, 3)
+    header = GzipHeader(flags, mtime, level, system)
+    at = 10
+    if flags & FEXTRA:
+        if len(head) < at + 2:
+            return None
+        size = head[at] | head[at + 1] << 8
+        at += 2
+        if len(head) - at < size:
+            return None
+        header.extra = head[at : at + size]
+        header.block_size = _bgzf_size(header.extra)
+        at += size
+    for flag, field in ((FNAME, "name"), (FCOMMENT, "comment")):
+        if flags & flag:
+            end = head.find(b"\0", at)
+            if end < 0:
+                return None
+            setattr(header, field, head[at:end])
+            at = end + 1
+    if flags & FHCRC:
+        if len(head) < at + 2:
+            return None
+        header.header_crc = head[at] | head[at + 1] << 8
+        header.sound = header.header_crc == crc32(head[:at]) & 0xFFFF
+        at += 2
+    header.length = at
+    header.sound = header.sound and not wrong
+    return header
+
+
+def may_go_on(head: bytes, *, tolerant: bool = False) -> bool:
+    """Say whether ``head``, of which `parse_header` makes nothing, may be the beginning of a longer header."""
+    wrong = (head[:1] != b"\x1f") + (head[1:2] != b"\x8b") + (head[2:3] != b"\x08")
+    if len(head) < 10 or wrong > (2 if tolerant else 0) or head[3] & 0xE0:
+        return False
+    return bool(head[3] & (FEXTRA | FNAME | FCOMMENT))
+
+
+def _bgzf_size(extra: bytes) -> int | None:
+    """Return the size of a BGZF block from its extra field "BC" (SAM specification, section 4.1)."""
+    at = 0
+    while len(extra) - at >= 4:
+        size = extra[at + 2] | extra[at + 3] << 8
+        if extra[at : at + 2] == b"BC" and size == 2 and len(extra) - at >= 6:
+            return (extra[at + 4] | extra[at + 5] << 8) + 1
+        at += 4 + size
+    return None

@@ -1,0 +1,169 @@
+"""Names out of an archive made fit for the disk: whatever was stored, what comes out lies below the folder written to.
+
+The name is a claim of a file that nobody vouches for. It may lead out of the folder (``../x``, ``/x``, ``C:\\x``), end
+early (a NUL), mean a device (``CON.txt``), look like another (a mark that turns the direction of writing), or be
+megabytes long. `safe_name` gives path parts that do none of that, the same ones each time, and the same on all systems
+but for characters that only Windows forbids.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Final
+
+UNNAMED: Final = "unnamed"
+MAX_COMPONENT: Final = 255  # bytes of UTF-8: what ext4, APFS and NTFS take
+MAX_PATH: Final = 4095  # bytes of UTF-8: what Linux takes, less the NUL at the end
+MAX_DEPTH: Final = 100  # parts of a path
+_MAX_TEXT: Final = 1 << 16  # characters that are looked at, half of them at each end
+_MAX_SUFFIX: Final = 32  # bytes: what comes after the last dot of a name is no suffix if it is longer
+_MAX_PLAIN: Final = 100  # bytes: a name for file systems that take no long ones
+_WINDOWS: Final = os.name == "nt"
+_DEVICES: Final = frozenset(
+    ["CON", "PRN", "AUX", "NUL", "CONIN$", "CONOUT$", "CLOCK$"]
+    + [f"{port}{digit}" for port in ("COM", "LPT") for digit in "0123456789¹²³"]
+)
+_FORBIDDEN: Final = str.maketrans(dict.fromkeys('<>:"|?*', "_"))  # on Windows; a colon there names a hidden stream
+_DRIVE: Final = re.compile(r"[A-Za-z]:")
+# What has no width, or turns the direction of writing, or breaks a line: first and last code point of each run.
+_HIDDEN: Final = (
+    (0x00, 0x1F), (0x7F, 0x9F), (0xAD, 0xAD), (0x034F, 0x034F), (0x061C, 0x061C), (0x115F, 0x1160), (0x17B4, 0x17B5),
+    (0x180B, 0x180F), (0x200B, 0x200F), (0x2028, 0x202E), (0x2060, 0x206F), (0x3164, 0x3164), (0xFEFF, 0xFEFF),
+    (0xFFA0, 0xFFA0), (0xFFF9, 0xFFFB), (0x13430, 0x1343F), (0x1BCA0, 0x1BCA3), (0x1D173, 0x1D17A), (0xE0000, 0xE0FFF),
+)  # fmt: skip
+
+
+class _Harmless(dict[int, str | int]):
+    """Code points to what stands for them in a name, worked out as they are asked for."""
+
+    def __missing__(self, code: int) -> str | int:
+        if 0xDC80 <= code <= 0xDCFF:  # a byte that could not be decoded (PEP 383)
+            return f"%{code - 0xDC00:02X}"
+        if 0xD800 <= code <= 0xDFFF:  # half a character: no file system takes it
+            return f"%u{code:04X}"
+        return "_" if any(first <= code <= last for first, last in _HIDDEN) else code
+
+
+_HARMLESS: Final = _Harmless({ord("\\"): "/"})
+
+
+def safe_name(
+    name: str, raw: bytes | None = None, *, depth: int = MAX_DEPTH, windows: bool = _WINDOWS
+) -> tuple[str, ...]:
+    """Return the parts of a path for a member stored as ``name`` (``raw``: the bytes it was decoded from, if known).
+
+    There is at least one part; none is empty, ``.`` or ``..``, has a separator or a character that is not shown, is a
+    device of Windows, ends in a dot or a space, or has more than `MAX_COMPONENT` bytes; all of them are at most
+    ``depth``, and `MAX_PATH` bytes with their separators. Bytes that are not UTF-8 appear as ``%E9``. With ``windows``
+    the characters that are forbidden there go, too. Applied to its own answer it changes nothing.
+    """
+    text = _shortened(_decoded(name, raw))
+    if not (text.isascii() and text.isprintable() and "\\" not in text):
+        text = text.translate(_HARMLESS)
+    parts = [part for part in text.split("/") if part not in ("", ".", "..")]
+    if len(parts) > depth:
+        parts[depth - 1 :] = parts[-1:]
+    _strip_drive(parts, network=text.startswith("//"))
+    parts = [_component(part, windows) for part in parts]
+    size = sum(map(_size, parts)) + len(parts) - 1
+    while size > MAX_PATH:  # the name of the file stays, and the folders at the root
+        size -= _size(parts.pop(-2)) + 1
+    return tuple(parts) or (UNNAMED,)
+
+
+def changed(name: str, parts: Iterable[str]) -> bool:
+    """Say whether ``parts`` are another path than the stored ``name``: ``./a//b/`` and ``a/b`` are the same one."""
+    if len(name) > _MAX_TEXT or name.startswith("/"):
+        return True
+    return [part for part in name.split("/") if part not in ("", ".")] != list(parts)
+
+
+def names_root(name: str) -> bool:
+    """Say whether ``name`` is that of the folder itself, such as the ``./`` with which many a tar begins."""
+    return len(name) <= MAX_PATH and all(part in ("", ".", "..") for part in name.replace("\\", "/").split("/"))
+
+
+def numbered(part: str, number: int, *, folder: bool = False) -> str:
+    """Return what a name that is taken becomes: ``a~2.txt`` for a file, ``a.b~2`` for a folder; never too long."""
+    stem, suffix = (part, "") if folder else _split_suffix(part)
+    return _cut(stem, MAX_COMPONENT - _size(suffix) - len(str(number)) - 1) + f"~{number}{suffix}"
+
+
+def plain(part: str) -> str:
+    """Return a short name of ASCII letters and digits for a part that a file system refuses."""
+    return _component(re.sub(r"[^A-Za-z0-9._~-]", "_", part), windows=True, limit=_MAX_PLAIN)
+
+
+def fold(part: str) -> str:
+    """Return what is the same for all names that some file system takes for one: case and composition do not count."""
+    if part.isascii():
+        return part.lower()
+    from unicodedata import normalize
+
+    return normalize("NFD", normalize("NFD", part).casefold())
+
+
+def printable(text: str) -> str:
+    """Return ``text`` with everything in it escaped that a terminal obeys, that misleads, or that cannot be written."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(
+        shown if _HARMLESS[ord(shown)] == ord(shown) or shown == "\\" else ascii(shown)[1:-1] for shown in text
+    )
+
+
+def _decoded(name: str, raw: bytes | None) -> str:
+    """Return ``name``; where it was decoded with a loss, the bytes are asked again."""
+    if raw is None or "\ufffd" not in name or len(raw) > 4 * _MAX_TEXT:
+        return name
+    try:
+        raw.decode()
+    except UnicodeDecodeError:
+        return raw.decode("utf-8", "surrogateescape")
+    return name  # what stands for a lost character was stored as such
+
+
+def _shortened(text: str) -> str:
+    """Return both ends of a text that is longer than any path: no work is done on the rest."""
+    return text if len(text) <= _MAX_TEXT else text[: _MAX_TEXT // 2] + text[-_MAX_TEXT // 2 :]
+
+
+def _strip_drive(parts: list[str], *, network: bool) -> None:
+    """Take ``C:`` and the ``?`` of ``\\\\?\\`` from the front; ``C:x``, relative to a drive, becomes ``C_x``."""
+    at = 0
+    while at < len(parts) and (_DRIVE.fullmatch(parts[at]) or (network and parts[at] == "?")):
+        at += 1
+    del parts[:at]
+    if parts and _DRIVE.match(parts[0]):
+        parts[0] = f"{parts[0][0]}_{parts[0][2:]}"
+
+
+def _component(part: str, windows: bool, limit: int = MAX_COMPONENT) -> str:
+    if windows:
+        part = part.translate(_FORBIDDEN)
+    if re.split("[.:]", part, maxsplit=1)[0].rstrip(" ").upper() in _DEVICES:
+        part = f"_{part}"
+    if _size(part) > limit:
+        stem, suffix = _split_suffix(part)
+        part = _cut(stem, limit - _size(suffix)) + suffix
+    kept = part.rstrip(". ")  # Windows drops these, which would make it another name
+    return kept + "_" * (len(part) - len(kept))
+
+
+def _split_suffix(part: str) -> tuple[str, str]:
+    stem, dot, suffix = part.rpartition(".")
+    return (stem, dot + suffix) if stem.strip(".") and _size(suffix) < _MAX_SUFFIX else (part, "")
+
+
+def _size(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode())
+
+
+def _cut(text: str, limit: int) -> str:
+    """Return as much of ``text`` as has at most ``limit`` bytes, whole characters only."""
+    return text.encode()[:limit].decode("utf-8", "ignore")

@@ -1,0 +1,111 @@
+"""`recover`: everything that can be saved of a document, written to a folder with a report of each file.
+
+Two runs on the same input give the same files. The input is only read.
+"""
+
+from __future__ import annotations
+
+import os
+
+from pparse.errors import OptionError
+from pparse.findings import Severity
+from pparse.recovery.report import RecoveryReport
+from pparse.recovery.target import REPORT_NAME, Target, default_max_output
+from pparse.recovery.unpack import Plan, Unpacker, recognise
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pparse.extraction import Extraction
+    from pparse.recovery.report import RecoveredFile, Summary
+
+
+class Outcome:
+    """What came of it.
+
+    ``summary`` of the files; ``errors``: how many findings are errors (of `recover`, warnings too: whoever saves files
+    wants to know); ``matched``: how many members were asked for.
+    """
+
+    __slots__ = ("errors", "matched", "summary")
+
+    def __init__(self, summary: Summary, errors: int, matched: int) -> None:
+        self.summary = summary
+        self.errors = errors
+        self.matched = matched
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing was found wrong."""
+        return self.summary.is_complete and not self.errors
+
+
+def open_target(
+    document: Extraction, folder: str | os.PathLike[str], *, max_output: int | None = None, exist_ok: bool = False
+) -> Target:
+    """Return the folder to write to. Raises `OptionError` if it holds something and ``exist_ok`` is not given."""
+    session = document.session
+    most = default_max_output(document.size) if max_output is None else max_output
+    return Target(
+        os.fspath(folder), source_size=document.size, max_bytes=most, max_entries=session.limits.extracted_entries,
+        budget=session.budget, exist_ok=exist_ok,
+    )  # fmt: skip
+
+
+def recover(
+    document: Extraction, folder: str | os.PathLike[str], *, max_output: int | None = None, exist_ok: bool = False,
+    tell: Callable[[RecoveredFile], object] | None = None,
+) -> Outcome:  # fmt: skip
+    """Write everything that can be saved of ``document`` into ``folder``, through all containers in it.
+
+    Every file is in ``RECOVERY.json`` there; ``tell`` is called with each. Raises `LimitError` at a limit (what was
+    written until then stays, and is in the report), `OptionError`, `SourceError`.
+    """
+    recognise(document)  # nothing is made for a file that nobody recognises
+    if os.path.lexists(os.path.join(folder, REPORT_NAME)):
+        raise OptionError(f"there is a {REPORT_NAME} in {os.fspath(folder)}; name another folder")
+    plan = Plan(recursive=True, nameless=True, salvage=True, settle=True)
+    with open_target(document, folder, max_output=max_output, exist_ok=exist_ok) as target:
+        report = RecoveryReport(target, fill="zeros")
+
+        def note(file: RecoveredFile) -> None:
+            report.add(file)
+            if tell is not None:
+                tell(file)
+
+        unpacker = Unpacker(document, target, note, plan)
+        try:
+            unpacker.run()
+        finally:
+            findings = document.findings
+            summary = report.finish(findings)
+    odd = sum(finding.severity is not Severity.NOTE for finding in findings)
+    return Outcome(summary, max(odd, findings.errors), unpacker.matched)
+
+
+def extract(
+    document: Extraction, folder: str | os.PathLike[str], *, wanted: Callable[[str], bool] | None = None,
+    recursive: bool = False, max_output: int | None = None, exist_ok: bool = False,
+    tell: Callable[[RecoveredFile], object] | None = None,
+) -> Outcome:  # fmt: skip
+    """Write the members of an archive (``wanted``: of these names) into ``folder``, partial ones too.
+
+    ``recursive`` enters archives in it. ``tell`` is called with each file. Raises as `recover` does.
+    """
+    from pparse.recovery.report import Summary
+
+    summary = Summary()
+
+    def note(file: RecoveredFile) -> None:
+        file.gaps = tuple(file.gaps)
+        summary.add(file)
+        for _, length in file.gaps:
+            summary.add_gap(length)
+        if tell is not None:
+            tell(file)
+
+    with open_target(document, folder, max_output=max_output, exist_ok=exist_ok) as target:
+        unpacker = Unpacker(document, target, note, Plan(recursive=recursive, wanted=wanted))
+        unpacker.run()
+    return Outcome(summary, document.findings.errors, unpacker.matched)

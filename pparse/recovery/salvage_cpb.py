@@ -1,0 +1,343 @@
+"""Chunked protos (``.cpb``): the chunks that can be read, metadata that fit them, and the message that they make.
+
+A chunk that is lost leaves a hole in the message. Where that is one message, it becomes an empty one, so that its
+neighbours keep their places; where it is one value, the value is left out. What is found by counting elements below a
+message of which a chunk is lost may be another element now: it is left out, too, rather than put in the wrong place.
+"""
+
+from __future__ import annotations
+
+from pparse.data import BytesData
+from pparse.errors import PASSING, EndOfDataError, LimitError, MalformedError, PparseError
+from pparse.findings import Status
+from pparse.limits import count_words
+from pparse.parsers.cpb import CpbParser
+from pparse.parsers.cpb_metadata import ChunkMetadata
+from pparse.parsers.cpb_overlay import Chunks
+from pparse.parsers.protobuf_index import ChunkRange
+from pparse.parsers.protobuf_write import measure, write
+from pparse.proto_splitter.stream_merge import check_uses
+from pparse.recovery.salvage import Rest
+from pparse.recovery.salvage_riegeli import RecordCopy, described
+from pparse.result import Result
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Final
+
+    from pparse.parsers.protobuf_index import Piece
+    from pparse.recovery.salvage import Job
+    from pparse.recovery.target import TargetFile
+    from pparse.riegeli.lookup import RecordLookup
+    from pparse.schema import MessageType
+
+    Step = tuple[str, Any]
+    Path = tuple[Step, ...]
+
+_BYTES: Final = 2  # ChunkInfo.Type
+_COST: Final = 16  # what a parsed message takes, in bytes of memory per byte, about
+_NESTING: Final = 100
+_INDEX: Final = "index"
+
+
+class _Known:
+    """Which chunks were read: ``places`` from the number of each to its position in the new file."""
+
+    def __init__(self, job: Job, parser: CpbParser, metadata: Any) -> None:
+        self._by_position: dict[int, list[int]] = {}
+        self._infos = metadata.chunks
+        self._last = getattr(parser, "metadata_position", -1)
+        self._solid = job.solid - job.start  # behind it, positions are not what they were
+        self.places: dict[int, int] = {}
+        for number, info in enumerate(metadata.chunks):
+            self._by_position.setdefault(info.offset, []).append(number)
+
+    def wanted(self, position: int, _size: int) -> bool:
+        """Say whether a record is to be written: all but the metadata, which are made anew."""
+        return position != self._last
+
+    def written(self, position: int, size: int, now: int) -> None:
+        """Note a chunk that was written."""
+        if position < self._solid:
+            for number in self._by_position.get(position, ()):
+                if self._infos[number].size == size:
+                    self.places[number] = now
+
+    @property
+    def lost(self) -> list[int]:
+        """The numbers of the chunks that were not read."""
+        return [number for number in range(len(self._infos)) if number not in self.places]
+
+
+class _Chunks(Chunks):
+    """The chunks of a damaged file; a lost one that is a message is empty."""
+
+    def __init__(self, metadata: ChunkMetadata, lookup: RecordLookup, parser: CpbParser, lost: set[int]) -> None:
+        super().__init__(metadata, lookup, parser.result.extraction.session.budget)
+        self._lost = lost
+
+    def open(self, index: int) -> ChunkRange:
+        """Return the bytes of a chunk."""
+        if index in self._lost:
+            return ChunkRange(BytesData(b""), 0, 0, index, 0)
+        return super().open(index)
+
+    def piece(self, index: int) -> Piece:
+        """Return the bytes of a chunk, or what says why they cannot be had."""
+        return self.open(index) if index in self._lost else super().piece(index)
+
+
+def salvage_cpb(job: Job) -> bool:
+    """Write the readable chunks as a ``.cpb``, and the message they make; see `pparse.recovery.salvage.salvage`."""
+    parser: CpbParser = job.extraction.parse().parser  # type: ignore[assignment]
+    stem = job.name.removesuffix(".cpb")
+    charge = job.session.budget.charge(0, "the metadata of chunks")
+    try:
+        metadata = _metadata(parser, charge)
+        with job.target.create(job.name) as file:
+            rest = Rest(job, stem, {"format": "cpb"})
+            try:
+                done = _copy(job, parser, metadata, file, rest)
+            except BaseException:
+                rest.discard()
+                raise
+            if done is None:
+                rest.discard()
+                file.discard()
+                return False
+        copy, pruned = done
+        status = Status.DAMAGED if copy.damaged or job.has_gaps else Status.TRUNCATED
+        try:
+            _report(job, parser, file, stem, copy, pruned, status)
+            copy.save_tail()
+        finally:
+            rest.finish(status)
+        return True
+    finally:
+        charge.release()
+
+
+def _metadata(parser: CpbParser, charge: Any) -> Any:
+    """Return the metadata of the chunks as a message; None where they are lost, or not sound."""
+    if parser.chunks is None or parser.prove_metadata() is not None:
+        return None
+    from google.protobuf.message import DecodeError
+
+    from pparse.protos import message_class
+
+    record = parser.chunks.metadata.record
+    charge.resize(_COST * len(record))
+    try:
+        return message_class("tensorflow.proto_splitter.ChunkMetadata").FromString(
+            record.data.read_exact(record.start, len(record)) if len(record) else b""
+        )
+    except (DecodeError, MalformedError, EndOfDataError):
+        return None
+
+
+def _copy(
+    job: Job, parser: CpbParser, metadata: Any, file: TargetFile, rest: Rest
+) -> tuple[RecordCopy, _Pruned | None] | None:
+    """Copy the chunks; return what came of it. None if there are none, or nothing is wrong."""
+    if metadata is None:
+        copy = RecordCopy(job, file, rest)
+        copy.run()
+        copy.finish()
+        return (copy, None) if copy.records and not copy.is_whole else None
+    known = _Known(job, parser, metadata)
+    copy = RecordCopy(job, file, rest, wanted=known.wanted, written=known.written)
+    copy.run()
+    if not copy.records or (copy.is_whole and not known.lost):
+        return None
+    pruned = _Pruned(metadata, known.lost, parser.root_type)
+    for number in pruned.lost:
+        info = metadata.chunks[number]
+        fields = sorted(pruned.fields.get(number, ()))
+        rest.add({"chunk": number, "position": info.offset, "size": info.size, "fields": fields})
+    for path in pruned.left_out:
+        rest.add({"field": path, "reason": "its place is not known, since elements before it may be lost"})
+    if pruned.problem is None:
+        if pruned.lost:
+            empty = copy.write(b"")
+            for number in pruned.lost:
+                metadata.chunks[number].size = 0
+                metadata.chunks[number].offset = empty
+        for number, place in known.places.items():
+            metadata.chunks[number].offset = place
+        copy.finish(metadata.SerializeToString(deterministic=True))
+    else:
+        copy.finish()
+    return copy, pruned
+
+
+class _Pruned:
+    """The metadata without the fields whose places the lost chunks make unknown.
+
+    ``metadata`` is changed in place; ``original`` are its bytes with the positions of the old file. ``fields`` are the
+    paths that the lost chunks belong to, ``left_out`` those of chunks that are there and have no place, ``problem``
+    says why nothing can be merged, if that is so.
+    """
+
+    def __init__(self, metadata: Any, lost: list[int], type: MessageType | None) -> None:
+        self.metadata = metadata
+        self.lost = lost
+        self.count = len(metadata.chunks)
+        self.fields: dict[int, list[str]] = {}
+        self.left_out: list[str] = []
+        self.problem: str | None = None
+        self._type = type
+        self._lost = set(lost)
+        self._shaken: set[Path] = set()
+        root = metadata.message
+        if root.HasField("chunk_index") and root.chunk_index in self._lost:
+            self.problem = "the chunk that all others belong to is lost"
+        else:
+            self._collect(root)
+        if self.problem is None:
+            self._prune(root)
+        self.original: bytes = metadata.SerializeToString(deterministic=True)
+
+    def _collect(self, root: Any) -> None:
+        """Note the messages of which chunks are lost."""
+        stack: list[tuple[Any, Path]] = [(root, ())]
+        while stack and self.problem is None:
+            node, path = stack.pop()
+            for field in node.chunked_fields:
+                here = path + _steps(field)
+                below = field.message
+                if len(here) > 2 * _NESTING:
+                    self.problem = "chunked fields are nested too deep"
+                lost = self._is_lost(below)
+                if lost and self._is_value(below) and here and here[-1][0] == _INDEX:
+                    self.problem = "a value of a list is lost, and those behind it would take its place"
+                if lost and self.metadata.chunks[below.chunk_index].type != _BYTES:
+                    self._shaken.add(here)
+                if below.chunked_fields:
+                    stack.append((below, here))
+
+    def _prune(self, root: Any) -> None:
+        """Take out the lost values, and what is found by counting below a message of which a chunk is lost."""
+        stack: list[tuple[Any, Path]] = [(root, ())]
+        while stack:
+            node, path = stack.pop()
+            for number in range(len(node.chunked_fields) - 1, -1, -1):
+                field = node.chunked_fields[number]
+                here = path + _steps(field)
+                gone, uncertain = self._is_lost(field.message), self._is_uncertain(here)
+                if gone:
+                    self.fields.setdefault(field.message.chunk_index, []).append(_text(here, self._type))
+                elif uncertain:
+                    self.left_out.append(_text(here, self._type))
+                if (gone and self._is_value(field.message)) or uncertain:
+                    del node.chunked_fields[number]
+                elif field.message.chunked_fields:
+                    stack.append((field.message, here))
+        self.left_out.sort()
+
+    def _is_lost(self, message: Any) -> bool:
+        has = message.HasField("chunk_index") or not message.chunked_fields
+        return has and message.chunk_index in self._lost
+
+    def _is_value(self, message: Any) -> bool:
+        """Say whether a chunk is a value, or may be one, rather than a message."""
+        kind: int = self.metadata.chunks[message.chunk_index].type
+        return kind in (0, _BYTES)
+
+    def _is_uncertain(self, path: Path) -> bool:
+        return any(
+            path[:length] in self._shaken and any(kind == _INDEX for kind, _ in path[length:])
+            for length in range(len(path))
+        )
+
+
+def _steps(field: Any) -> Path:
+    """Return the steps of a field's tag."""
+    found: list[Step] = []
+    for item in field.field_tag:
+        kind = item.WhichOneof("kind") or ""
+        if kind == "map_key":
+            word = item.map_key.WhichOneof("type")
+            found.append((kind, getattr(item.map_key, word) if word else None))
+        else:
+            found.append((kind, getattr(item, kind) if kind else None))
+    return tuple(found)
+
+
+def _text(path: Path, type: MessageType | None) -> str:
+    """Return a path as people write it: with names, where the type knows them."""
+    words: list[str] = []
+    field = None
+    for kind, value in path:
+        if kind == "field":
+            if field is not None:
+                type = field.message
+            field = type.fields.get(value) if type is not None else None
+            words.append(f"{'.' if words else ''}{field.name if field is not None else value}")
+        else:
+            words.append(f"[{value}]" if kind == _INDEX else f'["{value}"]')
+            if kind == "map_key" and field is not None:
+                field = field.map_value
+    return "".join(words)
+
+
+# -- the message -------------------------------------------------------------------------------------------------------
+
+
+def _report(
+    job: Job, parser: CpbParser, file: TargetFile, stem: str, copy: RecordCopy, pruned: _Pruned | None, status: Status
+) -> None:
+    """Write the merged message, and report it and the file of chunks."""
+    reason = described(copy)
+    if pruned is None:
+        why = parser.problem.reason if parser.problem is not None else "they are damaged"
+        job.report(file, status, f"{reason}; no .pb: the chunk metadata, which say what belongs where, are lost: {why}")
+        return
+    whole = pruned.count - len(pruned.lost)
+    reason = f"{whole:,} of {count_words(pruned.count, 'chunk')} are whole; {reason}"
+    limit: LimitError | None = None
+    merged: TargetFile | None = None
+    problem = pruned.problem
+    if problem is None:
+        try:
+            merged = _merge(job, pruned, f"{stem}.pb")
+        except PASSING:
+            raise
+        except LimitError as error:
+            limit, problem = error, error.reason
+        except PparseError as error:
+            problem = error.reason
+    if problem is not None:
+        reason += f"; no .pb: {problem}"
+    job.report(file, status, reason)
+    if limit is not None:
+        raise limit
+    if merged is not None:
+        became = status if pruned.lost else Status.COMPLETE
+        reason = f"merged from {whole:,} of {count_words(pruned.count, 'chunk')}"
+        if pruned.left_out:
+            reason += f"; {count_words(len(pruned.left_out), 'field')} left out, whose place is not known"
+        job.report(merged, became, reason)
+
+
+def _merge(job: Job, pruned: _Pruned, name: str) -> TargetFile:
+    """Write the message that the chunks make. Raises `PparseError` if they make none; then nothing is written."""
+    session = job.session
+    fresh = Result(job.extraction, CpbParser)
+    parser: CpbParser = fresh.parser  # type: ignore[assignment]
+    record = BytesData(pruned.original, job.extraction.name).range(0, len(pruned.original))
+    metadata = ChunkMetadata(record, session.budget, any_version=True)
+    parser.chunks = _Chunks(metadata, parser._new_lookup("all"), parser, set(pruned.lost))
+    if parser.root_type is None:
+        raise MalformedError("the message type is not known: name it (-O message=NAME)")
+    check_uses(parser)
+    root = fresh.root
+    sizes = measure(root)
+    with job.target.create(name) as file:
+
+        def out(block: bytes) -> None:
+            file.write(block)
+            job.advance(len(block), sizes[0])
+
+        if write(root, sizes, out) != sizes[0]:
+            raise MalformedError("the source changed while it was merged", wanted=sizes[0], got=file.bytes)
+    return file

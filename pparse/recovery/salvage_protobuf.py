@@ -1,0 +1,350 @@
+"""Protocol buffer messages that are cut or damaged: the fields that are whole, put together to a message that parses.
+
+A message is walked field by field. What is sound is copied as it stands; of a field that is not, and is a message, the
+whole fields are kept, and its length is corrected; any other is dropped. Lengths come before the content, so that
+everything is gone through twice (as in `pparse.parsers.protobuf_write`).
+"""
+
+from __future__ import annotations
+
+from array import array
+
+from pparse.data import copy_into
+from pparse.errors import PASSING, GapError, LimitError, MalformedError, PparseError
+from pparse.findings import Status
+from pparse.kernels.varint import encode_varint
+from pparse.kernels.wire import (
+    END_GROUP,
+    FIXED32,
+    LEN,
+    PADDING,
+    SLACK,
+    START_GROUP,
+    read_length,
+    read_tag,
+    skip_payload,
+)
+from pparse.limits import KIB, MIB, count_words
+from pparse.parsers.protobuf_check import Checker
+from pparse.parsers.protobuf_index import accepts
+from pparse.recovery.salvage import Rest
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Final
+
+    from pparse.parsers.protobuf import ProtobufParser
+    from pparse.reader import Range
+    from pparse.recovery.salvage import Job
+    from pparse.schema import MessageType
+
+    Op = Range | bytes | None  # a stretch to copy; the tag of a message that begins; the end of one
+    Lose = Callable[[str, int, int], object]
+
+_BLOCK: Final = 64 * KIB
+_STEP: Final = 1 * MIB
+_MAX_GROUPS: Final = 1_000
+
+
+class _Field:
+    """Where a field is: its ``tag``, where its ``payload`` begins, and its ``end``; of a message without a length 0."""
+
+    __slots__ = ("begin", "end", "number", "payload", "tag", "wire")
+
+    def __init__(self, begin: int, tag: int, payload: int, end: int) -> None:
+        self.begin = begin
+        self.tag = tag
+        self.number = tag >> 3
+        self.wire = tag & 7
+        self.payload = payload
+        self.end = end
+
+
+class _Frame:
+    """A message that is walked: ``[pos, end)`` is to come, and up to ``sound`` all is well.
+
+    ``run`` is where the stretch begins that is to be copied next, ``meant`` where the message should end. ``counts``
+    are fields that were passed, by number, ``before`` those before ``run``.
+    """
+
+    __slots__ = ("before", "counts", "end", "meant", "path", "pos", "run", "sound", "type")
+
+    def __init__(self, pos: int, end: int, type: MessageType | None, path: str, sound: int) -> None:
+        self.pos = self.run = pos
+        self.end = self.meant = end
+        self.type = type
+        self.path = path
+        self.sound = sound
+        self.counts: dict[int, int] = {}
+        self.before: dict[int, int] = {}
+
+    def name(self, field: _Field) -> str:
+        """Return the path of a field, which is the next one."""
+        known = self.type.fields.get(field.number) if self.type is not None else None
+        word = known.name if known is not None else str(field.number)
+        if known is None or known.repeated:
+            word += f"[{self.counts.get(field.number, 0)}]"
+        return f"{self.path}.{word}" if self.path else word
+
+
+class _Walk:
+    """One way through a message; ``lose`` is told the path, begin and end of all that is not kept."""
+
+    def __init__(self, job: Job, type: MessageType | None, lose: Lose) -> None:
+        self._data = job.data
+        self._end = job.solid
+        self._start = job.start
+        self._type = type
+        self._lose = lose
+        self._depth = job.session.limits.depth
+        self._check_cancelled = job.session.check_cancelled
+        self._checker = Checker(job.session.check_cancelled)
+        self._block = b""
+        self._block_at = 0
+        self._told = -1  # where the stretch ends that was told of last
+
+    def ops(self) -> Iterator[Op]:
+        """Yield the plan of the message."""
+        stack = [_Frame(self._start, self._end, self._type, "", self._start)]
+        while stack:
+            frame = stack[-1]
+            field = self._next(frame)
+            if field is None:
+                yield from self._flush(frame, frame.pos)
+                stack.pop()
+                if frame.meant > self._end > self._told:
+                    self._tell(frame.path, self._end, frame.meant)
+                if stack:
+                    yield None
+                continue
+            yield from self._flush(frame, field.begin)
+            name = frame.name(field)
+            frame.counts[field.number] = frame.counts.get(field.number, 0) + 1
+            below = self._message_of(frame, field)
+            end = min(field.end, frame.end)
+            frame.pos = frame.run = end
+            frame.before = dict(frame.counts)
+            if below is None or len(stack) >= self._depth:
+                self._tell(name, field.begin, end)
+            else:
+                yield encode_varint(field.tag)
+                stack.append(_Frame(field.payload, end, below, name, max(field.payload, min(frame.sound, end))))
+                stack[-1].meant = field.end
+
+    def _tell(self, path: str, begin: int, end: int) -> None:
+        self._told = end
+        self._lose(path, begin, end)
+
+    def _flush(self, frame: _Frame, end: int) -> Iterator[Op]:
+        if end > frame.run:
+            yield self._data.range(frame.run, end)
+        frame.run = end
+
+    def _next(self, frame: _Frame) -> _Field | None:
+        """Go over the sound fields to the next one that is not; None at the end, or where no field can be read."""
+        while frame.pos < frame.end:
+            if frame.sound <= frame.pos:
+                frame.sound = self._sound_to(frame)
+            if frame.type is not None and frame.sound == frame.end:
+                frame.pos = frame.end
+                return None
+            field = self._field(frame.pos, frame.end)
+            if field is None:
+                if not self._is_proven(frame):
+                    continue
+                self._tell(frame.path, frame.pos, frame.end)
+                # What comes behind it in the message cannot be found.
+                frame.end = frame.pos
+                return None
+            if field.end > frame.end and frame.end < self._end:
+                if not self._is_proven(frame):
+                    continue
+                self._tell(frame.name(field), frame.pos, frame.end)
+                frame.end = frame.pos
+                return None
+            if field.end > frame.end or not self._is_sound(frame, field):
+                if self._is_proven(frame):
+                    return field
+                continue
+            frame.counts[field.number] = frame.counts.get(field.number, 0) + 1
+            frame.pos = field.end
+        return None
+
+    def _is_proven(self, frame: _Frame) -> bool:
+        """Look again at the fields that were believed to be sound; if they are not, go back to where they begin.
+
+        A group that does not end in its message takes what follows for its own, and the fault shows too late. Each
+        field by itself shows which one it is.
+        """
+        if frame.type is None or self._checker.sound(self._data.range(frame.run, frame.pos), frame.type):
+            return True
+        at = frame.run
+        while (field := self._field(at, frame.end)) is not None and field.end <= frame.end:
+            if not self._checker.sound(self._data.range(at, field.end), frame.type):
+                break
+            at = field.end
+        frame.sound = at + 1  # within the field at fault
+        frame.pos, frame.counts = frame.run, dict(frame.before)
+        return False
+
+    def _is_sound(self, frame: _Frame, field: _Field) -> bool:
+        if frame.type is not None:
+            return field.end <= frame.sound
+        gap = self._data.next_gap(field.begin)
+        return gap is None or gap.offset >= field.end
+
+    def _sound_to(self, frame: _Frame) -> int:
+        """Return up to where from ``frame.pos`` on all is sound; in a field at fault, where the fault is."""
+        if frame.type is None:
+            return frame.pos
+        stop = frame.end
+        gap = self._data.next_gap(frame.pos)
+        if gap is not None:
+            stop = max(frame.pos, min(stop, gap.offset))
+        if self._checker.sound(self._data.range(frame.pos, frame.end), frame.type):
+            return stop
+        return max(frame.pos, min(stop, self._checker.stopped))
+
+    def _message_of(self, frame: _Frame, field: _Field) -> MessageType | None:
+        """Return the type of a field that is a message with a length."""
+        known = frame.type.fields.get(field.number) if frame.type is not None else None
+        if known is None or field.wire != LEN or known.message is None or not accepts(known, LEN):
+            return None
+        return known.message
+
+    # -- bytes ---------------------------------------------------------------------------------------------------------
+
+    def _get(self, pos: int, end: int) -> bytes:
+        """Return what is known of the next bytes, as many as a tag and a length take."""
+        wanted = min(SLACK, end - pos)
+        at = pos - self._block_at
+        if not 0 <= at <= len(self._block) - wanted:
+            self._check_cancelled()
+            try:
+                self._block = self._data.pread(pos, min(_BLOCK, self._end - pos))
+            except GapError:
+                self._block = b""
+            self._block_at, at = pos, 0
+        return self._block[at : at + wanted]
+
+    def _field(self, pos: int, end: int) -> _Field | None:
+        """Return the field at ``pos``; None if there is none, or its tag and length are not all there."""
+        raw = self._get(pos, end)
+        try:
+            tag, at = read_tag(raw + PADDING, 0)
+            wire = tag & 7
+            if at > len(raw) or tag < 8 or wire > FIXED32 or wire == END_GROUP:
+                return None
+            if wire == START_GROUP:
+                return _Field(pos, tag, pos + at, self._end_of_group(pos, tag, at, end))
+            if wire == LEN:
+                length, at = read_length(raw + PADDING, at)
+                return _Field(pos, tag, pos + at, pos + at + length) if at <= len(raw) else None
+            return _Field(pos, tag, pos + at, pos + skip_payload(raw + PADDING, at, wire))
+        except MalformedError:
+            return None
+
+    def _end_of_group(self, pos: int, tag: int, at: int, end: int) -> int:
+        """Return where a group ends; beyond ``end`` if that cannot be found."""
+        groups = [tag >> 3]
+        pos += at
+        while groups:
+            raw = self._get(pos, end) if pos < end else b""
+            tag, at = read_tag(raw + PADDING, 0)
+            if at > len(raw) or tag < 8 or tag & 7 > FIXED32 or len(groups) > _MAX_GROUPS:
+                return end + 1
+            if tag & 7 == END_GROUP:
+                if groups.pop() != tag >> 3:
+                    return end + 1
+                pos += at
+            elif tag & 7 == START_GROUP:
+                groups.append(tag >> 3)
+                pos += at
+            else:
+                pos += skip_payload(raw + PADDING, at, tag & 7)
+        return pos
+
+
+def salvage_protobuf(job: Job) -> bool:
+    """Write the whole fields as a message; see `pparse.recovery.salvage.salvage`."""
+    parser: ProtobufParser = job.extraction.parse().parser  # type: ignore[assignment]
+    with job.target.create(job.name) as file:
+        rest = Rest(job, file.path, {"format": parser.name})
+        losses = _Losses(job, rest)
+        try:
+            sizes = _measure(_Walk(job, parser.root_type, losses.lose))
+            if not sizes[0] or not rest.count:
+                rest.discard()
+                file.discard()
+                return False
+
+            def out(block: bytes) -> None:
+                file.write(block)
+                job.advance(len(block), sizes[0])
+
+            _write(_Walk(job, parser.root_type, lambda _path, _begin, _end: None), sizes, out)
+        except BaseException as error:
+            rest.discard()
+            if not isinstance(error, PparseError) or isinstance(error, (LimitError, *PASSING)):
+                raise
+            file.discard()
+            return False
+    doubt = job.data.doubtful(job.start, job.end)
+    damaged = losses.inside or job.has_gaps or job.loose or doubt is not None
+    status = Status.DAMAGED if damaged else Status.TRUNCATED
+    reason = f"{file.bytes:,} of {job.end - job.start:,} bytes are in it; {losses.text()}"
+    job.report(file, status, reason if doubt is None else f"{reason}; {doubt}")
+    try:
+        job.save_loose(file.path)
+    finally:
+        rest.finish(status)
+    return True
+
+
+class _Losses:
+    """What is not kept: each in the list of the rest; ``inside`` says whether some of it is not at the end."""
+
+    def __init__(self, job: Job, rest: Rest) -> None:
+        self._job = job
+        self._rest = rest
+        self._first = ""
+        self.inside = False
+
+    def lose(self, path: str, begin: int, end: int) -> None:
+        """Note a stretch."""
+        self._first = self._first or path or f"the bytes from {begin - self._job.start} on"
+        self.inside = self.inside or end < self._job.solid
+        self._rest.add({"path": path or None, "offset": begin - self._job.start, "length": end - begin})
+
+    def text(self) -> str:
+        """Say it in words."""
+        return f"{count_words(self._rest.count, 'field')} lost or cut, the first of them: {self._first}"
+
+
+def _measure(walk: _Walk) -> array[int]:
+    """Return the size of the message, and of each message in it that is put together anew."""
+    sizes = array("Q", [0])
+    stack: list[tuple[int, int]] = [(0, 0)]
+    for op in walk.ops():
+        if op is None:
+            at, tag = stack.pop()
+            if sizes[at]:  # else nothing of it is there
+                sizes[stack[-1][0]] += tag + len(encode_varint(sizes[at])) + sizes[at]
+        elif isinstance(op, bytes):
+            stack.append((len(sizes), len(op)))
+            sizes.append(0)
+        else:
+            sizes[stack[-1][0]] += len(op)
+    return sizes
+
+
+def _write(walk: _Walk, sizes: array[int], out: Callable[[bytes], object]) -> None:
+    number = 1
+    for op in walk.ops():
+        if isinstance(op, bytes):
+            if sizes[number]:
+                out(op + encode_varint(sizes[number]))
+            number += 1
+        elif op is not None:
+            copy_into(op.data, op.start, len(op), out, _STEP)

@@ -1,0 +1,307 @@
+"""safetensors files: the whole tensors in a new file, what is there of the others beside it.
+
+The header is gone through several times rather than held: once to judge the tensors, twice to write the new header
+(whose length stands before it). Of each tensor some numbers are kept.
+"""
+
+from __future__ import annotations
+
+import json
+from array import array
+
+from pparse.data import Access
+from pparse.errors import EndOfDataError, GapError, MalformedError
+from pparse.findings import Status
+from pparse.limits import MIB
+from pparse.node import SCALAR
+from pparse.parsers.safetensors import METADATA
+from pparse.recovery.report import RecoveredFile
+from pparse.recovery.salvage import Rest, text_of
+from pparse.viewers.safetensors import SafetensorsViewer
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any, Final
+
+    from pparse.recovery.salvage import Job
+    from pparse.recovery.target import TargetFile
+    from pparse.tensor import Tensor
+
+_STEP: Final = 1 * MIB
+# Data whose gaps show only when they are come to: so often the tensors are judged again.
+_TRIES: Final = 4
+_COST: Final = 120  # bytes kept of each tensor, sorting included
+_MOST_DIMENSIONS: Final = 64
+
+
+class _SpoiledError(Exception):
+    """A tensor that was believed to be whole is not."""
+
+
+class _Judge:
+    """Says of each tensor what is there of it."""
+
+    def __init__(self, job: Job, viewer: SafetensorsViewer) -> None:
+        self._job = job
+        self.base = viewer.parser.data_start
+        self.spoiled: set[int] = set()
+        self.in_doubt = False
+        self._cut = not job.loose or job.loose[0].length is None
+        self._lost = (
+            "it lies beyond the end of what is there"
+            if self._cut
+            else "bytes are missing before it, and nobody knows how many"
+        )
+
+    def judge(self, number: int, tensor: Tensor) -> tuple[Status, str]:
+        """Return what became of a tensor, and why; for a whole one COMPLETE and no reason.
+
+        ``in_doubt`` says whether all that is wrong is that its bytes may not be right.
+        """
+        self.in_doubt = False
+        if tensor.status in (Status.DAMAGED, Status.UNSUPPORTED) or not tensor.spans or tensor.dtype is None:
+            reason = tensor.finding.reason if tensor.finding is not None else "its header entry cannot be read"
+            return (Status.DAMAGED if tensor.status is Status.COMPLETE else tensor.status), reason
+        span = tensor.spans[0]
+        start, stop, data = span.offset, span.offset + span.length, self._job.data
+        if start == stop:
+            return Status.COMPLETE, ""
+        if start >= self._job.solid:
+            return Status.MISSING, self._lost
+        gap = data.next_gap(start)
+        if gap is not None and gap.offset < min(stop, self._job.solid):
+            if gap.offset <= start and gap.end is not None and gap.end >= stop:
+                return Status.MISSING, "it lies in a gap"
+            return Status.DAMAGED, "there is a gap in it"
+        if stop > self._job.solid:
+            return (Status.TRUNCATED if self._cut else Status.DAMAGED), "it ends early"
+        if tensor.unwritten_nbytes:
+            return Status.DAMAGED, f"{tensor.unwritten_nbytes:,} bytes of it were never written (a file hole)"
+        doubt = data.doubtful(start, stop)
+        if doubt is not None:
+            self.in_doubt = True
+            return Status.DAMAGED, doubt
+        return (Status.DAMAGED, "its bytes cannot be read") if number in self.spoiled else (Status.COMPLETE, "")
+
+
+class _Plan:
+    """Which tensors are whole, in the order of the header, and where they go.
+
+    ``starts`` and ``sizes`` are where their bytes are, ``numbers`` which they are of all ``total`` ones, ``order`` that
+    of their bytes in the old file, and in the new one, ``places`` where they begin there.
+    """
+
+    def __init__(self, judge: _Judge, viewer: SafetensorsViewer, job: Job) -> None:
+        self.numbers, self.starts, self.sizes = array("q"), array("q"), array("q")
+        self.total = 0
+        self.opens = True  # whether the library opens the old file, as far as the tensors go
+        self.worst = Status.TRUNCATED
+        self.charge = job.session.budget.charge(0, "the places of tensors")
+        for number, tensor in enumerate(viewer.tensors()):
+            self.total += 1
+            status, _ = judge.judge(number, tensor)
+            if status is Status.COMPLETE:
+                self._add(number, tensor)
+                continue
+            self.opens = self.opens and judge.in_doubt
+            if status in (Status.DAMAGED, Status.UNSUPPORTED):
+                self.worst = Status.DAMAGED
+        self.order: list[int] | range = range(len(self.numbers))
+        job.session.check_cancelled()
+        if any(self.starts[at] < self.starts[at - 1] for at in range(1, len(self.starts))):
+            self.order = sorted(self.order, key=self.starts.__getitem__)
+        self.places = array("q", bytes(8 * len(self.numbers)))
+        self.bytes = 0
+        for at in self.order:
+            self.places[at] = self.bytes
+            self.bytes += self.sizes[at]
+
+    def _add(self, number: int, tensor: Tensor) -> None:
+        span = tensor.spans[0]
+        if not len(self.numbers) % 4096:
+            self.charge.resize(_COST * (len(self.numbers) + 4096))
+        self.numbers.append(number)
+        self.starts.append(span.offset)
+        self.sizes.append(span.length)
+
+
+def salvage_safetensors(job: Job) -> bool:
+    """Write the whole tensors as a safetensors file, the others beside it; see `pparse.recovery.salvage.salvage`."""
+    try:
+        viewer = SafetensorsViewer(job.extraction)
+        if viewer.parser.header.root.kind != "object":
+            return False
+        judge = _Judge(job, viewer)
+        metadata = _metadata(viewer)
+        for _ in range(_TRIES):
+            plan = _Plan(judge, viewer, job)
+            try:
+                if plan.opens and viewer.parser.header.status is Status.COMPLETE:
+                    if job.data.access is not Access.FREE:  # else all gaps are known
+                        for _ in _contents(job, judge, plan):
+                            job.session.check_cancelled()
+                    return False
+                file = _write(job, viewer, judge, plan, metadata)
+            except _SpoiledError:
+                continue
+            finally:
+                plan.charge.release()
+            break
+        else:
+            return False
+    except (MalformedError, GapError, EndOfDataError):  # of the header; of tensors, they are spoiled
+        return False
+    _finish(job, viewer, judge, plan, metadata, file)
+    return True
+
+
+# -- the file ----------------------------------------------------------------------------------------------------------
+
+
+def _write(
+    job: Job, viewer: SafetensorsViewer, judge: _Judge, plan: _Plan, metadata: dict[str, object] | None
+) -> TargetFile:
+    """Write the new file. Raises `_SpoiledError` if a tensor turns out not to be whole; then it is gone again."""
+    size = sum(map(len, _header(viewer, plan, metadata)))
+    padding = -size % 8
+    total = 8 + size + padding + plan.bytes
+    with job.target.create(job.name) as file:
+        file.write((size + padding).to_bytes(8, "little"))
+        for piece in _header(viewer, plan, metadata):
+            file.write(piece)
+        file.write(b" " * padding)
+        job.advance(file.bytes, total)
+        for chunk in _contents(job, judge, plan):
+            file.write(chunk)
+            job.advance(len(chunk), total)
+    return file
+
+
+def _contents(job: Job, judge: _Judge, plan: _Plan) -> Iterator[bytes]:
+    """Yield the bytes of the whole tensors, in the order of the old file. Raises `_SpoiledError`."""
+    for at in plan.order:
+        start, stop = plan.starts[at], plan.starts[at] + plan.sizes[at]
+        while start < stop:
+            chunk = _known(job, start, min(_STEP, stop - start))
+            if not chunk:
+                judge.spoiled.add(plan.numbers[at])
+                raise _SpoiledError
+            yield chunk
+            start += len(chunk)
+
+
+def _known(job: Job, offset: int, length: int) -> bytes:
+    try:
+        return job.data.pread(offset, length)
+    except (GapError, MalformedError, EndOfDataError):
+        return b""
+
+
+def _header(viewer: SafetensorsViewer, plan: _Plan, metadata: dict[str, object] | None) -> Iterator[bytes]:
+    """Yield the new header, an entry at a time, as the library writes it."""
+    separator = "{"
+    if metadata is not None:
+        kept = {key: value for key, value in metadata.items() if isinstance(value, str)}  # the library takes no other
+        yield f'{{"{METADATA}":{json.dumps(kept, ensure_ascii=False, separators=(",", ":"))}'.encode()
+        separator = ","
+    at = 0
+    for number, tensor in enumerate(viewer.tensors()):
+        if at == len(plan.numbers):
+            break
+        if number != plan.numbers[at]:
+            continue
+        begin = plan.places[at]
+        yield (
+            f'{separator}{json.dumps(tensor.name, ensure_ascii=False)}:{{"dtype":"{tensor.stored_dtype}",'
+            f'"shape":[{",".join(map(str, tensor.shape))}],"data_offsets":[{begin},{begin + plan.sizes[at]}]}}'
+        ).encode()
+        separator = ","
+        at += 1
+    yield b"{}" if separator == "{" else b"}"
+
+
+def _metadata(viewer: SafetensorsViewer) -> dict[str, object] | None:
+    """Return what is whole of ``__metadata__``; None if there is none."""
+    node = viewer.parser.header.root.find(METADATA)
+    if node is None or node.shape == SCALAR:
+        return None
+    return {key: value for key, value in viewer.metadata.items() if _writable(value)}
+
+
+def _writable(value: Any) -> bool:
+    try:
+        json.dumps(value, allow_nan=False)
+    except (ValueError, TypeError, RecursionError):
+        return False
+    return True
+
+
+# -- what is beside it -------------------------------------------------------------------------------------------------
+
+
+def _finish(
+    job: Job, viewer: SafetensorsViewer, judge: _Judge, plan: _Plan, metadata: dict[str, object] | None,
+    file: TargetFile,
+) -> None:  # fmt: skip
+    """Report the new file, and write what is there of the tensors that it does not have."""
+    header = viewer.parser.header
+    status, problem = plan.worst, header.root.finding
+    least = "at least " if header.status is not Status.COMPLETE else ""
+    reason = f"{len(plan.numbers):,} of {least}{plan.total:,} tensors are whole"
+    if problem is not None:
+        reason += f"; its header: {problem.reason}"
+    doubt = job.data.doubtful(job.start, judge.base)
+    if doubt is not None:
+        reason += f"; its header may be wrong: {doubt}"
+    if doubt is not None or job.has_gaps or header.status is Status.DAMAGED:
+        status = Status.DAMAGED
+    job.report(file, status, reason)
+    rest = Rest(job, file.path, {"format": "safetensors", "metadata": metadata})
+    try:
+        if metadata:
+            rest.write()
+        for number, tensor in enumerate(viewer.tensors()):
+            job.session.check_cancelled()
+            became, why = judge.judge(number, tensor)
+            if became is not Status.COMPLETE:
+                rest.add(_save_part(job, file.path, tensor, became, why, judge.base))
+        job.save_loose(file.path)
+    finally:
+        rest.finish(status)
+
+
+def _save_part(job: Job, folder: str, tensor: Tensor, status: Status, why: str, base: int) -> dict[str, object]:
+    """Write what is there of a tensor, report it, and return its entry in the list of what is lost."""
+    begin, length = (tensor.spans[0].offset, tensor.spans[0].length) if tensor.spans else (0, 0)
+    stop = min(begin + length, job.solid)
+    shape = list(tensor.shape[:_MOST_DIMENSIONS])
+    what = f"{tensor.stored_dtype or '?'} {shape}"
+    entry = RecoveredFile(None, status, raw_name=text_of(tensor.name), offset=begin if length else None)
+    there = 0
+    if stop > begin and status is not Status.MISSING:
+        there = _write_part(job, folder, tensor, stop, entry)
+    entry.reason = text_of(f"{what}: {there:,} of {length:,} bytes are there: {why}")
+    job.report_as(entry)
+    return {
+        "name": text_of(tensor.name), "dtype": text_of(tensor.stored_dtype) or None, "shape": shape,
+        "data_offsets": [begin - base, begin - base + length] if tensor.spans else None, "status": status.value,
+        "there": there, "path": entry.path, "reason": text_of(why),
+    }  # fmt: skip
+
+
+def _write_part(job: Job, folder: str, tensor: Tensor, stop: int, entry: RecoveredFile) -> int:
+    """Write the bytes of a tensor up to ``stop``, gaps as zeros; return how many of them are known."""
+    span = tensor.spans[0]
+    flat = tensor.name.replace("/", "_").replace("\\", "_")
+    with job.target.create(f"{folder}.partial/{flat}.bin") as file:
+        gaps = job.copy_known(file, span.offset, stop)
+        there = file.bytes - gaps.known
+        if not there:
+            file.discard()
+            entry.status = Status.MISSING
+            return 0
+    if file.bytes < span.length:
+        gaps.add(file.bytes, span.length - file.bytes)
+    entry.path, entry.bytes, entry.sha256, entry.gaps = file.path, file.bytes, file.sha256, gaps
+    return there

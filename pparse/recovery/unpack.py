@@ -1,0 +1,507 @@
+"""Writing what containers hold to a folder: the walk that `pparse extract` and `pparse recover` share.
+
+The trees of the parsers already go on behind damage; here their members are read through (`pparse.content`), written
+by the rules of `pparse.recovery.target`, and told of to a report. What is a container is entered, as `Plan` says.
+"""
+
+from __future__ import annotations
+
+from array import array
+from contextlib import suppress
+
+from pparse.archive import ArchiveParser, NameCounter
+from pparse.content import Verdict, read_through
+from pparse.errors import (
+    PASSING,
+    EndOfDataError,
+    FormatError,
+    GapError,
+    LimitError,
+    MalformedError,
+    PparseError,
+    SourceError,
+    UnsupportedError,
+)
+from pparse.extraction import Extraction
+from pparse.findings import Finding, Severity, Status
+from pparse.recovery.names import changed, safe_name
+from pparse.recovery.report import RecoveredFile
+from pparse.recovery.target import Expansion
+from pparse.stream import StreamParser
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any, Final
+
+    from pparse.archive import ArchiveMember
+    from pparse.recovery.target import Target, TargetFile
+    from pparse.result import Result
+
+    Report = Callable[[RecoveredFile], object]
+
+# What is a container by its name. Other files that happen to be one (.docx, .jar, .pt …) are entered only if damaged.
+ARCHIVE_NAMES: Final = (
+    ".zip", ".tar", ".gz", ".tgz", ".bz2", ".tbz2", ".tbz", ".xz", ".txz", ".zst", ".tzst", ".lz4", ".lzma", ".tlz",
+    ".br", ".zz", ".bgz",
+)  # fmt: skip
+# Where bytes go that have no name: a folder beside the members of their container.
+NAMELESS: Final = "nameless"
+# Bytes that are worth a file of their own.
+_LEAST: Final = 32
+# A run of zeros becomes a hole of the file from this length on.
+_HOLE: Final = 64 << 10
+
+
+class Plan:
+    """What to write: ``recursive``, enter containers; ``nameless``, write what lies between members; ``salvage``, write
+    model files that are not whole in a form that their library opens; ``settle``, read streams to their end first, so
+    that what their checksums say is known; ``wanted``, which members of the outermost container."""
+
+    __slots__ = ("nameless", "recursive", "salvage", "settle", "wanted")
+
+    def __init__(
+        self, *, recursive: bool = False, nameless: bool = False, salvage: bool = False, settle: bool = False,
+        wanted: Callable[[str], bool] | None = None,
+    ) -> None:  # fmt: skip
+        self.recursive = recursive
+        self.nameless = nameless
+        self.salvage = salvage
+        self.settle = settle
+        self.wanted = wanted
+
+
+class _Level:
+    """A container being worked through: its members still to come, and the folder its files go to."""
+
+    __slots__ = ("count", "member", "members", "names", "parser", "prefix", "source", "spans")
+
+    def __init__(self, parser: ArchiveParser, prefix: str, source: str) -> None:
+        self.spans = array("q")  # where members begin and end, in a zip whose directory is not believed
+        self.count = 0  # of members that are files or folders
+        self.member: tuple[_Level, ArchiveMember] | None = None  # what it is in the container around it
+        self.parser = parser
+        self.members: Iterator[ArchiveMember] = parser.files()
+        self.prefix = prefix
+        self.source = source
+        self.names = NameCounter()
+
+
+def recognise(document: Extraction) -> Result:
+    """Return what the best parser makes of a document; a zip may stand behind anything. Raises `FormatError`."""
+    try:
+        return document.parse()
+    except FormatError:
+        from pparse.registry import parser_class
+
+        zip_parser = parser_class(document.session.registry, "zip")
+        if document.is_folder or not zip_parser.match(document.reader):
+            raise
+        return document.parse("zip")
+
+
+class Unpacker:
+    """One walk over a document; see `unpack`."""
+
+    def __init__(self, document: Extraction, target: Target, report: Report, plan: Plan) -> None:
+        self._document = document
+        self._session = document.session
+        self._target = target
+        self._report = report
+        self._plan = plan
+        self._levels: list[_Level] = []
+        self._sink: _Sink | None = None  # what was written last
+        self.matched = 0  # members of the outermost container that were wanted
+
+    def run(self) -> None:
+        """Write everything. Raises `LimitError` at a limit of the target, `SourceError` if the disk refuses."""
+        result = recognise(self._document)
+        name = _base_name(self._document.name)
+        if not self._enter(result, "", name):
+            inner = result.extraction
+            self._write_document(result, _base_name(inner.name) if inner.implicit else name)
+        try:
+            self._walk()
+        except BaseException as error:
+            self._tell_stopped(error)
+            raise
+
+    def _walk(self) -> None:
+        while self._levels:
+            self._session.check_cancelled()
+            level = self._levels[-1]
+            try:
+                member = next(level.members, None)
+            except (MalformedError, UnsupportedError) as error:
+                self._tell_lost(level, error)
+                member = None
+            if member is None:
+                self._leave(self._levels.pop())
+                continue
+            self._do_member(level, member)
+
+    def _open_sink(self, name: str, mtime: float | None, packed: int | None, ratio: int) -> _Sink:
+        self._sink = _Sink(self._target, name, mtime, packed, ratio)
+        return self._sink
+
+    # -- containers --------------------------------------------------------------------------------------------------
+
+    def _enter(self, result: Result, prefix: str, source: str) -> bool:
+        """Begin with the members of a container, or write what a stream holds. False if it is neither."""
+        parser = result.parser
+        if isinstance(parser, StreamParser):
+            self._settle(result.extraction)
+            self._write_stream(parser, prefix, source)
+            return True
+        self._settle(result.extraction)
+        if not isinstance(parser, ArchiveParser):
+            return False
+        if self._plan.settle:
+            parser.suspect()
+        self._levels.append(_Level(parser, prefix, source))
+        return True
+
+    def _leave(self, level: _Level) -> None:
+        """A container is done: what was found wrong with it counts for the document."""
+        result = level.parser.result
+        self._gather(result)
+        if level.count:
+            self._write_between(level)
+        if not level.count and level.member is not None:  # nothing was found in it: as it is, then
+            outer, member = level.member
+            self._write_member(outer, member)
+        if self._levels and result.extraction.data is not self._levels[-1].parser.result.extraction.data:
+            result.extraction.data.close()
+
+    def _gather(self, result: Result) -> None:
+        if result.findings is not self._document.findings:
+            self._document.findings.extend(result.findings)
+
+    def _settle(self, extraction: Extraction | None) -> None:
+        """Decode the streams around ``extraction`` to their ends, outermost first, if the plan wants that."""
+        around = []
+        while self._plan.settle and extraction is not None:
+            around.append(extraction)
+            extraction = extraction.parent
+        for outer in reversed(around):
+            finish = getattr(outer.data, "finish", None)
+            if finish is not None:
+                finish()
+            for result in outer.results.values():
+                if isinstance(result.parser, StreamParser):
+                    result.parser.settle()
+
+    def _write_stream(self, parser: StreamParser, prefix: str, source: str) -> None:
+        extraction = parser.result.extraction
+        name = prefix + parser.content_name()
+        packed = None if extraction.size is None else extraction.size
+        with self._open_sink(name, None, packed, self._session.limits.expansion_ratio) as sink:
+            verdict = parser.verify(sink)
+            if verdict.status is Status.COMPLETE and parser.checks and not parser.content.is_in_doubt:
+                verdict.verified = True
+        self._gather(parser.result)
+        self._tell(sink, verdict, source, extraction.start, name)
+
+    def _write_document(self, result: Result, name: str) -> None:
+        """Write a document that is no container: as it is, or what can be saved of it."""
+        extraction = result.extraction
+        if self._plan.salvage and self._salvage(extraction, name):
+            return
+        end = extraction.known_end()
+        with self._open_sink(name, None, None, 0) as sink:
+            verdict = read_through(self._session, extraction.data, extraction.start, end, sink=sink)
+            self._judge_format(extraction, verdict)
+        self._tell(sink, verdict, name, extraction.start, name)
+
+    def _salvage(self, extraction: Extraction, name: str) -> bool:
+        """Write the salvaged form of a model file that is not whole. False if it has none, or is whole."""
+        from pparse.recovery.salvage import salvage
+
+        try:
+            if extraction.status is Status.COMPLETE and not extraction.data.gaps and not _viewed_damage(extraction):
+                return False
+            return salvage(extraction, self._target, name, report=self._report)
+        except PASSING:
+            raise
+        except LimitError:
+            raise
+        except PparseError:
+            return False
+
+    @staticmethod
+    def _judge_format(extraction: Extraction, verdict: Verdict) -> None:
+        """What its own format says of a file counts too: all the bytes of a cut file are there."""
+        try:
+            status = extraction.status
+        except PparseError:
+            return
+        if status is not Status.COMPLETE and verdict.status is Status.COMPLETE:
+            verdict.worsen(status, str(status), f"{extraction.format} says that it is {status}")
+
+    # -- members -----------------------------------------------------------------------------------------------------
+
+    def _do_member(self, level: _Level, member: ArchiveMember) -> None:
+        outermost = len(self._levels) == 1
+        level.count += member.kind != "gap"
+        if self._plan.nameless and getattr(level.parser, "directory", level.parser) is None:
+            level.spans.extend((member.at, max(member.at, member.end)))
+        listed = level.parser.listed_name(member, level.names)
+        if outermost and self._plan.wanted is not None:
+            if not self._plan.wanted(listed):
+                return
+            self.matched += 1
+        self._progress(level, member)
+        if member.kind == "folder":
+            self._target.make_folder(level.prefix + member.name, None)
+            return
+        if member.kind == "gap":
+            if self._plan.nameless:
+                self._write_nameless(level, member)
+            return
+        if member.kind == "hardlink" and self._write_hard_link(level, member):
+            return
+        if member.kind not in ("file", "other"):
+            self._tell_link(level, member)
+            return
+        if self._plan.recursive and self._enter_member(level, member, listed):
+            return
+        self._write_member(level, member)
+
+    def _enter_member(self, level: _Level, member: ArchiveMember, listed: str) -> bool:
+        """Enter a member that is a container, or salvage a model file. False: it is to be written as it is."""
+        try:
+            extraction = level.parser.open_member(member)
+            parser = extraction.parse().parser
+        except PASSING:
+            raise
+        except PparseError:
+            return False  # no container, or none that can be read
+        result = extraction.parse()
+        if not isinstance(parser, ArchiveParser | StreamParser):
+            return self._plan.salvage and self._salvage(extraction, level.prefix + member.name)
+        if len(self._levels) >= self._session.limits.nesting:
+            self._document.findings.add(Finding(
+                "limit", f"containers within containers are not entered below the limit nesting="
+                f"{self._session.limits.nesting}; lift it with --limit nesting={4 * self._session.limits.nesting}",
+                path=listed, source=level.source,
+            ))  # fmt: skip
+            return False
+        by_name = member.name.lower().endswith(ARCHIVE_NAMES)
+        if not by_name and (level.parser.verify(member).status is Status.COMPLETE or _confirms_itself(parser)):
+            return False  # a document that happens to be a zip, and is whole
+        entered = self._enter(result, f"{level.prefix}{_safe(member)}/", f"{level.source}::{member.name}")
+        if entered and self._levels[-1] is not level:
+            self._levels[-1].member = (level, member)
+        return entered
+
+    def _write_member(self, level: _Level, member: ArchiveMember) -> None:
+        name = level.prefix + _safe(member)
+        packed = None if member.method == "stored" else member.packed
+        with self._open_sink(name, member.mtime, packed, 0) as sink:
+            verdict = level.parser.verify(member, sink, sink.skip)
+        if sink.file is None and verdict.status is Status.COMPLETE:  # it is empty
+            sink.open().close()
+        self._tell(sink, verdict, level.source, min(member.at, member.start), member.name, level.prefix)
+
+    def _write_hard_link(self, level: _Level, member: ArchiveMember) -> bool:
+        """Write what a hard link leads to, as a file of its own. False if that is not in the archive."""
+        node = level.parser.find_member(member.link or "")
+        target = None if node is None else node.note
+        if target is None or target.kind != "file":
+            return False
+        with self._open_sink(level.prefix + member.name, member.mtime, None, 0) as sink:
+            verdict = level.parser.verify(target, sink, sink.skip)
+        if sink.file is None and verdict.status is Status.COMPLETE:
+            sink.open().close()
+        self._tell(sink, verdict, level.source, target.at, member.name)
+        return True
+
+    def _write_between(self, level: _Level) -> None:
+        """Write what lies between the members of a zip that were found without a directory, and around them."""
+        if not level.spans:
+            return
+        extraction = level.parser.result.extraction
+        data, at = extraction.data, extraction.start
+        end = extraction.known_end()
+        pairs = sorted(zip(level.spans[::2], level.spans[1::2], strict=True))
+        for start, stop in (*pairs, (end, end)):
+            if start - at >= _LEAST:
+                head = data.read_known(at, min(start - at, _HOLE))[0]
+                # A directory, and what the descriptors of members leave, is nothing of anybody's.
+                mark = head.find(b"PK\x05\x06") if head.startswith((b"PK\x01\x02", b"PK\x05\x06")) else -1
+                if mark >= 0 and start - at - mark > 22 + _LEAST:
+                    at += mark + 22 + int.from_bytes(head[mark + 20 : mark + 22], "little")
+                    head = data.read_known(at, max(0, min(start - at, _HOLE)))[0]
+                if head.strip(b"\0") and not head.startswith(
+                    (b"PK\x01\x02", b"PK\x05\x06", b"PK\x06\x06", b"PK\x07\x08")
+                ):
+                    self._write_stretch(level, at, start)
+            at = max(at, stop)
+
+    def _write_nameless(self, level: _Level, member: ArchiveMember) -> None:
+        name = f"{level.prefix}{NAMELESS}/at-{member.start}.bin"
+        outer = level.parser.result.extraction
+        data = outer.data
+        if self._plan.recursive and len(self._levels) < self._session.limits.nesting and level.parser.name != "zip":
+            # A zip whose name is lost shows itself by its own headers.
+            lost = Extraction(self._session, name, data, member.start, member.end, outer)
+            with suppress(MalformedError, UnsupportedError, GapError, EndOfDataError):
+                result = lost.parse("zip")
+                if any(found.kind == "file" for found in result.parser.files()):  # type: ignore[attr-defined]
+                    self._enter(result, f"{level.prefix}{NAMELESS}/at-{member.start}.zip/", f"{level.source}::{name}")
+                    return
+        self._write_stretch(level, member.start, member.end)
+
+    def _write_stretch(self, level: _Level, start: int, end: int) -> None:
+        name = f"{level.prefix}{NAMELESS}/at-{start}.bin"
+        data = level.parser.result.extraction.data
+        with self._open_sink(name, None, None, 0) as sink:
+            verdict = read_through(self._session, data, start, end, sink=sink)
+            verdict.worsen(Status.DAMAGED, "nameless", "what it belongs to is lost: no header names it")
+        if sink.file is not None:
+            self._tell(sink, verdict, level.source, start, name)
+
+    # -- telling -----------------------------------------------------------------------------------------------------
+
+    def _tell(
+        self, sink: _Sink, verdict: Verdict, source: str, offset: int, name: str, prefix: str | None = None
+    ) -> None:  # fmt: skip
+        """Report a file; ``prefix``: the folders before the part of its path that is its own name."""
+        known: dict[str, Any] = {
+            "verified": verdict.verified, "source": source, "offset": offset, "reason": verdict.reason,
+        }  # fmt: skip
+        if sink.error is not None:  # a limit of the target, which is not the member's fault
+            verdict.status = Status.TRUNCATED
+        if sink.file is None and verdict.status is not Status.UNSUPPORTED:
+            verdict.status = Status.MISSING
+        if sink.file is None:
+            self._report(RecoveredFile(None, verdict.status, raw_name=name, gaps=(), **known))
+        else:
+            file = RecoveredFile.written(sink.file, verdict.status, gaps=verdict.gaps, **known)
+            if prefix is not None and file.path is not None:
+                own = file.path.split("/")[prefix.count("/") :]
+                file.raw_name = name if changed(name, own) else None
+            self._report(file)
+        if sink.error is not None:
+            raise sink.error
+
+    def _tell_stopped(self, error: BaseException) -> None:
+        """The walk ends before its end: say so, and what of the file that was being written is there."""
+        reason = error.reason if isinstance(error, PparseError) else type(error).__name__
+        self._document.findings.add(Finding(
+            "stopped", f"stopped before the end, so there is more than these files: {reason}",
+            source=_base_name(self._document.name),
+        ))  # fmt: skip
+        sink = self._sink
+        if sink is not None and sink.file is not None and sink.interrupted and not isinstance(error, SourceError):
+            self._report(RecoveredFile.written(sink.file, Status.TRUNCATED, reason="stopped while it was written"))
+
+    def _tell_link(self, level: _Level, member: ArchiveMember) -> None:
+        what = f"{member.kind} to {member.link}" if member.link else member.kind
+        self._document.findings.add(Finding(
+            "not-written", f"a {what}, which is never written", severity=Severity.NOTE, path=member.name,
+            source=level.source, offset=member.at,
+        ))  # fmt: skip
+
+    def _tell_lost(self, level: _Level, error: PparseError) -> None:
+        self._document.findings.add(Finding(
+            "malformed", error.reason, source=level.source, offset=error.offset,
+        ))  # fmt: skip
+
+    def _progress(self, level: _Level, member: ArchiveMember) -> None:
+        progress = self._session.progress
+        if progress is not None:
+            size = level.parser.result.extraction.data.size if len(self._levels) == 1 else None
+            progress(member.at if size else 0, size, member.name)
+
+
+class _Sink:
+    """Writes a content as it comes; the file is made with its first byte, or at the end of an empty content."""
+
+    __slots__ = ("_expansion", "_lost", "_mtime", "_name", "_packed", "_target", "error", "file", "interrupted")
+
+    def __init__(self, target: Target, name: str, mtime: float | None, packed: int | None, ratio: int) -> None:
+        self._target = target
+        self._name = name
+        self._mtime = mtime
+        self._packed = packed
+        self._expansion = Expansion(packed, ratio) if packed is not None and ratio else None
+        self._lost = 0
+        self.error: LimitError | None = None
+        self.interrupted = False
+        self.file: TargetFile | None = None
+
+    def __call__(self, offset: int, chunk: bytes, unknown: list[tuple[int, int]]) -> None:
+        try:
+            self._write(chunk, unknown)
+        except LimitError as error:
+            self.error = error
+            raise
+
+    def skip(self, count: int) -> None:
+        """Make a hole of the file."""
+        try:
+            self.open().skip(count)
+        except LimitError as error:
+            self.error = error
+            raise
+
+    def _write(self, chunk: bytes, unknown: list[tuple[int, int]]) -> None:
+        if self.file is None and sum(count for _, count in unknown) == len(chunk):
+            self._lost += len(chunk)  # nothing to write a file for, so far
+            return
+        file = self.open()
+        if self._expansion is not None:
+            self._expansion.add(len(chunk))
+        if len(chunk) >= _HOLE and not chunk.strip(b"\0"):
+            file.skip(len(chunk))
+        else:
+            file.write(chunk)
+
+    def open(self) -> TargetFile:
+        """Return the file, made if it is not there yet."""
+        if self.file is None:
+            self.file = self._target.create(self._name, None, self._mtime, packed=self._packed)
+            self.file.skip(self._lost)
+        return self.file
+
+    def __enter__(self) -> _Sink:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        self.interrupted = error is not None
+        if self.file is None:
+            return
+        if isinstance(error, SourceError):  # the disk is full, say: room for the report
+            self.file.discard()
+        else:
+            self.file.close()
+
+
+def _safe(member: ArchiveMember) -> str:
+    """Return the member's own name as a path that leads nowhere else."""
+    return "/".join(safe_name(member.name, member.raw_name if "\ufffd" in member.name else None))
+
+
+def _base_name(path: str) -> str:
+    return path.replace("\\", "/").rstrip("/").rpartition("/")[2] or "file"
+
+
+def _viewed_damage(extraction: Extraction) -> bool:
+    """Say whether a viewer of the file finds something that is not whole."""
+    from pparse.registry import viewer_for
+
+    viewer = viewer_for(extraction)
+    return viewer is not None and viewer.status is not Status.COMPLETE
+
+
+def _confirms_itself(parser: ArchiveParser | StreamParser) -> bool:
+    """Say whether every member of an archive has a checksum, and agrees with it."""
+    if not isinstance(parser, ArchiveParser) or parser.result.findings.errors:
+        return False
+    count = 0
+    for member in parser.files():
+        if member.kind == "gap" or (member.kind == "file" and parser.verify(member).verified is not True):
+            return False
+        count += member.kind == "file"
+    return count > 0 and not parser.result.findings.errors

@@ -1,0 +1,388 @@
+"""A compressed stream, read on behind damage: `ResumedData`.
+
+As long as nothing is wrong it is an `InflatedData`. Where that comes to damage, the codec's module looks for places
+where decoding can begin again (see `pparse.resync`), once and to the end of the stream; what comes out there is placed
+behind gaps. Where a piece belongs is known exactly if its format says so (a size, an index, a trailer counted from the
+end); else the gap before it is inexact, and offsets behind it are an estimate.
+"""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_right
+from functools import partial
+from operator import attrgetter
+
+from pparse.codecs import CODECS
+from pparse.data import Data, Doubt, GapTable
+from pparse.errors import ClosedError, EndOfDataError, GapError, UnsupportedError
+from pparse.inflated import InflatedData
+from pparse.limits import Limits
+from pparse.resync.pieces import Failure
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pparse.budget import MemoryBudget
+    from pparse.data import IoStats
+    from pparse.errors import PparseError
+    from pparse.gzip_index import GzipIndex
+    from pparse.reader import Range
+    from pparse.resync.pieces import Piece
+    from pparse.scratch import Scratch
+
+
+class Problem:
+    """Damage of a stream: the ``reason``, and the bytes ``[at, end)`` of the source that are passed over for it."""
+
+    __slots__ = ("at", "end", "reason")
+
+    def __init__(self, reason: str, at: int, end: int) -> None:
+        self.reason = reason
+        self.at = at
+        self.end = end
+
+    def __repr__(self) -> str:
+        return f"Problem({self.reason!r}, {self.at}, {self.end})"
+
+
+class _Placed:
+    """``data[skip:]`` at ``[start, end)`` of the whole."""
+
+    __slots__ = ("data", "end", "skip", "start")
+
+    def __init__(self, start: int, end: int, data: Data, skip: int = 0) -> None:
+        self.start = start
+        self.end = end
+        self.data = data
+        self.skip = skip
+
+
+class ResumedData(Data):
+    """What a compressed stream holds, behind damage too; readable at any offset with bounded memory. Thread-safe.
+
+    Parameters as of `InflatedData`; ``index``, of a gzip file, makes reads in its middle cheap, and knows the size.
+    ``gaps``, ``doubts``, ``error``, ``problems`` and ``size`` become final once
+    reading came to the damage, or to the end; `finish` goes there. ``error`` is what is wrong with the end: None if the
+    stream ended as it should, whatever was lost before. ``problems`` are all that was met, in source order.
+    """
+
+    def __init__(
+        self,
+        source: Range,
+        codec: str,
+        *,
+        size: int | None = None,
+        budget: MemoryBudget,
+        limits: Limits | None = None,
+        scratch: Scratch | None = None,
+        concatenated: bool = False,
+        name: str = "<inflated>",
+        stats: IoStats | None = None,
+        tail_is_error: bool = True,
+        poll: Callable[[], object] | None = None,
+        index: GzipIndex | None = None,
+    ) -> None:
+        if index is not None and index.complete and size is None:
+            size = index.size
+        super().__init__(name, size, stats)
+        self.codec = codec
+        self.problems: list[Problem] = []
+        self.on_end: Callable[[], object] | None = None  # called once, when all is final
+        self._source = source
+        self._budget = budget
+        self._limits = limits or Limits()
+        self._scratch = scratch
+        self._declared = size
+        self._poll = poll
+        self._lock = threading.RLock()
+        make: Callable[..., InflatedData] = InflatedData
+        if index is not None:
+            from pparse.gzip_index import IndexedData
+
+            make = partial(IndexedData, index=index)
+        self._head = make(
+            source, codec, size=size, budget=budget, limits=limits, scratch=scratch, concatenated=concatenated,
+            name=name, tail_is_error=tail_is_error,
+        )  # fmt: skip
+        self.access = self._head.access
+        self._placed: list[_Placed] = []
+        self._learned = False
+
+    # -- reading -----------------------------------------------------------------------------------------------------
+
+    def _pread(self, offset: int, length: int) -> bytes:
+        if not self._learned:
+            chunk = self._read_head(offset, length)
+            if chunk or not self.finished:
+                return chunk
+            length = self._clip(offset, length)  # raises if it lies in a gap that was found just now
+        return self._read_placed(offset, length)
+
+    def _read_head(self, offset: int, length: int) -> bytes:
+        try:
+            return self._head.pread(offset, length)
+        except GapError:
+            return b""
+        finally:
+            self._notice()
+
+    def _read_placed(self, offset: int, length: int) -> bytes:
+        pieces: list[bytes] = []
+        for placed, first, count in self._stretches(offset, length):
+            chunk = placed.data.pread(first, count)
+            pieces.append(chunk)
+            if len(chunk) < count:
+                break
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def _stretches(self, offset: int, length: int) -> Iterator[tuple[_Placed, int, int]]:
+        place = bisect_right(self._placed, offset, key=attrgetter("start")) - 1
+        while length and 0 <= place < len(self._placed):
+            placed = self._placed[place]
+            if not placed.start <= offset < placed.end:
+                return
+            count = min(length, placed.end - offset)
+            yield placed, placed.skip + offset - placed.start, count
+            offset += count
+            length -= count
+            place += 1
+
+    def read_known(self, offset: int, length: int) -> tuple[bytes, list[tuple[int, int]]]:
+        """Read on through gaps; see `Data.read_known`. One read a piece, however many small gaps it has."""
+        self._check_open()
+        if not self._learned:
+            chunk = self._read_head(offset, length) if self._clip(offset, length) else b""
+            if len(chunk) == length or not self.finished:
+                return chunk, []
+            more, unknown = self.read_known(offset + len(chunk), length - len(chunk))
+            return chunk + more, unknown
+        chunks: list[bytes] = []
+        unknown = []
+        end = offset + length
+        while offset < end:
+            came = offset
+            for placed, first, count in self._stretches(offset, end - offset):
+                chunk, missing = placed.data.read_known(first, count)
+                unknown += [(offset + start - first, size) for start, size in missing]
+                chunks.append(chunk)
+                offset += len(chunk)
+                if len(chunk) < count:
+                    break
+            gap = self.next_gap(offset)
+            if offset < end and gap is not None and gap.offset <= offset and gap.length is not None:
+                count = min(gap.offset + gap.length, end) - offset
+                chunks.append(bytes(count))
+                unknown.append((offset, count))
+                offset += count
+            if offset == came:
+                break
+        return chunks[0] if len(chunks) == 1 else b"".join(chunks), unknown
+
+    def available(self, offset: int, count: int) -> bool:
+        """Say whether there are ``count`` bytes at ``offset``, decoding no more than those."""
+        self._check_open()
+        if not self._learned:
+            found = self._head.available(offset, count)
+            self._notice()
+            if found or not self.finished:
+                return found
+        return super().available(offset, count)
+
+    def finish(self) -> None:
+        """Decode to the end, so that ``size``, ``error``, ``gaps`` … are final. Raises `LimitError`."""
+        self._check_open()
+        if not self._learned:
+            self._head.finish()
+            self._notice()
+
+    def member_places(self) -> list[tuple[int, int]]:
+        """Return, for each member (frame, stream), where it begins in the source and in the output; of those before
+        the first damage, and no more than 262,144."""
+        places = self._head.places
+        return list(zip(places[::2], places[1::2], strict=True))
+
+    def members_end(self) -> int:
+        """Return where in the source the last of `member_places` ends, or fails."""
+        consumed, error = self._head.consumed, self._head.error
+        if consumed is not None:
+            return self._source.start + consumed
+        return self._source.end if error is None or error.offset is None else error.offset
+
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether anything but bytes behind its end is wrong with the stream."""
+        return any(not problem.reason.startswith("bytes follow") for problem in self.problems) or bool(self.doubts)
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether the end was seen, nothing was met, and a checksum says that all is right."""
+        return self._learned and not self.is_in_doubt and CODECS[self.codec].checked
+
+    def add_doubt(self, start: int, end: int, reason: str) -> None:
+        """Note that ``[start, end)`` may be wrong, by what was found out from what the bytes say."""
+        self.doubts = tuple(sorted((*self.doubts, Doubt(start, end, reason)), key=attrgetter("start")))
+
+    @property
+    def finished(self) -> bool:
+        """Whether all is final."""
+        return self._learned
+
+    # -- behind damage -----------------------------------------------------------------------------------------------
+
+    def _notice(self) -> None:
+        """Once the first stretch is decoded to its end: learn what lies behind it."""
+        with self._lock:
+            if self._learned or not self._head.finished:
+                return
+            self._learn()
+            self._learned = True
+        if self.on_end is not None:
+            self.on_end()
+
+    def _learn(self) -> None:
+        head = self._head
+        error = head.error
+        self.problems, self.doubts, self.error = [], (), None  # a search before may have been interrupted
+        self._placed = [_Placed(0, head.produced, head)]
+        gaps = GapTable()
+        if isinstance(error, EndOfDataError) and self.codec in ("gzip", "zlib", "deflate"):
+            error = self._judge_cut(error, gaps)
+        if error is not None and not isinstance(error, EndOfDataError | UnsupportedError):
+            failure = self._failure(error)
+            self._place_all(failure, gaps)
+            self._note_doubt(failure, self._placed[0].end)
+            if error.reason.startswith("the stream ends early"):  # its end is there: what came before is not right
+                self.doubts = (Doubt(0, head.produced, "the stream does not hold as many bytes as it should"),)
+        elif error is not None:
+            self.problems.append(Problem(error.reason, error.offset or self._source.start, self._source.end))
+            self.error = error
+        self._settle_size(gaps)
+
+    def _failure(self, error: PparseError) -> Failure:
+        at = error.offset if error.offset is not None else self._source.end
+        head = self._head
+        return Failure(at=at, out=head.produced, start=head.member_start, error=error, start_out=head.member_out)
+
+    def _judge_cut(self, error: EndOfDataError, gaps: GapTable) -> PparseError:
+        """A stream that ends early may have its end all the same, or zeros where it was never written."""
+        from pparse.resync.deflate import judge_cut
+
+        failure = self._failure(error)
+        found = judge_cut(self._source, failure, self.codec)
+        if found is error:
+            self._note_doubt(failure, self._head.produced)
+        return found
+
+    def _place_all(self, failure: Failure, gaps: GapTable) -> None:
+        from pparse.resync import pieces_for
+
+        find = pieces_for(self.codec)
+        end_of_source = failure.at  # of what was decoded
+        reason: PparseError = failure.error
+        self.error = failure.error
+        if find is None:
+            failure.doubt_from = failure.start_out
+            failure.doubt = f"{self.codec} shows damage late, and nothing checks what was decoded before"
+        found = [] if find is None else find(
+            self._source, failure, codec=self.codec, size=self._declared, budget=self._budget, limits=self._limits,
+            scratch=self._scratch, poll=self._poll,
+        )  # fmt: skip
+        pieces: list[tuple[Piece, int]] = []
+        for piece in found:
+            lost = max(0, piece.at - end_of_source)
+            self.problems.append(Problem(reason.reason, end_of_source, max(piece.at, end_of_source)))
+            pieces.append((piece, lost))
+            end_of_source, self.error = piece.end, piece.error
+            reason = piece.error or reason
+        if self.error is not None:
+            self.problems.append(Problem(self.error.reason, end_of_source, self._source.end))
+        ratio = min(max(1.0, failure.out / max(1, failure.at - self._source.start)), 1032)
+        waiting: list[tuple[Piece, int]] = []
+        for piece, lost in pieces:
+            waiting.append((piece, int(lost * ratio)))
+            if piece.position is not None:
+                self._lay(waiting, piece.position, gaps)
+                waiting = []
+        self._lay(waiting, None, gaps)
+        for placed, (piece, _) in zip(self._placed[1:], pieces, strict=True):
+            for doubt in piece.data.doubts:  # known only after the failure behind it
+                start, end = placed.start + doubt.start - placed.skip, placed.start + doubt.end - placed.skip
+                if max(start, placed.start) < min(end, placed.end):
+                    self.doubts += (Doubt(max(start, placed.start), min(end, placed.end), doubt.reason),)
+
+    def _lay(self, pieces: list[tuple[Piece, int]], position: int | None, gaps: GapTable) -> None:
+        """Place ``pieces`` behind what is there; the last one begins at ``position``, if that is known.
+
+        With each piece comes an estimate of what is missing before it. If just one place lacks bytes, their number
+        follows from ``position``; else the room there is gets divided.
+        """
+        rooms = [0 if piece.joins and not lost else max(1, lost) for piece, lost in pieces]
+        exact = False
+        if position is not None:
+            base = self._placed[-1].end
+            slack = position - base - sum(piece.data.size or 0 for piece, _ in pieces[:-1])
+            lacking = [place for place, room in enumerate(rooms) if room]
+            if slack < 0 and len(pieces) == 1:  # what was decoded last was too much
+                before = self._placed[-1]
+                before.end = max(before.start, before.end + slack)
+                slack = max(0, position - before.end)
+            exact = len(lacking) <= 1
+            total = sum(rooms)
+            for place in lacking:
+                rooms[place] = max(0, slack) * rooms[place] // total if not exact else max(0, slack)
+            if lacking and not exact:
+                rooms[lacking[-1]] = max(1, slack - sum(rooms[place] for place in lacking[:-1]))
+        for (piece, _), room in zip(pieces, rooms, strict=True):
+            start = self._placed[-1].end
+            if room:
+                gaps.add(start, room, exact)
+            start += room
+            self._placed.append(_Placed(start, start + (piece.data.size or 0), piece.data))
+            gaps.add_all(piece.data.gaps, start)
+
+    def _note_doubt(self, failure: Failure, end: int) -> None:
+        if failure.doubt_from is not None and failure.doubt_from < end:
+            reason = failure.doubt or "decoded from damaged data shortly before that showed"
+            self.doubts = (Doubt(failure.doubt_from, end, reason), *self.doubts)
+
+    def _settle_size(self, gaps: GapTable) -> None:
+        end = self._placed[-1].end
+        if self._declared is not None:
+            if end < self._declared:
+                gaps.add(end, self._declared - end)
+        elif self.error is None or self.error.reason.startswith("bytes follow") or self._sums_up():
+            self.size = end
+        else:
+            gaps.add(end, None)
+        self.gaps = gaps
+
+    def _sums_up(self) -> bool:
+        """Say whether the stream came to its proper end, and only a checksum contradicts."""
+        return bool(self.doubts) and self.error is not None and "incorrect" in self.error.reason and (
+            "data check" in self.error.reason or "length check" in self.error.reason
+        )  # fmt: skip
+
+    # -- the rest ----------------------------------------------------------------------------------------------------
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise ClosedError("the data is closed", source=self.name)
+
+    def doubtful(self, start: int, end: int) -> str | None:
+        """Say what damage of this stream, or of its source, touches ``[start, end)``."""
+        return super().doubtful(start, end) or self._source.data.doubtful(self._source.start, self._source.end)
+
+    def check_unchanged(self) -> None:
+        """Check the source."""
+        self._check_open()
+        self._source.data.check_unchanged()
+
+    def close(self) -> None:
+        """Give back memory and scratch space; the source belongs to whoever opened it."""
+        super().close()
+        self._head.close()
+        for placed in self._placed:
+            placed.data.close()
+        self._placed = []

@@ -1,0 +1,247 @@
+"""Compressed streams as documents: parsers of files that hold one other file (gzip, bz2, xz, zstd …).
+
+The tree of a stream is a map: ``content``, the bytes it holds; ``gaps``, the stretches of the file that had to be
+passed over; and what the format says besides. Whoever opens a stream without naming its format gets the document
+inside, if a parser recognises that: the steps of decompression are implicit.
+"""
+
+from __future__ import annotations
+
+from pparse.codecs import CODECS
+from pparse.content import read_through, status_of
+from pparse.errors import EndOfDataError, FormatError, MalformedError, PathError, PparseError, UnsupportedError
+from pparse.findings import Finding, Severity, Status
+from pparse.node import LIST, MAP, SCALAR, Entry
+from pparse.parser import Parser
+from pparse.visit import Member, Visit
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any, ClassVar
+
+    from pparse.content import Sink, Verdict
+    from pparse.extraction import Extraction
+    from pparse.gzip_index import GzipIndex
+    from pparse.index import ChildIndex
+    from pparse.node import Node
+    from pparse.reader import Range
+    from pparse.result import Result
+    from pparse.resync.resumed import Problem, ResumedData
+
+
+class StreamParser(Parser):
+    """Base of the parsers of compressed streams: one content, which is a child extraction."""
+
+    codec: ClassVar[str] = ""
+    # How names end that name such streams, and what is left of them for the content.
+    suffixes: ClassVar[dict[str, str]] = {}
+    member_word = "file"
+    notes_findings = True
+
+    def __init__(self, result: Result) -> None:
+        super().__init__(result)
+        self._content: ResumedData | None = None
+        self._inner: Extraction | None = None
+        self._noted = False
+
+    @property
+    def checks(self) -> bool:
+        """Whether a checksum covers what the stream holds."""
+        return CODECS[self.codec].checked
+
+    # -- the content -------------------------------------------------------------------------------------------------
+
+    @property
+    def content(self) -> ResumedData:
+        """What the stream holds. Raises `UnsupportedError` if the codec's library is missing."""
+        if self._content is None:
+            from pparse.resync.resumed import ResumedData
+
+            extraction = self.result.extraction
+            session = extraction.session
+            end = extraction.end
+            source = extraction.reader if end is not None else extraction.data.range(extraction.start, 1 << 62)
+            self._content = ResumedData(
+                source, self.codec, budget=session.budget, limits=session.limits, scratch=session.spools,
+                concatenated=True, name=f"{extraction.path}::{self.content_name()}", stats=session.stats,
+                poll=session.check_cancelled, index=self.find_index(),
+            )  # fmt: skip
+            session.adopt(self._content)
+            self._content.on_end = self.note_problems
+        return self._content
+
+    def find_index(self) -> GzipIndex | None:
+        """Return the index that makes reads in the middle cheap, if there is one."""
+        return None
+
+    def content_name(self) -> str:
+        """Return the name of the content: that of the file without what stands for the compression."""
+        name = self.result.extraction.name.replace("\\", "/").rpartition("/")[2]
+        lower = name.lower()
+        for suffix, left in self.suffixes.items():
+            if lower.endswith(suffix) and len(name) > len(suffix):
+                return name[: -len(suffix)] + left
+        return f"{name}.content"
+
+    def inner(self) -> Extraction:
+        """Return the content as an extraction."""
+        if self._inner is None:
+            extraction = self.result.extraction
+            self._inner = extraction.child(self.content_name(), self.content)
+            self._inner.implicit = True
+        return self._inner
+
+    def unwrapped(self) -> Result | None:
+        """Return what a parser makes of the content; None if none recognises it."""
+        try:
+            return self.inner().parse()
+        except (FormatError, UnsupportedError):
+            return None
+
+    def enter(self, name: str) -> Extraction:
+        """Return the content, by its name. Raises `PathError`."""
+        known = self.content_name()
+        if name not in (known, "content"):
+            raise PathError(f"{self.result.extraction.path} ({self.name}) holds one file, {known!r}", path=name)
+        return self.inner()
+
+    # -- what is wrong -----------------------------------------------------------------------------------------------
+
+    def settle(self) -> None:
+        """Decode to the end, so that all that is wrong is among the findings."""
+        self.content.finish()
+        self.note_problems()
+
+    def note_problems(self) -> None:
+        """Add what is wrong with the stream to the findings, once it is known."""
+        if self._noted or self._content is None or not self._content.finished:
+            return
+        self._noted = True
+        for problem in self._content.problems:
+            self.result.findings.add(self._finding(problem))
+        for doubt in self._content.doubts:
+            self.result.findings.add(Finding(
+                "doubt", f"bytes {doubt.start:,} to {doubt.end:,} of the content are in doubt: {doubt.reason}",
+                source=self.result.extraction.name, wanted=None,
+            ))  # fmt: skip
+        self.result.close_node(self.result.root, self._status(), None)
+
+    def _finding(self, problem: Problem) -> Finding:
+        content = self.content
+        cut = isinstance(content.error, EndOfDataError) and problem is content.problems[-1]
+        length = max(0, problem.end - problem.at)
+        behind = problem.reason.startswith("bytes follow") and not content.is_in_doubt
+        return Finding(
+            "trailing" if behind else "truncated" if cut else "malformed", problem.reason,
+            severity=Severity.WARNING if behind else Severity.ERROR, source=self.result.extraction.name,
+            offset=problem.at, length=None if cut else length or None,
+        )  # fmt: skip
+
+    def _status(self) -> Status:
+        content = self.content
+        if not content.is_in_doubt:
+            return Status.COMPLETE
+        status = status_of(content.error)
+        if content.doubts or len(content.problems) > 1 or (content.problems and content.error is None):
+            return Status.DAMAGED
+        return status
+
+    # -- the tree ----------------------------------------------------------------------------------------------------
+
+    def shape(self, kind: str) -> str:
+        """Shapes by kind."""
+        if kind == self.name:
+            return MAP
+        return LIST if kind == "gaps" else SCALAR
+
+    def root_children(self) -> Iterator[Entry]:
+        """Yield the children of the root."""
+        extraction = self.result.extraction
+        start, end = extraction.start, extraction.end
+        yield Entry("content", "content", start, end, status=None)
+        yield Entry("gaps", "gaps", start, end)
+
+    def fill(self, node: Node, index: ChildIndex) -> bool:
+        """Index the children of the root, or the gaps (for which everything is decoded)."""
+        entries = self.root_children() if node.parent is None else self.entries_of(node)
+        for entry in entries:
+            index.add_entry(entry)
+        return True
+
+    def entries_of(self, node: Node) -> Iterator[Entry]:
+        """Yield the children of a container below the root."""
+        self.settle()
+        for problem in self.content.problems:
+            yield Entry(
+                None, "gap", problem.at, max(problem.at, problem.end), value=problem.reason, status=Status.DAMAGED,
+                finding=self._finding(problem),
+            )  # fmt: skip
+
+    def judge(self, node: Node) -> None:
+        """Find out how the stream ends, by decoding it."""
+        self.settle()
+        self.result.close_node(node, self._status(), None)
+
+    def load_scalar(self, node: Node) -> Any:
+        """Return the content, if all of it is there; the value of anything else."""
+        if node.kind != "content":
+            return super().load_scalar(node)
+        session = self.result.extraction.session
+        chunks: list[bytes] = []
+
+        def keep(offset: int, chunk: bytes, unknown: list[tuple[int, int]]) -> None:
+            session.limits.check("scalar_bytes", offset + len(chunk), "the content", path=node.path)
+            chunks.append(chunk)
+
+        verdict = self.verify(keep)
+        self.result.close_node(node, verdict.status, None)
+        if verdict.status is not Status.COMPLETE:
+            error: type[PparseError] = EndOfDataError if verdict.status is Status.TRUNCATED else MalformedError
+            raise error(
+                f"{verdict.reason}; 'pparse extract' writes what is there", path=node.path,
+                source=self.result.extraction.name,
+            )  # fmt: skip
+        return b"".join(chunks)
+
+    def open_scalar(self, node: Node) -> Range:
+        """Return a reader of the content."""
+        if node.kind != "content":
+            return super().open_scalar(node)
+        return self.content.range(0, self.inner().known_end())
+
+    def verify(self, sink: Sink | None = None) -> Verdict:
+        """Read the content through and say what became of it; see `pparse.content.read_through`."""
+        verdict = read_through(self.result.extraction.session, self.content, 0, None, sink=sink)
+        self.note_problems()
+        return verdict
+
+    # -- listings ----------------------------------------------------------------------------------------------------
+
+    def members(self) -> Iterator[Member]:
+        """Yield the content, decoding it to its end to know what it is like."""
+        self.settle()
+        content = self.content
+        size = content.size
+        if size is None:
+            size = content.gaps[-1].offset if content.gaps else 0
+        yield Member(self.content_name(), "content", self.result.extraction.start, size, self._status())
+
+    def find_member(self, name: str) -> Node | None:
+        """Return the content, by its name."""
+        return self.result.root.find("content") if name == self.content_name() else None
+
+    def check(self, *, strict: bool = False) -> Iterator[Visit]:
+        """Decode everything, and compare checksums."""
+        root = self.result.root
+        self.settle()
+        yield Visit.of(root, 0)
+        content = self.content
+        verified = content.error is None and not content.problems
+        if verified and not strict:
+            return
+        if strict and content.gaps:
+            self.result.findings.add(Finding(
+                "gaps", f"{len(content.gaps)} stretches of the content are lost", severity=Severity.NOTE,
+                source=self.result.extraction.name,
+            ))  # fmt: skip

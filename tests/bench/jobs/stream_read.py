@@ -1,0 +1,70 @@
+"""Read what a compressed stream holds, 1 MiB at a time: ``pparse``, ``bare`` (the library), from the front.
+
+``backward``: as ``pparse``, from the end; ``scratch`` is the folder for what does not fit into memory.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+import zlib
+
+from report import memory, report
+
+MIB = 1 << 20
+INPUT = 64 << 10
+
+how, codec, path = sys.argv[1:4]
+scratch = sys.argv[4] if len(sys.argv) > 4 else None
+if how == "bare":
+    if codec == "gzip":
+        stream = zlib.decompressobj(31)
+    elif codec == "xz":
+        import lzma
+
+        library = lzma.LZMADecompressor(lzma.FORMAT_XZ)
+    else:
+        import zstandard
+else:
+    import pparse
+    import pparse.parsers.streams
+    import pparse.resync.resumed
+    import pparse.viewer
+
+    if codec == "xz":
+        import lzma
+    elif codec == "zstd":
+        import zstandard
+check = size = 0
+before = memory("VmRSS")
+start, cpu = time.perf_counter(), time.process_time()
+if how == "bare":
+    with open(path, "rb", buffering=0) as file:
+        if codec == "gzip":
+            while not stream.eof:
+                block = stream.decompress(stream.unconsumed_tail or file.read(INPUT), MIB)
+                check, size = zlib.crc32(block, check), size + len(block)
+        elif codec == "xz":
+            while not library.eof:
+                block = library.decompress(file.read(INPUT) if library.needs_input else b"", MIB)
+                check, size = zlib.crc32(block, check), size + len(block)
+        else:
+            with zstandard.ZstdDecompressor().stream_reader(file, read_size=INPUT) as reader:
+                while block := reader.read(MIB):
+                    check, size = zlib.crc32(block, check), size + len(block)
+elif how == "pparse":
+    with pparse.open(path, format=codec) as document:
+        content = document.parse().parser.content
+        while block := content.pread(size, MIB):
+            check, size = zlib.crc32(block, check), size + len(block)
+else:
+    with pparse.open(path, format=codec, scratch=scratch) as document:
+        content = document.parse().parser.content
+        content.finish()
+        at = size = content.size
+        while at:
+            first = max(0, at - MIB)
+            check ^= zlib.crc32(content.read_exact(first, at - first))
+            at = first
+seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
+report(seconds=seconds, call_cpu=cpu, above=memory("VmHWM") - before, check=check, size=size)

@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+import io
+import random
+import tarfile
+from collections import Counter
+
+import pparse
+from pparse.archive import NameCounter
+from pparse.findings import Status
+
+
+def test_names_are_counted_however_many_there_are() -> None:
+    source = random.Random(1)
+    names = NameCounter()
+    expected: Counter[str] = Counter()
+    for _ in range(50_000):
+        name = f"member {source.randrange(40_000)}"
+        expected[name] += 1
+        assert names.add(name) == expected[name]
+
+
+def test_names_with_the_hashes_that_are_special() -> None:
+    class Name(str):
+        __slots__ = ()
+
+        def __hash__(self) -> int:
+            return {97: 0, 98: 1024, 99: -1024, 100: 2048}[ord(self)]
+
+        __eq__ = str.__eq__
+
+    names = NameCounter()
+    assert [names.add(Name(letter)) for letter in "abcdabcd"] == [1, 1, 1, 1, 2, 2, 2, 2]
+
+
+def tar_of(count: int) -> bytes:
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as archive:
+        for number in range(count):
+            info = tarfile.TarInfo(f"member-{number}")
+            info.size = 2
+            archive.addfile(info, io.BytesIO(b"ab"))
+    return out.getvalue()
+
+
+def test_what_was_listed_whole_needs_no_second_walk() -> None:
+    with pparse.open(tar_of(300)) as document:
+        listing = document.parse().parser.members()
+        next(listing)
+        assert document.root.known_status is None
+        assert len(list(listing)) == 299
+        assert document.root.known_status is Status.COMPLETE
+
+
+def test_a_cut_archive_is_no_complete_one_when_it_was_listed() -> None:
+    with pparse.open(tar_of(300)[: 1024 * 200 + 513]) as document:
+        assert len(list(document.parse().parser.members())) == 201
+        assert document.root.known_status is Status.TRUNCATED

@@ -1,0 +1,169 @@
+"""``pparse index``: what it writes and says, what it refuses, exit codes; and that other commands use the index."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import random
+
+import pytest
+
+from pparse.gzip_index import NAME
+
+
+def text(size: int) -> bytes:
+    rng = random.Random(1)
+    words = [bytes(rng.choices(b"abcdefghijklmnop", k=rng.randint(2, 9))) for _ in range(2000)]
+    return b" ".join(rng.choices(words, k=size // 4))[:size]
+
+
+DATA = text(1_000_000)
+PACKED = gzip.compress(DATA, mtime=0)
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path, monkeypatch):
+    """``data.gz``, in the folder that we stand in; no cache of anybody's is looked at."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data.gz").write_bytes(PACKED)
+    return tmp_path
+
+
+def names(folder="."):
+    return sorted(os.listdir(folder))
+
+
+def test_an_index_is_written_and_used(run):
+    ran = run("index", "data.gz", "--spacing", "64KiB")
+    assert (ran.code, ran.err) == (0, "")
+    size = os.path.getsize("data.gz.pindex")
+    (line,) = ran.lines
+    points = int(line.split()[1])
+    assert 8 <= points <= 15
+    told = f"{points} points, {size / 1024:.0f} KiB, {size / 10_000:.2f}% of the 1,000,000 bytes in 1 member"
+    assert line == f"data.gz.pindex: {told}"
+    assert names() == ["data.gz", "data.gz.pindex"]
+    ran = run("info", "-f", "gzip", "data.gz")
+    assert ran.code == 0
+    assert f"index       data.gz.pindex: {points} points, {size / 1024:.0f} KiB" in ran.lines
+    ran = run("index", "data.gz", "--check")
+    assert (ran.code, ran.out, ran.err) == (0, f"data.gz.pindex: {points} points, all of them right\n", "")
+    assert run("check", "data.gz").code == 0
+
+
+def test_json(run):
+    found = run("index", "data.gz", "--json").json
+    assert found == {
+        "schema": 1, "file": "data.gz", "output": "data.gz.pindex", "points": 1, "spacing": 4 << 20, "members": 1,
+        "content_size": len(DATA), "indexed_bytes": len(PACKED), "size": len(PACKED),
+        "index_size": os.path.getsize("data.gz.pindex"), "complete": True, "reason": None, "offset": None,
+    }  # fmt: skip
+    found = run("index", "data.gz", "--check", "--json").json
+    assert found == {
+        "schema": 1, "file": "data.gz", "index": "data.gz.pindex", "points": 1, "content_size": len(DATA),
+        "index_size": os.path.getsize("data.gz.pindex"), "complete": True, "sound": True,
+    }  # fmt: skip
+
+
+def test_other_places(run, place):
+    assert run("index", "data.gz", "-o", "other").code == 0
+    assert "index  " not in run("info", "-f", "gzip", "data.gz").out
+    assert "index       other: 1 point, " in run("info", "-f", "gzip", "data.gz", "-O", "index=other").out
+    assert run("index", "data.gz", "-o", "other", "--check").code == 0
+    ran = run("index", "data.gz", "--cache")
+    assert ran.code == 0
+    (name,) = names("cache/pparse/gzip-index")
+    assert ran.out.startswith(str(place / "cache" / "pparse" / "gzip-index" / name) + ": 1 point, ")
+    assert f"{name}: 1 point" in run("info", "-f", "gzip", "data.gz").out
+    os.rename("data.gz", "moved.gz")
+    assert f"{name}: 1 point" in run("info", "-f", "gzip", "moved.gz").out
+    assert run("index", "moved.gz", "--check").out.endswith(f"{name}: 1 point, all of them right\n")
+    assert "index  " not in run("info", "-f", "gzip", "moved.gz", "-O", "index=none").out
+
+
+def test_what_is_there_already(run):
+    with open("data.gz.pindex", "wb") as file:
+        file.write(b"something of value")
+    ran = run("index", "data.gz")
+    assert (ran.code, ran.out) == (2, "")
+    assert "data.gz.pindex is there already, and no index; name another output, or replace it with --force" in ran.err
+    assert run("index", "data.gz", "--force").code == 0
+    assert run("index", "data.gz").code == 0  # an index is made anew
+    os.mkdir("folder")
+    assert "folder is a folder" in run("index", "data.gz", "-o", "folder").err
+    ran = run("index", "data.gz", "-o", "./data.gz", "--force")
+    assert ran.code == 2
+    assert "the output ./data.gz is the file being read" in ran.err
+    with open("data.gz", "rb") as file:
+        assert file.read() == PACKED
+
+
+def test_cut_and_damaged_files(run):
+    with open("cut.gz", "wb") as file:
+        file.write(PACKED[:200_000])
+    ran = run("index", "cut.gz", "--spacing", "64KiB")
+    assert ran.code == 4
+    assert "bytes in 1 member" in ran.out
+    assert ran.err == "pparse: cut.gz: @0x30d40: the gzip stream is cut short\n"
+    assert run("index", "cut.gz", "--check").code == 0
+    found = run("index", "cut.gz", "--json")
+    assert found.code == 4
+    with open("damaged.gz", "wb") as file:
+        file.write(PACKED + PACKED[:-8] + bytes(8))
+    ran = run("index", "damaged.gz")
+    assert ran.code == 4
+    assert "the 1,000,000 bytes in 1 member" in ran.out
+    assert f"the {len(PACKED):,} bytes from {len(PACKED):,} on are not indexed" in ran.err
+    with open("nothing.gz", "wb") as file:
+        file.write(PACKED[:-8] + bytes(8))
+    ran = run("index", "nothing.gz")
+    assert (ran.code, ran.out) == (4, "")
+    assert "nothing.gz: @0x" in ran.err
+    assert not [name for name in names() if name.startswith("nothing.gz.")]
+
+
+def test_files_that_are_refused(run):
+    with open("plain", "wb") as file:
+        file.write(b"plain text")
+    ran = run("index", "plain")
+    assert (ran.code, ran.err) == (3, "pparse: plain: this is no gzip file; only those are indexed\n")
+    assert run("index", "-").code == 2
+    assert run("index", "outer.tar::data.gz").code == 2
+    assert run("index", "missing.gz").code == 2
+    assert run("index", "data.gz", "-f", "xz").code == 3
+    assert run("index", "data.gz", "-O", "index=none").code == 2
+    ran = run("index", "data.gz", "--spacing", "1KiB")
+    assert ran.code == 2
+    assert "at least 64KiB is needed" in ran.err
+    assert run("index", "data.gz", "-o", "x", "--cache").code == 2
+    ran = run("index", "data.gz", "--limit", "inflated_bytes=1000")
+    assert ran.code == 2
+    assert "--limit inflated_bytes=" in ran.err
+    assert run("index", "data.gz", "-o", "no/such/folder").code == 2
+    assert names() == ["data.gz", "plain"]
+
+
+def test_checking_an_index_that_does_not_fit(run):
+    ran = run("index", "data.gz", "--check")
+    assert ran.code == 2
+    assert "there is no index of it" in ran.err
+    assert run("index", "data.gz").code == 0
+    with open("data.gz", "ab") as file:
+        file.write(PACKED)
+    ran = run("index", "data.gz", "--check")
+    assert (ran.code, ran.out) == (4, "")
+    assert "data.gz.pindex: the index was made of another file, or of what this one held before" in ran.err
+    ran = run("info", "-f", "gzip", "data.gz")
+    assert ran.code == 0
+    assert any(line.startswith("warning data.gz.pindex: ") for line in ran.lines)
+    with open("data.gz.pindex", "r+b") as file:
+        assert file.read(len(NAME)) == NAME
+        file.write(b"\x09")
+    assert "version 9" in run("index", "data.gz", "--check").err
+
+
+def test_reads_are_traced(run):
+    ran = run("index", "data.gz", "--trace-io")
+    assert ran.code == 0
+    assert "read data.gz [0x0, " in ran.err

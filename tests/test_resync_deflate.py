@@ -1,0 +1,670 @@
+"""Behind damage of gzip, zlib and raw deflate: nothing known is wrong, exact places are exact, and little is lost."""
+
+from __future__ import annotations
+
+import gzip
+import random
+import zlib
+from functools import cache
+from itertools import pairwise
+
+import pytest
+
+from pparse.budget import MemoryBudget
+from pparse.codecs import deflate_entry
+from pparse.codecs.deflate_entry import DeflateEntry
+from pparse.data import BytesData
+from pparse.errors import EndOfDataError, LimitError, MalformedError
+from pparse.inflated import InflatedData
+from pparse.kernels import deflate_blocks
+from pparse.limits import MIB, Limits
+from pparse.resync import Failure, pieces_for
+from pparse.testing.fakes import GappyData
+from tests.deflate_samples import STREAMS, content, deflate, sample
+from tests.stream_referee import (
+    DAMAGES,
+    Member,
+    Sample,
+    flip,
+    hold_against,
+    missing,
+    noise,
+    read_all,
+    resumed,
+    sample_of,
+    wrap,
+    zeros,
+)
+
+HEADER = b"\x1f\x8b\x08\0\0\0\0\0\0\xff"
+
+
+@cache
+def built(kind: str, level: int, memory: int, codec: str = "gzip", size: int = 200_000) -> Sample:
+    truth = content(kind, size)
+    return sample_of([(truth, deflate(truth, level, memory))], codec)
+
+
+@cache
+def from_sample(name: str, codec: str = "gzip") -> Sample:
+    truth, raw, known = sample(name)
+    stream, head = wrap(raw, truth, codec)
+    return Sample(stream, truth, [Member(head, len(stream), 0, known)], codec)
+
+
+def read(stream: bytes, known: Sample, **more):
+    if known.codec == "deflate":
+        more.setdefault("size", len(known.truth))
+    return resumed(stream, known.codec, concatenated=known.codec == "gzip", **more)
+
+
+def recall(known: Sample, cut: bytes, hits: list[tuple[int, int]]) -> tuple[int, int]:
+    """Bytes that came out of those that can be derived, and those."""
+    came = hold_against(known.truth, read(cut, known), known.blocks())
+    wanted = known.derivable(hits)
+    return sum(one & other for one, other in zip(wanted, came, strict=True)), sum(wanted)
+
+
+def sound(known: Sample, cut: bytes) -> None:
+    hold_against(known.truth, read(cut, known))
+
+
+def body(known: Sample, part: float) -> int:
+    first = known.members[0].at
+    return first + int(part * (len(known.stream) - first - 9))
+
+
+# -- without damage --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("codec", ["gzip", "zlib", "deflate"])
+@pytest.mark.parametrize("name", ["text-6-8", "mixed-1-3", "noise-9-8", "stored", "fixed", "full"])
+def test_what_is_whole_is_served_whole(name, codec):
+    known = from_sample(name, codec)
+    data = read(known.stream, known)
+    data.finish()
+    assert (data.error, data.gaps, data.doubts, data.problems) == (None, (), (), [])
+    assert data.size == len(known.truth)
+    assert data.read_known(0, 1 << 20) == (known.truth, [])
+
+
+# -- one damage in gzip: a checksum covers everything ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("name", STREAMS)
+def test_no_known_byte_is_wrong(name, damage):
+    known = from_sample(name)
+    for part in (0.05, 0.35, 0.62, 0.9):
+        sound(known, DAMAGES[damage](known.stream, body(known, part))[0])
+
+
+@pytest.mark.parametrize("name", ["text-6-3", "mixed-6-8", "flushed noise"])
+def test_no_known_byte_is_wrong_wherever_a_byte_is_changed(name):
+    known = from_sample(name)
+    rng = random.Random(name)
+    for _ in range(60):
+        at = rng.randrange(0, len(known.stream))
+        sound(known, flip(known.stream, at, rng.randrange(1, 256))[0])
+
+
+@pytest.mark.parametrize("count", [1, 3, 100, 5000])
+@pytest.mark.parametrize("kind", ["text", "mixed", "floats"])
+def test_bytes_are_missing_or_were_put_in(kind, count):
+    known = built(kind, 6, 3)
+    at = body(known, 0.4)
+    sound(known, missing(known.stream, at, count)[0])
+    sound(known, known.stream[:at] + random.Random(1).randbytes(count) + known.stream[at:])
+
+
+@pytest.mark.parametrize("level", [1, 6, 9])
+@pytest.mark.parametrize("kind", ["text", "mixed", "floats", "noise"])
+def test_holes_of_64_kib(kind, level):
+    known = built(kind, level, 8, "gzip", 500_000 if kind == "text" else 300_000)
+    for part in (0.0, 0.3):
+        cut, first, last = zeros(known.stream, body(known, part), 65536)
+        came, wanted = recall(known, cut, [(first, last)])
+        assert came >= 0.9 * wanted
+
+
+def test_the_size_in_the_trailer_places_what_comes_last():
+    known = built("mixed", 6, 3)
+    header = known.block_headers()[12]
+    for damage, count in ((noise, 512), (missing, 300)):
+        cut, first, last = damage(known.stream, header, count)
+        data = read(cut, known)
+        came = hold_against(known.truth, data)
+        assert data.size == len(known.truth)
+        assert data.error is None
+        assert all(gap.exact for gap in data.gaps)
+        lost = [gap for gap in data.gaps if gap.length >= 100]
+        assert lost
+        assert sum(came) > 0.8 * len(known.truth)
+        assert data.problems[0].at <= last
+        assert data.problems[0].end >= first
+
+
+def test_without_a_size_the_place_is_an_estimate_and_said_to_be_one():
+    known = built("mixed", 6, 3, "zlib")
+    cut, _, _ = noise(known.stream, known.block_headers()[12])
+    data = read(cut, known)
+    hold_against(known.truth, data)
+    unsure = [gap for gap in data.gaps if not gap.exact]
+    assert len(unsure) == 1
+    assert unsure[0].length > 0
+    # What is unknown behind it depends on lost bytes; how many those are is known.
+    assert all(gap.exact for gap in data.gaps if gap != unsure[0])
+
+
+def test_raw_deflate_of_known_size_is_placed_from_its_end():
+    known = built("mixed", 6, 3, "deflate")
+    cut, _, _ = noise(known.stream, known.block_headers()[12])
+    data = read(cut, known)
+    hold_against(known.truth, data)
+    assert all(gap.exact for gap in data.gaps)
+    assert data.size == len(known.truth)
+
+
+def test_a_trailer_that_lies_places_nothing():
+    known = built("mixed", 6, 3)
+    cut, _, _ = noise(known.stream, known.block_headers()[12])
+    for size in (0, 5, 1 << 31, 0xFFFFFFFF):
+        lying = cut[:-4] + size.to_bytes(4, "little")
+        data = read(lying, known)
+        hold_against(known.truth, data)
+        assert any(not gap.exact for gap in data.gaps)
+
+
+def test_a_checksum_that_contradicts_puts_all_in_doubt():
+    known = from_sample("mixed-6-8")
+    for at in (-8, -5):
+        cut, _, _ = flip(known.stream, len(known.stream) + at)
+        data = read(cut, known)
+        assert data.read_known(0, 1 << 20) == (known.truth, [])
+        assert data.doubtful(0, 1) is not None
+        assert data.doubtful(len(known.truth) - 1, len(known.truth)) is not None
+        assert data.size == len(known.truth)
+        assert isinstance(data.error, MalformedError)
+        assert data.gaps == ()
+
+
+def test_doubt_ends_where_damage_cannot_reach():
+    """Blocks before the damage were decoded well, and blocks behind it are right: neither is in doubt."""
+    known = built("noise", 6, 3)
+    headers = known.block_headers()
+    cut, _, _ = noise(known.stream, headers[30], 300)
+    data = read(cut, known)
+    hold_against(known.truth, data)
+    before, after = known.blocks()[20][0], known.blocks()[40][0]
+    assert data.doubtful(0, before) is None
+    assert data.doubtful(after, len(known.truth)) is None
+
+
+# -- headers ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("at", range(3))
+def test_damaged_magic_bytes(at):
+    known = from_sample("text-6-8")
+    data = read(flip(known.stream, at, 0xFF)[0], known)
+    assert data.read_known(0, 1 << 20) == (known.truth, [])
+    assert data.size == len(known.truth)
+
+
+def test_a_header_that_is_lost():
+    known = built("mixed", 6, 3)
+    for count in (10, 100):
+        cut, first, last = noise(known.stream, 0, count)
+        came, wanted = recall(known, cut, [(first, last)])
+        assert came >= 0.95 * wanted > 0
+    cut, first, last = missing(known.stream, 0, 4000)
+    came, wanted = recall(known, cut, [(first, last)])
+    assert came >= 0.95 * wanted > 0
+
+
+# -- members ---------------------------------------------------------------------------------------------------------
+
+
+CONTENTS = [content("text", 50_000), content("noise", 30_000), content("floats", 40_000)]
+MEMBERS = [gzip.compress(part) for part in CONTENTS]
+WHOLE = b"".join(CONTENTS)
+
+
+def joined(*members: bytes):
+    data = resumed(b"".join(members))
+    data.finish()
+    return data
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_members_with_a_damaged_header(number):
+    for at in range(4):
+        members = list(MEMBERS)
+        members[number] = flip(members[number], at)[0]
+        data = joined(*members)
+        assert data.read_known(0, 1 << 20) == (WHOLE, [])
+        assert data.gaps == ()
+        assert data.size == len(WHOLE)
+        assert data.problems
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_members_with_a_damaged_checksum(number):
+    members = list(MEMBERS)
+    members[number] = flip(members[number], len(members[number]) - 6)[0]
+    data = joined(*members)
+    assert data.read_known(0, 1 << 20) == (WHOLE, [])
+    start = sum(map(len, CONTENTS[:number]))
+    end = start + len(CONTENTS[number])
+    for first, last in ((start, start + 1), (end - 1, end)):
+        assert data.doubtful(first, last) is not None
+    assert start == 0 or data.doubtful(0, start) is None
+    assert end == len(WHOLE) or data.doubtful(end, len(WHOLE)) is None
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_members_with_a_damaged_body(number):
+    members = list(MEMBERS)
+    members[number] = noise(members[number], 12, 400)[0]
+    data = joined(*members)
+    came = hold_against(WHOLE, data)
+    start = sum(map(len, CONTENTS[:number]))
+    end = start + len(CONTENTS[number])
+    assert all(came[:start])
+    assert all(came[end:])
+    if all(gap.exact for gap in data.gaps):  # placed by the size in the trailer
+        assert data.size == len(WHOLE)
+        assert data.read_known(end, 1 << 20) == (WHOLE[end:], [])
+    else:
+        assert number == 0  # all of its blocks are damaged
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_members_that_are_cut_before_others(number):
+    members = list(MEMBERS)
+    members[number] = members[number][:10_000]
+    data = joined(*members)
+    came = hold_against(WHOLE, data)
+    start = sum(map(len, CONTENTS[:number]))
+    end = start + len(CONTENTS[number])
+    assert all(came[:start])
+    assert all(came[end:])
+    assert sum(came[start : start + 4000]) > 3000
+    assert any(start <= gap.offset for gap in data.gaps)
+
+
+def test_small_members_behind_a_damaged_one():
+    parts = [b"line %d of a log that is quite short\n" % number for number in range(600)]
+    members = [gzip.compress(part) for part in parts]
+    truth = b"".join(parts)
+    members[300] = flip(members[300], 11)[0]
+    data = joined(*members)
+    came = hold_against(truth, data)
+    assert sum(came) >= len(truth) - 100
+
+
+def test_an_empty_member_and_zeros_in_between():
+    data = joined(
+        gzip.compress(b""), bytes(700), MEMBERS[0], bytes(513), noise(MEMBERS[1], 11, 40)[0], bytes(99), MEMBERS[2]
+    )
+    came = hold_against(WHOLE, data)
+    assert all(came[:50_000])
+    assert all(came[80_000:])
+
+
+def test_bgzf():
+    from struct import pack
+
+    truth = content("mixed", 400_000)
+    blocks = []
+    for start in range(0, len(truth), 60_000):
+        part = truth[start : start + 60_000]
+        raw = deflate(part)
+        extra = b"BC\2\0" + pack("<H", len(raw) + 25)
+        trailer = pack("<II", zlib.crc32(part), len(part))
+        blocks.append(b"\x1f\x8b\x08\4\0\0\0\0\0\xff" + pack("<H", 6) + extra + raw + trailer)
+    end = bytes.fromhex("1f8b08040000000000ff0600424302001b0003000000000000000000")
+    whole = b"".join([*blocks, end])
+    assert gzip.decompress(whole) == truth
+    cut, _, _ = noise(whole, len(blocks[0]) + 3000, 512)
+    data = joined(cut)
+    came = hold_against(truth, data)
+    assert all(came[:60_000])
+    assert all(came[120_000:])
+    assert data.read_known(120_000, 1 << 20) == (truth[120_000:], [])
+    assert data.error is None
+
+
+# -- what may be wrong without showing -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "text-6-3",
+        *("text-1-8", "mixed-6-8", "flushed noise", "stored"),
+    ],
+)
+def test_a_checksum_of_zlib_that_contradicts_puts_all_in_doubt(name):
+    known = from_sample(name, "zlib")
+    rng = random.Random(name)
+    for _ in range(20):
+        sound(known, flip(known.stream, rng.randrange(2, len(known.stream)), 1 << rng.randrange(8))[0])
+        sound(known, missing(known.stream, rng.randrange(2, len(known.stream) * 3 // 4), 60)[0])
+
+
+@pytest.mark.parametrize("name", ["text-1-8", "floats-1-8"])
+def test_a_size_that_contradicts_puts_all_in_doubt(name):
+    known = from_sample(name, "deflate")
+    rng = random.Random(name)
+    found = 0
+    for at in sorted(rng.sample(range(len(known.stream) - 3000), 30)):
+        cut, _, _ = noise(known.stream, at, 300)
+        data = read(cut, known)
+        data.finish()
+        if data.error is not None and "more than" in data.error.reason:
+            found += 1
+            hold_against(known.truth, data)
+    assert found
+
+
+@pytest.mark.parametrize("codec", ["gzip", "zlib"])
+@pytest.mark.parametrize("part", [0.05, 0.2, 0.5, 0.8, 0.99])
+def test_the_rest_was_never_written(part, codec):
+    """A download into a file that was given its size before."""
+    known = from_sample("text-6-8", codec)
+    cut, _, _ = zeros(known.stream, body(known, part), 1 << 20)
+    sound(known, cut)
+    cut += bytes(300_000)
+    sound(known, cut)
+
+
+def test_ten_megabytes_of_zeros_behind_half_a_stream_are_not_text():
+    known = built("text", 9, 8)
+    half = known.stream[: body(known, 0.5)]
+    data = read(half + bytes(10 * MIB), known)
+    data.finish()
+    assert sum(map(len, (stretch.content for stretch in read_all(data)))) < 100 * MIB
+
+
+def test_the_end_of_the_last_block_is_missed():
+    truth = content("text", 3000)
+    known = sample_of([(truth, deflate(truth))])
+    for at in range(10, len(known.stream) - 8):
+        sound(known, flip(known.stream, at)[0])
+
+
+def test_a_damaged_header_and_a_damaged_body():
+    known = from_sample("text-6-8")
+    cut, _, _ = flip(known.stream, 9000, 0x10)
+    sound(known, flip(cut, 0, 0xFF)[0])
+
+
+@pytest.mark.parametrize(
+    ("kind", "level", "damage", "at", "count"),
+    [("noise", 1, missing, 184_399, 64), ("floats", 9, noise, 152_290, 512)],
+)
+def test_false_candidates_near_the_end(kind, level, damage, at, count):
+    known = built(kind, level, 8)
+    cut, first, last = damage(known.stream, at, count)
+    came, wanted = recall(known, cut, [(first, last)])
+    assert came >= 0.95 * wanted
+
+
+def test_nested_streams_do_not_lead_astray():
+    """Compressed files that are stored in the compressed file: their blocks are not those of the outer stream."""
+    rng = random.Random(7)
+    parts = []
+    for number in range(30):
+        part = content("text", 90_000)[number * 1500 :][: 20_000 + 1000 * number]
+        parts += [b"PK\3\4" + rng.randbytes(30), deflate(part, 9, 4), content("text", 3000)]
+    truth = b"".join(parts)
+    for level in (1, 6):
+        known = sample_of([(truth, deflate(truth, level))])
+        for part in (0.1, 0.4, 0.7):
+            cut, first, last = noise(known.stream, body(known, part), 700)
+            came, wanted = recall(known, cut, [(first, last)])
+            assert came >= 0.95 * wanted
+
+
+# -- how much comes out ----------------------------------------------------------------------------------------------
+
+
+CORPUS = [
+    (kind, level, memory, codec)
+    for kind in ("text", "mixed", "floats", "noise")
+    for level, memory in ((1, 8), (6, 3), (6, 8), (9, 8))
+    for codec in ("gzip", "zlib", "deflate")
+]
+
+
+def corpus_recall(count: int, seed: int) -> float:
+    came = wanted = 0
+    rng = random.Random(seed)
+    for kind, level, memory, codec in CORPUS:
+        known = built(kind, level, memory, codec)
+        headers = [at for at in known.block_headers() if at < len(known.stream) - 3000]
+        cut, hits = known.stream, []
+        for at in sorted(rng.sample(headers, min(count, len(headers))), reverse=True):
+            name = rng.choice(["zeros", "noise", "missing"])
+            cut, first, last = DAMAGES[name](cut, at, rng.choice([64, 512]))
+            hits.append((first, last))
+        one, all_of_it = recall(known, cut, hits)
+        came, wanted = came + one, wanted + all_of_it
+    return came / wanted
+
+
+def test_almost_all_comes_out_behind_one_damage():
+    assert corpus_recall(1, 1) >= 0.95
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_almost_all_comes_out_behind_several_damages(count):
+    assert corpus_recall(count, count) >= 0.95
+
+
+def test_short_known_stretches_are_kept_apart():
+    known = built("text", 1, 3)
+    cut, first, last = missing(known.stream, known.block_headers()[3], 100)
+    came, wanted = recall(known, cut, [(first, last)])
+    assert came >= 0.95 * wanted
+
+
+# -- sources that have gaps themselves -------------------------------------------------------------------------------
+
+
+def test_a_source_with_gaps():
+    known = built("mixed", 6, 3)
+    for at, length in ((5000, 300), (60_000, 1), (60_000, 30_000)):
+        source = GappyData(known.stream, [(at, length)])
+        data = resumed(known.stream, source=source)
+        came = hold_against(known.truth, data, known.blocks())
+        wanted = known.derivable([(at, at + length)])
+        got = sum(one & other for one, other in zip(wanted, came, strict=True))
+        assert got >= 0.95 * sum(wanted)
+        assert data.doubts == ()  # where bytes are missing is known: nothing before that is in doubt
+        assert data.size == len(known.truth)
+
+
+def test_a_source_that_is_a_gap_from_somewhere_on():
+    known = built("mixed", 6, 3)
+    source = GappyData(known.stream, [(60_000, None)])
+    data = resumed(known.stream, source=source)
+    hold_against(known.truth, data)
+    assert data.gaps[-1].length is None
+    whole = sum(1 for first, last in known.blocks() if last <= data.gaps[-1].offset)
+    assert known.block_headers()[whole] >= 50_000
+
+
+def test_a_header_in_a_gap():
+    known = built("mixed", 6, 3)
+    source = GappyData(known.stream, [(0, 100)])
+    data = resumed(known.stream, source=source)
+    came = hold_against(known.truth, data, known.blocks())
+    wanted = known.derivable([(0, 100)])
+    assert sum(one & other for one, other in zip(wanted, came, strict=True)) >= 0.95 * sum(wanted)
+
+
+# -- work and memory -------------------------------------------------------------------------------------------------
+
+
+def plausible() -> bytes:
+    """A dynamic header with a few codes behind it."""
+    return deflate(content("text", 3000))[:80]
+
+
+def hostile() -> dict[str, bytes]:
+    rng = random.Random(5)
+    size = 400_000
+    head = plausible()
+    text = content("text", size)
+    return {
+        "flush marks": HEADER + b"\x07" + b"\0\0\0\xff\xff" * (size // 5),
+        "marks": HEADER + b"\0\0\xff\xff" * (size // 4),
+        "headers": HEADER + b"\x07" + head * (size // 80),
+        "headers and noise": HEADER + b"\x07" + b"".join(head + rng.randbytes(120) for _ in range(size // 200)),
+        "zeros": HEADER + bytes(10 * MIB),
+        "zeros behind damage": HEADER + b"\x07" + bytes(10 * MIB),
+        "ones": HEADER + b"\x07" + b"\xff" * size,
+        "noise": HEADER + b"\x07" + rng.randbytes(size),
+        "members": HEADER + b"\x07" + gzip.compress(b"hello world, " * 3) * (size // 40),
+        "bad members": (HEADER + b"\x07\x07\x07\x07") * (size // 14),
+        "gzip headers": HEADER * (size // 10),
+        "streams that are cut": HEADER + b"\x07" + b"".join(
+            deflate(text[start : start + 3000])[:-5] for start in range(0, size, 3000)
+        ),
+        "nested": HEADER + b"\x07" + deflate(b"".join(gzip.compress(text[:60_000]) for _ in range(20)), 0),
+        "stored chain": HEADER + b"\x07" + b"".join(b"\0\xff\0\0\xff" + rng.randbytes(255) for _ in range(1500)),
+    }  # fmt: skip
+
+
+HOSTILE = list(hostile())
+
+
+class Work:
+    def __init__(self) -> None:
+        self.fed = self.out = self.searched = 0
+
+
+@pytest.fixture
+def work(monkeypatch) -> Work:
+    """Counts what entered decoders take and give, and what is searched for blocks."""
+    done = Work()
+    feed, find = DeflateEntry.feed, deflate_blocks.find_blocks
+
+    def counted(self, data: bytes, limit: int) -> bytes:
+        out = feed(self, data, limit)
+        done.fed += len(data)
+        done.out += len(out)
+        return out
+
+    def searched(buffer: bytes, first: int, last: int):
+        done.searched += (last - first) // 8
+        return find(buffer, first, last)
+
+    monkeypatch.setattr(deflate_entry.DeflateEntry, "feed", counted)
+    monkeypatch.setattr(deflate_blocks, "find_blocks", searched)
+    return done
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_streams_cost_linear_work(name, work):
+    stream = hostile()[name]
+    data = resumed(stream)
+    data.finish()
+    assert work.fed <= 8 * len(stream) + 80 * MIB
+    assert work.fed <= 200 * len(stream) + MIB
+    assert work.out <= 50 * len(stream) + 64 * MIB
+    assert work.searched <= 8 * len(stream) + MIB
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_streams_are_not_read_over_and_over(name):
+    stream = hostile()[name]
+    source = BytesData(stream)
+    resumed(stream, source=source).finish()
+    assert source.stats.bytes <= 400 * len(stream) + MIB
+
+
+def test_thousands_of_members_whose_checksum_contradicts():
+    part = b"hello world, hello\n"
+    member = gzip.compress(part)
+    count = 3000
+    data = resumed((member[:-8] + b"01234567") * count)
+    data.finish()
+    assert data.read_known(0, 1 << 20)[0] == part * count
+    assert data.doubtful(0, 1) is not None
+
+
+def test_the_limit_of_what_comes_out_holds_behind_damage():
+    truth = bytes(3_000_000) + content("mixed", 100_000) + bytes(20_000_000)
+    stream = gzip.compress(truth)
+    cut, _, _ = noise(stream, len(gzip.compress(bytes(3_000_000))) + 2000, 600)
+    with pytest.raises(LimitError, match="inflated_bytes"):
+        resumed(cut, limits=Limits(inflated_bytes=10 * MIB)).finish()
+
+
+def test_the_poll_can_stop_the_search():
+    class Stop(Exception):
+        pass
+
+    def poll() -> None:
+        raise Stop
+
+    known = built("mixed", 6, 3)
+    cut, _, _ = noise(known.stream, known.block_headers()[5])
+    with pytest.raises(Stop):
+        read(cut, known, poll=poll).finish()
+
+
+@pytest.mark.parametrize("budget", [1 * MIB, 4 * MIB])
+def test_little_memory_is_enough(budget):
+    known = built("mixed", 6, 8, "gzip", 500_000)
+    cut, _, _ = noise(known.stream, known.block_headers()[4])
+    wanted = read(cut, known)
+    wanted.finish()
+    data = read(cut, known, budget=budget)
+    assert data.read_known(0, 1 << 22) == wanted.read_known(0, 1 << 22)
+    assert data.gaps == wanted.gaps
+
+
+# -- the function itself ---------------------------------------------------------------------------------------------
+
+
+def found_behind(stream: bytes, codec: str = "gzip", **more):
+    source = BytesData(stream).range(0, len(stream))
+    head = InflatedData(source, codec, budget=MemoryBudget(64 * MIB), concatenated=codec == "gzip")
+    head.finish()
+    assert head.error is not None
+    failure = Failure(head.error.offset, head.produced, head.member_start, head.error, head.member_out)
+    settings = {"size": None, "limits": Limits(), "scratch": None, "poll": None, "budget": MemoryBudget(64 * MIB)}
+    return failure, list(pieces_for(codec)(source, failure, codec=codec, **(settings | more)))
+
+
+@pytest.mark.parametrize("codec", ["gzip", "zlib", "deflate"])
+def test_pieces_ascend_and_do_not_overlap(codec):
+    known = built("noise", 6, 3, codec)
+    headers = known.block_headers()
+    cut = known.stream
+    for at in (headers[10], headers[45]):
+        cut, _, _ = noise(cut, at, 300)
+    failure, pieces = found_behind(cut, codec)
+    assert pieces
+    assert failure.doubt_from is not None
+    assert failure.start <= failure.at
+    for piece in pieces:
+        assert piece.at < piece.end <= len(cut)
+        assert piece.data.size is not None
+        assert piece.data.size > 0
+    for one, other in pairwise(pieces):
+        assert one.end <= other.at
+        assert one.error is not None
+
+
+def test_the_last_piece_says_how_the_stream_ends():
+    known = built("mixed", 6, 3)
+    cut, _, _ = noise(known.stream, known.block_headers()[8])
+    _, pieces = found_behind(cut)
+    assert pieces[-1].error is None
+    _, pieces = found_behind(cut[:-5000])
+    assert isinstance(pieces[-1].error, EndOfDataError)

@@ -1,0 +1,356 @@
+"""Whole zip archives, with the standard library as the referee."""
+
+from __future__ import annotations
+
+import io
+import shutil
+import struct
+import subprocess
+import zipfile
+from typing import TYPE_CHECKING
+
+import pytest
+
+import pparse
+from pparse.data import BytesData, IoStats
+from pparse.errors import LimitError, MalformedError, PathError, UnsupportedError
+from pparse.findings import Severity, Status
+from pparse.parser import Confidence
+from pparse.parsers.zip import ZipParser
+from pparse.reader import Range
+from tests.zip_samples import Archive, Made, Sink, add, noise, torch_like
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pparse.extraction import Extraction
+
+METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)
+
+
+def opened(source: object, **more: object) -> Extraction:
+    return pparse.open(source, parsers=[ZipParser], format="zip", **more)  # type: ignore[arg-type]
+
+
+def parser_of(extraction: Extraction) -> ZipParser:
+    parser = extraction.parse().parser
+    assert isinstance(parser, ZipParser)
+    return parser
+
+
+def read_all(extraction: Extraction) -> bytes:
+    reader = extraction.reader
+    assert isinstance(reader, Range)
+    return reader.read()
+
+
+def written(method: int, *, streamed: bool = False) -> bytes:
+    out = Sink() if streamed else io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:  # type: ignore[arg-type]
+        add(archive, "folder/", b"")
+        add(archive, "folder/text.txt", b"some text, again and again. " * 200, method)
+        add(archive, "noise", noise(20_000), method)
+        add(archive, "empty", b"", method)
+        add(archive, "\u00fcml\u00e4ut/\u65e5\u672c", b"unicode", method)
+    return bytes(out.written) if isinstance(out, Sink) else out.getvalue()
+
+
+class TestAgainstZipfile:
+    @pytest.mark.parametrize("streamed", [False, True])
+    @pytest.mark.parametrize("method", METHODS)
+    def test_methods(self, method: int, streamed: bool) -> None:
+        source = written(method, streamed=streamed)
+        with zipfile.ZipFile(io.BytesIO(source)) as referee, opened(source) as extraction:
+            parser = parser_of(extraction)
+            infos = referee.infolist()
+            members = list(parser.files())
+            rows = list(parser.members())
+            assert extraction.status is Status.COMPLETE
+            assert [member.name for member in members] == [info.filename for info in infos]
+            assert [(row.size, row.start) for row in rows] == [(info.file_size, info.header_offset) for info in infos]
+            for member, row, info in zip(members, rows, infos, strict=True):
+                assert (member.size, member.packed) == (info.file_size, info.compress_size)
+                assert member.checksum == ("crc32", info.CRC)
+                assert (member.kind == "folder") == info.is_dir()
+                assert member.mtime == 1_714_979_290.0
+                assert (row.kind, row.note.name, row.note.at) == (member.kind, member.name, member.at)
+                verdict = parser.verify(member)
+                assert (verdict.status, verdict.verified) == (Status.COMPLETE, True), member.name
+                assert read_all(parser.open_member(member)) == referee.read(info)
+
+    @pytest.mark.parametrize("method", METHODS)
+    def test_without_a_directory(self, method: int) -> None:
+        for streamed in (False, True):
+            source = written(method, streamed=streamed)
+            with zipfile.ZipFile(io.BytesIO(source)) as referee:
+                infos, contents = referee.infolist(), [referee.read(info) for info in referee.infolist()]
+            with opened(source[: source.find(b"PK\1\2")]) as extraction:
+                parser = parser_of(extraction)
+                members = list(parser.files())
+                assert [member.name for member in members] == [info.filename for info in infos]
+                for member, info, content in zip(members, infos, contents, strict=True):
+                    assert (member.at, member.size) == (info.header_offset, info.file_size)
+                    assert parser.verify(member).verified
+                    assert read_all(parser.open_member(member)) == content
+                assert extraction.status is Status.TRUNCATED
+
+    def test_zip64(self) -> None:
+        out = io.BytesIO()
+        with zipfile.ZipFile(out, "w") as archive:
+            with archive.open(zipfile.ZipInfo("big"), "w", force_zip64=True) as file:
+                file.write(b"not so big")
+            add(archive, "small", b"small")
+        for source in (out.getvalue(), out.getvalue()[: out.getvalue().find(b"PK\1\2")]):
+            with opened(source) as extraction:
+                assert [node.load() for node in extraction.root.children()] == [b"not so big", b"small"]
+
+    def test_zip64_directory(self) -> None:
+        """Values of 64 bits in the directory and its end, where those of 32 are all ones."""
+        archive = Archive(Made("a", b"first"), Made("b", b"second"))
+        directory = b""
+        for member in archive.members:
+            entry = bytearray(member.central())
+            entry[20:28] = entry[42:46] * 0 + b"\xff" * 8
+            entry[42:46] = b"\xff" * 4
+            wide = struct.pack("<HHQQQ", 1, 24, len(member.content), len(member.packed), member.at)
+            entry[30:32] = struct.pack("<H", len(wide))
+            directory += bytes(entry) + wide
+        at = len(archive.body)
+        end64 = struct.pack("<4sQHHIIQQQQ", b"PK\6\6", 44, 45, 45, 0, 0, 2, 2, len(directory), at)
+        locator = struct.pack("<4sIQI", b"PK\6\7", 0, at + len(directory), 1)
+        end = struct.pack("<4sHHHHIIH", b"PK\5\6", 0, 0, 0xFFFF, 0xFFFF, 0xFFFFFFFF, 0xFFFFFFFF, 0)
+        source = archive.body + directory + end64 + locator + end
+        for prefix in (b"", b"prefix" * 50):
+            with opened(prefix + source) as extraction:
+                parser = parser_of(extraction)
+                assert parser.directory is not None
+                assert [(row.name, row.size) for row in parser.members()] == [("a", 5), ("b", 6)]
+                assert [node.load() for node in extraction.root.children()] == [b"first", b"second"]
+
+    def test_comment(self) -> None:
+        out = io.BytesIO()
+        with zipfile.ZipFile(out, "w") as archive:
+            add(archive, "a", b"content")
+            archive.comment = b"PK\5\6 in a comment " * 9
+        with opened(out.getvalue()) as extraction:
+            assert extraction.get('["a"]') == b"content"
+            assert not list(extraction.check())
+        with opened(out.getvalue()[:-5]) as extraction:
+            assert extraction.get('["a"]') == b"content"
+            assert [finding.code for finding in extraction.check()] == ["truncated"]
+
+    def test_many_members(self) -> None:
+        out = io.BytesIO()
+        with zipfile.ZipFile(out, "w") as archive:
+            for number in range(70_000):
+                archive.writestr(zipfile.ZipInfo(f"folder/file-{number}"), b"")
+        with opened(out.getvalue(), budget="8MiB") as extraction:
+            parser = parser_of(extraction)
+            assert [row.name for row in parser.members()] == [f"folder/file-{number}" for number in range(70_000)]
+            assert extraction.root.child(65_537).key == "folder/file-65537"
+            assert extraction.root["folder/file-69999"].load() == b""
+            assert sum(1 for _ in parser.files()) == 70_000
+
+    @pytest.mark.skipif(shutil.which("zip") is None, reason="there is no zip program")
+    def test_of_info_zip(self, tmp_path: Path) -> None:
+        (tmp_path / "folder").mkdir()
+        (tmp_path / "folder" / "text").write_bytes(b"text " * 1000)
+        (tmp_path / "raw").write_bytes(noise(3000))
+        (tmp_path / "link").symlink_to("folder/text")
+        subprocess.run(["zip", "-qry", "out.zip", "folder", "raw", "link"], cwd=tmp_path, check=True)
+        piped = subprocess.run(["zip", "-qr", "-", "folder", "raw"], cwd=tmp_path, check=True, capture_output=True)
+        whole = (tmp_path / "out.zip").read_bytes()
+        with opened(whole) as extraction:
+            parser = parser_of(extraction)
+            members = {member.name: member for member in parser.files()}
+            assert {name: member.kind for name, member in members.items()} == {
+                "folder/": "folder", "folder/text": "file", "raw": "file", "link": "symlink",
+            }  # fmt: skip
+            assert members["raw"].mtime == int((tmp_path / "raw").stat().st_mtime)
+            assert members["raw"].mode == (tmp_path / "raw").stat().st_mode & 0o7777
+            assert extraction.get('["link"]') == b"folder/text"
+            assert [finding for finding in extraction.check() if finding.severity is Severity.ERROR] == []
+        for source in (whole[: whole.find(b"PK\1\2")], piped.stdout, piped.stdout[: piped.stdout.find(b"PK\1\2")]):
+            with opened(source) as extraction:
+                assert extraction.get('["folder/text"]') == b"text " * 1000
+                assert extraction.get('["raw"]') == noise(3000)
+
+
+class TestMembers:
+    def test_enter_and_find(self) -> None:
+        archive = Archive(Made("a/b.txt", b"one"), Made("a/b.txt", b"two", method=8), Made("c/", b""))
+        with opened(archive.whole) as extraction:
+            parser = parser_of(extraction)
+            assert read_all(parser.enter("a/b.txt")) == b"one"
+            assert read_all(parser.enter("a/b.txt#2")) == b"two"
+            with pytest.raises(PathError):
+                parser.enter("a/b.tx")
+
+    def test_stored_members_are_ranges_of_the_file(self) -> None:
+        archive = torch_like()
+        with opened(archive.whole) as extraction:
+            parser = parser_of(extraction)
+            for member, made in zip(parser.files(), archive.members, strict=True):
+                data, start, end = parser.content(member)
+                assert data is extraction.data
+                assert (start, end) == (made.start, made.end)
+                assert not start % 64
+
+    def test_duplicates_beyond_a_block(self) -> None:
+        members = [Made(f"{'n' * 200}{number}", b"") for number in range(3000)]
+        archive = Archive(*members, Made(members[5].name, b"again"), Made("z", b""), Made(members[5].name, b"thrice"))
+        with opened(archive.whole) as extraction:
+            names = [row.name for row in parser_of(extraction).members()]
+        assert names[3000:] == [members[5].name + "#2", "z", members[5].name + "#3"]
+        assert names[:3000] == [member.name for member in members]
+
+    def test_encrypted_members_are_listed(self) -> None:
+        aes = struct.pack("<HHH2sBH", 0x9901, 7, 2, b"AE", 3, 8)
+        archive = Archive(Made("zipcrypto", noise(50), flags=1), Made("aes", noise(50), flags=1, method=99, extra=aes))
+        for source in (archive.whole, archive.body):
+            with opened(source) as extraction:
+                parser = parser_of(extraction)
+                members = list(parser.files())
+                assert [(member.method, member.status) for member in members] == [
+                    ("encrypted", Status.UNSUPPORTED),
+                    ("encrypted", Status.UNSUPPORTED),
+                ]
+                assert [row.status for row in parser.members()] == [Status.UNSUPPORTED] * 2
+                with pytest.raises(UnsupportedError):
+                    parser.content(members[0])
+                with pytest.raises(UnsupportedError):
+                    extraction.get('["aes"]')
+                assert parser.verify(members[1]).status is Status.UNSUPPORTED
+
+    def test_unknown_methods_are_listed(self) -> None:
+        archive = Archive(Made("a", b"", packed=noise(50), method=9), Made("b", b"fine"))
+        with opened(archive.whole) as extraction:
+            members = list(parser_of(extraction).files())
+            assert [(member.method, member.status) for member in members] == [
+                ("deflate64", Status.UNSUPPORTED),
+                ("stored", Status.COMPLETE),
+            ]
+            assert members[0].finding is not None
+            assert "deflate64" in members[0].finding.reason
+
+    @pytest.mark.parametrize("number", [20, 93])
+    def test_zstd(self, number: int) -> None:
+        zstandard = pytest.importorskip("zstandard")
+        content = b"zstandard " * 500
+        archive = Archive(Made("a", content, packed=zstandard.compress(content), method=number), Made("b", b"next"))
+        assert_contents(archive, [content, b"next"])
+
+    def test_xz(self) -> None:
+        import lzma
+
+        content = b"xz " * 500
+        archive = Archive(Made("a", content, packed=lzma.compress(content), method=95), Made("b", b"next"))
+        assert_contents(archive, [content, b"next"])
+
+    def test_lzma_without_an_end_mark(self) -> None:
+        """Without flag 1 the size says where the stream ends."""
+        import lzma
+
+        content = b"lzma " * 500
+        filters = [{"id": lzma.FILTER_LZMA1, "dict_size": 1 << 20, "lc": 3, "lp": 0, "pb": 2}]
+        raw = lzma.compress(content, lzma.FORMAT_RAW, filters=filters)
+        packed = b"\x09\x14\5\0" + b"\x5d" + struct.pack("<I", 1 << 20) + raw
+        archive = Archive(Made("a", content, packed=packed, method=14, flags=2), Made("b", b"next"))
+        assert_contents(archive, [content, b"next"])
+        archive = Archive(Made("a", content, packed=packed, method=14, flags=0), Made("b", b"next"))
+        with opened(archive.whole) as extraction:
+            member = next(parser_of(extraction).files())
+            assert parser_of(extraction).verify(member).verified
+
+    def test_bad_lzma_properties(self) -> None:
+        archive = Archive(Made("a", b"x", packed=b"\x09\x14\4\0" + bytes(20), method=14))
+        with opened(archive.whole) as extraction, pytest.raises(MalformedError):
+            extraction.get('["a"]')
+
+    def test_scalar_limit(self) -> None:
+        archive = Archive(Made("a", bytes(5000), method=8))
+        with opened(archive.whole, limits=pparse.Limits(scalar_bytes=4000)) as extraction, pytest.raises(LimitError):
+            extraction.get('["a"]')
+
+
+def assert_contents(archive: Archive, contents: list[bytes]) -> None:
+    for source in (archive.whole, archive.body):
+        with opened(source) as extraction:
+            assert [node.load() for node in extraction.root.children()] == contents
+
+
+class TestDirectory:
+    def test_prefix_and_tail(self) -> None:
+        members = (Made("a", b"one"), Made("b", b"two", method=8))
+        prefix, tail = b"#!/bin/sh\n" * 300, noise(70_000)
+        for shift in (0, len(prefix)):
+            archive = Archive(*members, prefix=prefix, shift=shift)
+            with opened(archive.whole + tail) as extraction:
+                parser = parser_of(extraction)
+                assert parser.directory is not None
+                assert parser.directory.shift == shift
+                assert [node.load() for node in extraction.root.children()] == [b"one", b"two"]
+                codes = [(finding.code, finding.severity) for finding in extraction.check()]
+                assert codes == [("prefix", Severity.NOTE), ("trailing", Severity.WARNING)]
+
+    def test_empty_archive(self) -> None:
+        for prefix in (b"", b"#!/bin/sh\n"):
+            with opened(Archive(prefix=prefix, shift=len(prefix)).whole) as extraction:
+                assert extraction.status is Status.COMPLETE
+                assert len(extraction.root) == 0
+
+    def test_unordered_directory(self) -> None:
+        archive = Archive(*(Made(f"m{number}", noise(50, number)) for number in range(8)))
+        entries = [member.central() for member in archive.members]
+        order = [3, 1, 7, 0, 2, 6, 5, 4]
+        source = archive.body + b"".join(entries[number] for number in order) + archive.end
+        with opened(source) as extraction:
+            assert parser_of(extraction).directory is not None
+            assert list(extraction.root.keys()) == [f"m{number}" for number in order]
+            assert [node.load() for node in extraction.root.children()] == [noise(50, number) for number in order]
+
+    def test_listing_reads_the_end_only(self) -> None:
+        archive = Archive(*(Made(f"m{number}", noise(100_000, number)) for number in range(20)))
+        stats = IoStats()
+        with opened(BytesData(archive.whole, stats=stats)) as extraction:
+            rows = list(parser_of(extraction).members())
+            assert len(rows) == 20
+        assert stats.bytes < 20_000
+
+    def test_opening_one_reads_no_other(self) -> None:
+        archive = Archive(*(Made(f"m{number}", noise(100_000, number)) for number in range(20)))
+        stats = IoStats()
+        with opened(BytesData(archive.whole, stats=stats)) as extraction:
+            assert extraction.get('["m7"]') == noise(100_000, 7)
+        assert stats.bytes < 130_000
+
+    def test_false_count(self) -> None:
+        archive = Archive(Made("a", b"one"), Made("b", b"two"))
+        end = bytearray(archive.end)
+        end[8:12] = struct.pack("<HH", 9, 9)
+        with opened(archive.body + archive.directory + bytes(end)) as extraction:
+            assert list(extraction.root.keys()) == ["a", "b"]
+            assert [finding.code for finding in extraction.check()] == ["count"]
+
+
+class TestMatch:
+    def match(self, source: bytes) -> Confidence:
+        return ZipParser.match(BytesData(source).range(0, len(source)))
+
+    def test_certain(self) -> None:
+        assert self.match(Archive(Made("a", b"one")).whole) is Confidence.CERTAIN
+        assert self.match(Archive(Made("a", b"one")).body) is Confidence.CERTAIN
+        assert self.match(Archive().whole) is Confidence.CERTAIN
+
+    def test_likely(self) -> None:
+        archive = Archive(Made("a", b"one"), Made("b", b"two"), prefix=b"#!/bin/sh\n", shift=10)
+        assert self.match(archive.whole) is Confidence.LIKELY
+        archive = Archive(Made("a", b"one"), Made("b", b"two"))
+        assert self.match(b"PK\3\5" + archive.body[4:]) is Confidence.LIKELY
+        assert self.match(b"\0\0\0\0" + archive.body[4:]) is Confidence.LIKELY
+        assert self.match(b"\0\0\0\0" + archive.whole[4:]) is Confidence.LIKELY
+        assert self.match(archive.body[:20]) is Confidence.LIKELY
+
+    def test_no(self) -> None:
+        for source in (b"", b"PK", b"PK\3\4" + bytes([255] * 200), b"hello world " * 50, bytes(1000), noise(70_000)):
+            assert self.match(source) is Confidence.NO, source[:20]

@@ -1,0 +1,459 @@
+"""Zip archives that are cut, damaged, hostile, or without a directory."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from typing import TYPE_CHECKING
+
+import pytest
+
+import pparse
+from pparse.data import BytesData
+from pparse.findings import Severity, Status
+from pparse.parsers.zip import ZipParser
+from pparse.spliced import MissingData, SplicedData
+from pparse.testing.fakes import GappyData, UnknownSizeData
+from tests.zip_samples import Archive, Made, deflated, noise, torch_like
+
+if TYPE_CHECKING:
+    from pparse.archive import ArchiveMember
+    from pparse.extraction import Extraction
+
+
+def opened(source: object, **more: object) -> Extraction:
+    return pparse.open(source, parsers=[ZipParser], format="zip", **more)  # type: ignore[arg-type]
+
+
+class Got:
+    """What came of one member: ``known`` are its bytes with None... zeros where unknown."""
+
+    def __init__(self, parser: ZipParser, member: ArchiveMember) -> None:
+        self.member = member
+        self.name = member.name
+        out = bytearray()
+        self.unknown: list[tuple[int, int]] = []
+
+        def keep(offset: int, chunk: bytes, unknown: list[tuple[int, int]]) -> None:
+            assert offset == len(out)
+            out.extend(chunk)
+            self.unknown += unknown
+
+        self.verdict = parser.verify(member, keep)
+        self.content = bytes(out)
+        self.status = self.verdict.status
+
+    def is_beginning_of(self, member: Made) -> bool:
+        """Say whether all known bytes are right; what is cut in its descriptor may have the beginning of that."""
+        content = bytearray(member.content + member.trailer())
+        for first, count in self.unknown:
+            content[first : first + count] = bytes(count)
+        return content.startswith(self.content)
+
+
+def read(source: object, **more: object) -> list[Got]:
+    with opened(source, **more) as extraction:
+        parser = extraction.parse().parser
+        assert isinstance(parser, ZipParser)
+        return [Got(parser, member) for member in parser.files() if member.kind != "gap"]
+
+
+def names(source: object) -> list[str]:
+    return [got.name for got in read(source)]
+
+
+def assert_honest(found: list[Got], archive: Archive) -> None:
+    """What claims to be whole is what it should be."""
+    contents = {member.content for member in archive.members}
+    for got in found:
+        if got.verdict.verified:
+            assert got.status is Status.COMPLETE
+            assert got.content in contents, got.name
+
+
+def assert_whole(found: list[Got], members: list[Made] | tuple[Made, ...]) -> None:
+    assert [got.name for got in found] == [member.name for member in members]
+    for got, member in zip(found, members, strict=True):
+        assert got.status is Status.COMPLETE, (got.name, got.verdict)
+        assert got.content == member.content, got.name
+        assert got.verdict.verified or member.descriptor, got.name
+
+
+def three(**more: object) -> Archive:
+    return Archive(
+        Made("a.txt", noise(60, 2).hex().encode() * 2, method=8, **more),  # type: ignore[arg-type]
+        Made("b.bin", noise(500), **more),  # type: ignore[arg-type]
+        Made("c.txt", noise(60, 3).hex().encode() * 2, method=8, **more),  # type: ignore[arg-type]
+    )
+
+
+INNER = Archive(Made("inner/one", noise(300, 5)), Made("inner/two", b"text " * 50, method=8))
+
+
+class TestNoDirectory:
+    @pytest.mark.parametrize("method", [0, 8])
+    @pytest.mark.parametrize("descriptor", [0, 12, 16, 20, 24])
+    def test_descriptors(self, descriptor: int, method: int) -> None:
+        members = [
+            Made("one", noise(700, 1), method=method, descriptor=descriptor),
+            Made("empty", b"", method=method, descriptor=descriptor),
+            Made("two", b"PK\7\x08" * 50 + b"PK\3\4" * 50 + noise(90), method=method, descriptor=descriptor),
+            Made("three", b"x", method=method, descriptor=descriptor),
+        ]
+        archive = Archive(*members)
+        for source in (archive.whole, archive.body, archive.body + archive.directory[:70]):
+            assert_whole(read(source), members)
+        if method or descriptor not in (12, 20):  # without a signature only what follows tells
+            assert_whole(read(archive.body + b"junk" * 9), members)
+        assert all(got.verdict.verified for got in read(archive.body)), "each has a checksum"
+
+    def test_prefix(self) -> None:
+        archive = Archive(*three().members, prefix=b"#!/bin/sh\n" * 500, shift=5000)
+        assert_whole(read(archive.body), archive.members)
+
+    def test_half_a_directory_is_used(self) -> None:
+        """A link is known as one from the directory only."""
+        archive = Archive(Made("link", b"target", mode=0o120777), Made("file", b"content"))
+        cut = archive.body + archive.directory[:-10]
+        assert [got.member.kind for got in read(cut)] == ["symlink", "file"]
+        assert [got.member.kind for got in read(archive.body)] == ["file", "file"]
+
+    def test_damage_in_the_directory(self) -> None:
+        archive = three()
+        at = len(archive.body) + len(archive.members[0].central()) + 1
+        broken = bytearray(archive.whole)
+        broken[at : at + 3] = b"???"
+        found = read(bytes(broken))
+        assert_whole(found, archive.members)
+        with opened(bytes(broken)) as extraction:
+            assert extraction.status is Status.DAMAGED
+
+    def test_duplicates_are_kept(self) -> None:
+        archive = Archive(Made("same", b"one"), Made("same", b"two"), Made("same", b"three", method=8))
+        for source in (archive.whole, archive.body):
+            assert [got.content for got in read(source)] == [b"one", b"two", b"three"]
+            with opened(source) as extraction:
+                parser = extraction.parse().parser
+                assert [row.name for row in parser.members()] == ["same", "same#2", "same#3"]
+                node = parser.find_member("same#2")
+                assert node is not None
+                assert node.load() == b"two"
+
+    def test_encrypted_and_streamed(self) -> None:
+        """Nobody can decode it; the distance in the descriptor tells where it ends."""
+        archive = Archive(Made("secret", noise(400), flags=1, descriptor=16), Made("plain", b"plain"))
+        found = read(archive.body)
+        assert [(got.name, got.status) for got in found] == [
+            ("secret", Status.UNSUPPORTED),
+            ("plain", Status.COMPLETE),
+        ]
+
+    def test_garbage_between_members(self) -> None:
+        archive = three()
+        cut = archive.members[1].at
+        source = archive.body[:cut] + b"PK\3\4garbage" * 30 + archive.body[cut:]
+        assert_whole(read(source), archive.members)
+        with opened(source) as extraction:
+            gaps = [kid for kid in extraction.root.children() if kid.kind == "gap"]
+            assert [(gap.start, gap.end) for gap in gaps] == [(cut, cut + 330)]
+
+    def test_concatenated_archives(self) -> None:
+        one, two = three(), Archive(Made("z", b"last"))
+        assert names(one.whole + two.whole) == ["a.txt", "b.bin", "c.txt", "z"]
+
+
+class TestNested:
+    def test_directory_of_a_nested_archive_is_not_ours(self) -> None:
+        for descriptor in (0, 16, 12):
+            archive = Archive(
+                Made("first", noise(100)),
+                Made("nested.zip", INNER.whole, descriptor=descriptor),
+                Made("last", b"last"),
+            )
+            for source in (archive.whole, archive.body):
+                assert_whole(read(source), archive.members)
+
+    def test_nested_archive_comes_first(self) -> None:
+        archive = Archive(Made("nested.zip", INNER.whole), Made("last", b"last"))
+        assert names(archive.body) == ["nested.zip", "last"]
+
+    @pytest.mark.parametrize("descriptor", [0, 16])
+    def test_cut_in_a_nested_archive(self, descriptor: int) -> None:
+        archive = Archive(Made("first", noise(100)), Made("nested.zip", INNER.whole, descriptor=descriptor))
+        for size in range(archive.members[1].start, archive.members[1].end):
+            found = read(archive.body[:size])
+            assert [got.name for got in found] == ["first", "nested.zip"], size
+            assert found[1].status is Status.TRUNCATED
+            assert found[1].content == INNER.whole[: size - archive.members[1].start]
+
+    def test_broken_first_header_before_a_nested_archive(self) -> None:
+        archive = Archive(Made("first", noise(100)), Made("nested.zip", INNER.whole), Made("last", b"last"))
+        broken = b"\0" * 4 + archive.body[4:]
+        assert names(broken) == ["nested.zip", "last"]
+        whole = b"\0" * 4 + archive.whole[4:]
+        assert names(whole) == ["first", "nested.zip", "last"]
+
+
+class TestPrefixes:
+    @pytest.mark.parametrize("descriptor", [0, 12, 16, 20, 24])
+    def test_every_prefix(self, descriptor: int) -> None:
+        archive = three(descriptor=descriptor)
+        for size in range(len(archive.whole)):
+            found = read(archive.whole[:size])
+            assert_honest(found, archive)
+            there = [member for member in archive.members if member.end + descriptor <= size]
+            assert_whole(found[: len(there)], there)
+            assert len(found) <= len(there) + 1
+            if len(found) > len(there):
+                member = archive.members[len(there)]
+                assert found[-1].name == member.name
+                assert found[-1].is_beginning_of(member)
+
+    def test_torch_layout(self) -> None:
+        archive = torch_like((900, 64, 700))
+        for size in range(0, len(archive.whole), 3):
+            found = read(archive.whole[:size])
+            assert_honest(found, archive)
+            there = [member for member in archive.members if member.end + 16 <= size]
+            assert_whole(found[: len(there)], there)
+            for got, member in zip(found[len(there) :], archive.members[len(there) :], strict=False):
+                assert got.is_beginning_of(member)
+                assert got.name == member.name
+
+    def test_stream_of_unknown_size(self) -> None:
+        archive = three(descriptor=16)
+        assert_whole(read(UnknownSizeData(archive.whole)), archive.members)
+        assert_whole(read(UnknownSizeData(archive.body)), archive.members)
+
+
+class TestChanges:
+    @pytest.mark.parametrize("descriptor", [0, 16])
+    @pytest.mark.parametrize("whole", [True, False])
+    def test_every_byte(self, descriptor: int, whole: bool) -> None:
+        """One changed byte costs one member at most."""
+        archive = three(descriptor=descriptor)
+        source = archive.whole if whole else archive.body
+        for at in range(len(source)):
+            for value in (source[at] ^ 0xFF, source[at] ^ 1):
+                changed = bytearray(source)
+                changed[at] = value
+                found = read(bytes(changed))
+                assert_honest(found, archive)
+                good = {got.content for got in found if got.status is Status.COMPLETE}
+                hurt = next((member for member in archive.members if member.at <= at < member.end + descriptor), None)
+                for member in archive.members:
+                    assert member is hurt or member.content in good, (at, value, member.name)
+
+    def test_damage_is_found(self) -> None:
+        archive = three()
+        member = archive.members[1]
+        changed = bytearray(archive.whole)
+        changed[member.start + 7] ^= 4
+        found = read(bytes(changed))
+        assert [got.status for got in found] == [Status.COMPLETE, Status.DAMAGED, Status.COMPLETE]
+        assert found[1].verdict.code == "checksum"
+        with opened(bytes(changed)) as extraction:
+            errors = [finding for finding in extraction.check() if finding.severity is Severity.ERROR]
+            assert [finding.path for finding in errors] == ["b.bin"]
+
+    def test_broken_header_is_found_by_the_directory(self) -> None:
+        for descriptor in (0, 12, 16):
+            archive = three(descriptor=descriptor)
+            for number, member in enumerate(archive.members):
+                changed = bytearray(archive.whole)
+                changed[member.at : member.at + 4] = b"\0\0\0\0"
+                found = read(bytes(changed))
+                assert_whole(found, archive.members)
+                changed = changed[: -len(archive.end)]
+                assert_whole(read(bytes(changed)), archive.members)
+                changed[member.at : member.at + 35] = bytes(35)  # all of the header
+                assert_whole(read(bytes(changed)), archive.members)
+                assert number < 3
+
+    def test_lost_descriptor(self) -> None:
+        archive = torch_like((900, 64, 700))
+        member = archive.members[2]
+        source = archive.body[: member.end] + b"?" * 16 + archive.body[member.end + 16 :]
+        found = read(source)
+        assert [got.name for got in found] == [each.name for each in archive.members]
+        assert found[2].status is Status.DAMAGED
+        assert [got.status for number, got in enumerate(found) if number != 2] == [Status.COMPLETE] * 5
+
+    def test_missing_bytes_without_a_gap(self) -> None:
+        """Bytes were cut out of a member: the others are found, and its own tail is not taken for another."""
+        archive = three()
+        for number, member in enumerate(archive.members):
+            source = archive.whole[: member.start + 20] + archive.whole[member.start + 31 :]
+            found = read(source)
+            assert [got.name for got in found] == ["a.txt", "b.bin", "c.txt"]
+            for other, got in enumerate(found):
+                assert (got.status is Status.COMPLETE) == (other != number), (number, other, got.verdict)
+
+    def test_lying_sizes(self) -> None:
+        for method in (0, 8):
+            for lie in (10, 5000, 0xFFFFFFF0):
+                archive = Archive(
+                    Made("a", b"a" * 70), Made("b", noise(1000), method=method, local_packed=lie), Made("c", b"c" * 70)
+                )
+                found = read(archive.whole)
+                assert_whole(found, archive.members)
+                with opened(archive.whole) as extraction:
+                    codes = [finding.code for finding in extraction.check()]
+                    assert codes == ["contradiction"]
+                assert_whole(read(archive.body), archive.members)
+
+    def test_impossible_size(self) -> None:
+        """No stream of so few bytes holds 4 GiB, and nothing is made up to fill them."""
+        archive = three()
+        changed = bytearray(archive.body)
+        changed[22:26] = b"\xff\xff\xff\xf0"
+        found = read(bytes(changed))
+        assert [got.content for got in found] == [member.content for member in archive.members]
+        assert found[0].member.size is None
+        assert found[0].verdict.verified
+
+    def test_lying_directory(self) -> None:
+        archive = three()
+        at = len(archive.body) + len(archive.members[0].central()) + 20
+        changed = bytearray(archive.whole)
+        changed[at : at + 4] = struct.pack("<I", 123)
+        found = read(bytes(changed))
+        assert [got.name for got in found] == ["a.txt", "b.bin", "c.txt"]
+        assert [got.status for got in found if got.name != "b.bin"] == [Status.COMPLETE] * 2
+
+    def test_two_names(self) -> None:
+        archive = Archive(Made("seen", b"one", local_name="other"), Made("b", b"two"))
+        found = read(archive.whole)
+        assert [got.name for got in found] == ["seen", "b"]
+        with opened(archive.whole) as extraction:
+            assert [(finding.code, finding.path) for finding in extraction.check()] == [("name", "seen")]
+
+
+class TestGaps:
+    def test_exact_gap(self) -> None:
+        for descriptor in (0, 16):
+            archive = three(descriptor=descriptor)
+            member = archive.members[1]
+            for source in (archive.whole, archive.body):
+                found = read(GappyData(source, [(member.start + 100, 50)]))
+                assert [got.name for got in found] == ["a.txt", "b.bin", "c.txt"]
+                assert [got.status for got in found] == [Status.COMPLETE, Status.DAMAGED, Status.COMPLETE]
+                assert found[1].unknown == [(100, 50)]
+                content = member.content
+                assert found[1].content == content[:100] + bytes(50) + content[150:]
+
+    def test_gap_over_a_header(self) -> None:
+        archive = three()
+        member = archive.members[1]
+        found = read(GappyData(archive.whole, [(member.at + 6, 10)]))
+        assert_whole(found, archive.members)
+        found = read(GappyData(archive.body, [(member.at + 31, 2)]))
+        assert [got.name for got in found] == ["a.txt", "b??in", "c.txt"]
+        assert found[1].content == member.content
+        found = read(GappyData(archive.body + archive.directory, [(member.at + 31, 2)]))
+        assert_whole(found, archive.members)
+
+    def test_gap_at_the_end(self) -> None:
+        archive = three()
+        member = archive.members[1]
+        found = read(GappyData(archive.whole, [(member.start + 10, None)]))
+        assert [(got.name, got.status) for got in found] == [("a.txt", Status.COMPLETE), ("b.bin", Status.TRUNCATED)]
+        assert found[1].content == member.content[:10]
+
+    def inexact(self, source: bytes, at: int, lost: int, estimate: int) -> SplicedData:
+        """Lose ``lost`` bytes at ``at``; the gap is said to be of ``estimate`` bytes, but nobody is sure."""
+        return _Inexact(source[:at], source[at + lost :], estimate)
+
+    @pytest.mark.parametrize("estimate", [1, 40, 300])
+    @pytest.mark.parametrize("descriptor", [0, 16, 12])
+    def test_inexact_gap_in_stored_bytes(self, descriptor: int, estimate: int) -> None:
+        archive = three(descriptor=descriptor)
+        member = archive.members[1]
+        found = read(self.inexact(archive.whole, member.start + 100, 40, estimate))
+        assert [got.name for got in found] == ["a.txt", "b.bin", "c.txt"]
+        assert [got.status for got in found] == [Status.COMPLETE, Status.DAMAGED, Status.COMPLETE]
+        assert found[1].unknown == [(100, 40)]
+        content = member.content
+        assert found[1].content == content[:100] + bytes(40) + content[140:]
+
+    def test_inexact_gap_without_a_directory(self) -> None:
+        archive = three(descriptor=16)
+        member = archive.members[1]
+        found = read(self.inexact(archive.body, member.start + 100, 40, 30))
+        assert [got.status for got in found] == [Status.COMPLETE, Status.DAMAGED, Status.COMPLETE]
+        assert found[1].unknown == [(100, 40)]
+
+    def test_inexact_gap_over_several_members(self) -> None:
+        members = [Made(f"m{number}", noise(200, number)) for number in range(6)]
+        archive = Archive(*members)
+        first, last = members[1], members[3]
+        found = read(self.inexact(archive.whole, first.start + 50, last.start + 60 - first.start - 50, 100))
+        assert [got.name for got in found] == ["m0", "m1", "m4", "m5"]
+        assert found[1].content == first.content[:50], "what is behind the gap is of another member"
+        assert [got.status for got in found] == [Status.COMPLETE, Status.DAMAGED, Status.COMPLETE, Status.COMPLETE]
+
+
+class _Inexact(SplicedData):
+    """Two pieces with a gap between them of which nobody knows how long it is."""
+
+    def __init__(self, head: bytes, tail: bytes, estimate: int) -> None:
+        from pparse.data import Gap
+
+        one, two = BytesData(head), BytesData(tail)
+        super().__init__(
+            [one.range(0, len(head)), MissingData(estimate).range(0, estimate), two.range(0, len(tail))], "<inexact>"
+        )
+        self.gaps = (Gap(len(head), estimate, exact=False),)
+
+
+class TestBombs:
+    def test_full_overlap(self) -> None:
+        """Many entries of one local header: its bytes are inflated once."""
+        kernel = Made("kernel", bytes(100_000), method=8)
+        archive = Archive(kernel)
+        copies = 50
+        directory = archive.directory * copies
+        end = struct.pack("<4sHHHHIIH", b"PK\5\6", 0, 0, copies, copies, len(directory), len(archive.body), 0)
+        found = read(archive.body + directory + end)
+        assert [got.status for got in found] == [Status.COMPLETE] + [Status.DAMAGED] * (copies - 1)
+        assert sum(len(got.content) for got in found) == 100_000
+        assert names(archive.body) == ["kernel"]
+
+    def test_quoted_overlap(self) -> None:
+        """Each member's stream quotes the next local headers in a stored block, and ends with the same kernel."""
+        stream = deflated(bytes(50_000))
+        parts = [Made("last", bytes(50_000), method=8)]
+        for number in range(6):
+            quoted = b"".join(part.local() + part.packed for part in parts[:1])
+            content = quoted[: len(parts[0].local())] + parts[0].content
+            packed = struct.pack("<BHH", 0, len(parts[0].local()), len(parts[0].local()) ^ 0xFFFF) + quoted
+            parts.insert(0, Made(f"m{number}", content, method=8, packed=packed))
+        assert stream
+        body = parts[0].local() + parts[0].packed
+        at = 0
+        for part in parts:
+            part.at = at
+            at += len(part.local()) + 5
+        directory = b"".join(part.central() for part in parts)
+        end = struct.pack("<4sHHHHIIH", b"PK\5\6", 0, 0, len(parts), len(parts), len(directory), len(body), 0)
+        for source in (body + directory + end, body):
+            found = read(source)
+            assert sum(len(got.content) for got in found) < 60_000
+            assert found[0].content == parts[0].content
+            assert found[0].verdict.verified
+
+    def test_many_false_headers_are_linear(self) -> None:
+        """Each header claims all that follows; the bytes read are a few times the file."""
+        one = Made("x", b"", descriptor=16)
+        for header in (one.local(), Made("y", noise(10), local_packed=1 << 30, crc=5).local()):
+            source = header * 20_000
+            stats = pparse.data.IoStats()
+            data = BytesData(source, stats=stats)
+            with opened(data) as extraction:
+                parser = extraction.parse().parser
+                list(parser.files())
+            assert stats.bytes < 40 * len(source) + (200 << 20)
+
+
+def test_crc_of_the_samples() -> None:
+    assert zlib.decompress(deflated(b"abc"), -15) == b"abc"

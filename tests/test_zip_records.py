@@ -1,0 +1,180 @@
+from __future__ import annotations
+
+import calendar
+import struct
+import zlib
+
+import pytest
+
+from pparse.parsers import zip_records as records
+from tests.zip_samples import Archive, Made
+
+
+def field(number: int, value: bytes) -> bytes:
+    return struct.pack("<HH", number, len(value)) + value
+
+
+class TestHeaders:
+    def test_local_header(self) -> None:
+        made = Made("name.txt", b"content" * 9, method=8, extra=field(0x5455, b"\1\0\0\0\0"))
+        block = b"??" + made.local() + made.packed
+        header = records.read_local(block, 2)
+        assert header is not None
+        assert (header.raw_name, header.method, header.crc) == (b"name.txt", 8, zlib.crc32(made.content))
+        assert (header.packed, header.size, header.length) == (len(made.packed), 63, len(made.local()))
+        assert records.local_length(block, 2) == len(made.local())
+        assert records.read_local(block, 1) is None
+        broken = b"PK\3\5" + made.local()[4:]
+        assert records.read_local(broken) is None
+        assert records.read_local(broken, broken=True) is not None
+
+    def test_cut_records_are_none(self) -> None:
+        made = Made("name.txt", b"content", extra=field(1, b"x" * 8))
+        archive = Archive(made)
+        for size in range(len(made.local())):
+            assert records.read_local(made.local()[:size]) is None
+        for size in range(len(archive.directory)):
+            assert records.read_central(archive.directory[:size]) is None
+        for size in range(records.END_SIZE):
+            assert records.read_end(archive.end[:size]) is None
+
+    def test_central_entry(self) -> None:
+        made = Made("dir/link", b"target", mode=0o120777)
+        made.at = 1234
+        entry = records.read_central(made.central())
+        assert entry is not None
+        assert (entry.raw_name, entry.offset, entry.packed, entry.size, entry.creator) == (b"dir/link", 1234, 6, 6, 3)
+        assert records.kind_of("dir/link", entry.creator, entry.external) == "symlink"
+        assert records.mode_of(entry.creator, entry.external) == 0o777
+        assert entry.length == len(made.central()) == records.central_length(made.central())
+
+    def test_end_record(self) -> None:
+        archive = Archive(Made("a", b"1"), Made("b", b"2"), comment=b"hello")
+        record = records.read_end(archive.end)
+        assert record is not None
+        assert (record.entries, record.size, record.offset) == (2, len(archive.directory), len(archive.body))
+        assert (record.comment, record.length, record.disks_differ, record.needs_64) == (5, 27, False, False)
+
+    def test_zip64_records(self) -> None:
+        block = struct.pack("<4sQHHIIQQQQ", b"PK\6\6", 44, 45, 45, 0, 0, 70_000, 70_000, 1 << 33, 1 << 34)
+        record = records.read_end64(block)
+        assert record is not None
+        assert (record.entries, record.size, record.offset, record.length) == (70_000, 1 << 33, 1 << 34, 56)
+        assert records.read_end64(block[:-1]) is None
+        locator = struct.pack("<4sIQI", b"PK\6\7", 0, 1 << 35, 1)
+        assert records.read_locator(locator) == 1 << 35
+        assert records.read_locator(locator[:-1]) is None
+        assert records.read_locator(b"PK\6\6" + locator[4:]) is None
+
+    def test_masked_bytes(self) -> None:
+        header = records.read_local(Made("name.txt", b"content").local())
+        assert header is not None
+        assert header.mask([(14, 1), (33, 2)])
+        assert (header.crc, header.packed, header.raw_name, header.whole) == (None, 7, b"nam??txt", False)
+        assert not header.mask([(27, 1)]), "without its lengths it is nothing"
+        assert not header.mask([(8, 1)]), "nor without its method"
+
+    @pytest.mark.parametrize(
+        ("changes", "sane"),
+        [
+            ({}, True),
+            ({"method": 99}, True),
+            ({"method": 33}, False),
+            ({"flags": 0x0400}, False),
+            ({"name": "a\x01b"}, False),
+            ({"name": ""}, False),
+        ],
+    )
+    def test_sanity(self, changes: dict[str, object], sane: bool) -> None:
+        made = Made(**{"name": "name", "content": b"", "packed": b"", **changes})  # type: ignore[arg-type]
+        header = records.read_local(made.local())
+        assert header is not None
+        assert header.is_sane() is sane
+
+
+class TestZip64Field:
+    def test_only_what_is_full(self) -> None:
+        full = records.FULL
+        extra = field(9, b"x") + field(1, struct.pack("<QQQI", 1 << 40, 1 << 41, 1 << 42, 7))
+        assert records.widen(extra, full, full, full, 0xFFFF) == (1 << 40, 1 << 41, 1 << 42, 7)
+        assert records.widen(extra, 5, full, full, 0) == (5, 1 << 40, 1 << 41, 0)
+        assert records.widen(extra, 5, 6, full, 0) == (5, 6, 1 << 40, 0)
+        assert records.widen(extra, 5, 6, 7, 0) == (5, 6, 7, 0)
+
+    def test_field_that_is_short_or_missing(self) -> None:
+        full = records.FULL
+        assert records.widen(b"", full, full) == (full, full)
+        assert records.widen(field(1, struct.pack("<Q", 9)), full, full) == (9, full)
+
+    def test_malformed_fields_end_them(self) -> None:
+        extra = field(7, b"one") + struct.pack("<HH", 8, 50) + b"too short"
+        assert list(records.extra_fields(extra)) == [(7, b"one")]
+        assert records.extra_field(extra, 8) is None
+
+
+class TestNames:
+    def test_code_pages(self) -> None:
+        assert records.decode_name("ü".encode(), records.UTF8) == "ü"
+        assert records.decode_name(b"\x81", 0) == "ü"
+        assert records.decode_name(b"\x81\xff", records.UTF8) == "ü\xa0"
+
+    def test_unicode_path(self) -> None:
+        raw = b"?.txt"
+        good = field(0x7075, b"\1" + struct.pack("<I", zlib.crc32(raw)) + "日.txt".encode())
+        stale = field(0x7075, b"\1" + struct.pack("<I", 1) + "日.txt".encode())
+        assert records.decode_name(raw, 0, good) == "日.txt"
+        assert records.decode_name(raw, 0, stale) == "?.txt"
+
+    def test_kinds(self) -> None:
+        kinds = {0o120777: "symlink", 0o100644: "file", 0o010644: "fifo", 0o020644: "device", 0o060644: "device"}
+        for mode, kind in kinds.items():
+            assert records.kind_of("x", 3, mode << 16) == kind
+            assert records.kind_of("x", 19, mode << 16) == kind
+            assert records.kind_of("x", 0, mode << 16) == "file"
+        assert records.kind_of("x/", 0, 0) == "folder"
+        assert records.kind_of("x", 3, 0o040755 << 16) == "file"
+
+    def test_encryption(self) -> None:
+        aes = field(0x9901, struct.pack("<H2sBH", 2, b"AE", 3, 8))
+        assert records.describe_encryption(99, aes) == "encrypted (AES-256, AE-2, deflate inside)"
+        assert records.describe_encryption(8, b"") == "encrypted"
+        assert records.method_name(8, 1) == "encrypted"
+        assert records.method_name(9, 0) == "deflate64"
+        assert records.method_name(77, 0) == "method 77"
+
+
+class TestTimes:
+    @pytest.mark.parametrize("day", [(1980, 1, 1), (1999, 12, 31), (2000, 2, 29), (2024, 3, 1), (2107, 12, 31)])
+    def test_dos(self, day: tuple[int, int, int]) -> None:
+        date = day[0] - 1980 << 9 | day[1] << 5 | day[2]
+        expected = calendar.timegm((*day, 23, 58, 4))
+        assert records.dos_time(date, 23 << 11 | 58 << 5 | 2) == expected
+
+    def test_no_date(self) -> None:
+        assert records.dos_time(0, 0) is None
+        assert records.dos_time(44 << 9 | 13 << 5 | 1, 0) is None
+        assert records.dos_time(44 << 9 | 1 << 5 | 1, 24 << 11) is None
+
+    def test_extra_fields_go_first(self) -> None:
+        date = 44 << 9 | 1 << 5 | 1
+        stamp = field(0x5455, b"\1" + struct.pack("<i", 1_700_000_000))
+        ticks = (1_700_000_001 + 11_644_473_600) * 10_000_000 + 5_000_000
+        ntfs = field(0x000A, bytes(4) + struct.pack("<HHQQQ", 1, 24, ticks, 0, 0))
+        old = field(0x5855, struct.pack("<ii", 1, 1_700_000_002))
+        assert records.modified(date, 0, stamp + ntfs) == 1_700_000_000
+        assert records.modified(date, 0, ntfs + stamp) == 1_700_000_000
+        assert records.modified(date, 0, ntfs) == 1_700_000_001.5
+        assert records.modified(date, 0, old) == 1_700_000_002
+        assert records.modified(date, 0, b"") == records.dos_time(date, 0)
+        assert records.modified(date, 0, field(0x5455, b"\2" + bytes(4))) == records.dos_time(date, 0)
+
+
+def test_descriptors() -> None:
+    for length in (12, 16, 20, 24):
+        made = Made("x", b"content", descriptor=length)
+        block = made.trailer() + b"PK\1\2" + bytes(30)
+        assert records.match_descriptor(block, 0, made.crc, 7, 7) == length
+        assert records.match_descriptor(block, 0, None, 7, None) == length
+        assert records.match_descriptor(block, 0, made.crc ^ 1, 7, 7) == 0
+        assert records.match_descriptor(block, 0, made.crc, 8, 7) == 0
+        assert records.match_descriptor(block[: length - 1], 0, made.crc, 7, 7) == 0
