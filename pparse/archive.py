@@ -381,7 +381,9 @@ def documents_below(result: Result) -> Iterator[tuple[str, Extraction]]:
 
     Containers come before what is in them. Raises `LimitError` beyond the limit.
     """
-    nesting = result.extraction.session.limits.nesting
+    limits = result.extraction.session.limits
+    nesting = limits.nesting
+    entered = 0
     levels = [("", documents_in(result))]
     while levels:
         prefix, documents = levels[-1]
@@ -393,8 +395,10 @@ def documents_below(result: Result) -> Iterator[tuple[str, Extraction]]:
         yield prefix + quoted(name), extraction
         inner = extraction.parse()
         if isinstance(inner.parser, ArchiveParser):
+            entered += 1
+            limits.check("containers", entered, "the number of archives in archives")
             if len(levels) >= nesting:
-                result.extraction.session.limits.check("nesting", len(levels) + 1, f"the nesting of {prefix + name}")
+                limits.check("nesting", len(levels) + 1, f"the nesting of {prefix + name}")
             levels.append((f"{prefix}{quoted(name)}::", documents_in(inner)))
 
 

@@ -80,6 +80,7 @@ class Limits:
         "scratch_bytes": 64 * GIB,  # scratch files of one document, together
         "inflated_bytes": 1 << 44,  # what one compressed stream may yield
         "nesting": 16,  # containers within containers
+        "containers": 10_000,  # containers that one walk enters
         "extracted_entries": 1_000_000,  # files and folders that one extraction makes
         "expansion_ratio": 1_100,  # bytes written per compressed byte read (deflate reaches 1,032)
     }
@@ -100,6 +101,7 @@ class Limits:
     scratch_bytes: int
     inflated_bytes: int
     nesting: int
+    containers: int
     extracted_entries: int
     expansion_ratio: int
 

@@ -71,8 +71,9 @@ def run_command(module: ModuleType, command: str, arguments: list[str]) -> int:
     from pparse.cli.output import Output
 
     out = Output(color=options.color)
-    # Rows are many short-lived objects without cycles: the collector would only look at them again and again.
-    gc.set_threshold(50_000)
+    # Rows are many short-lived objects without cycles: the collector would only look at them again and again. But
+    # what is in a cycle may hold a decoder, so it must not wait for long.
+    gc.set_threshold(5_000)
     try:
         code: int = module.run(options, out)
         out.flush()

@@ -110,6 +110,7 @@ class Unpacker:
         self._report = report
         self._plan = plan
         self._levels: list[_Level] = []
+        self._entered = 0
         self._sink: _Sink | None = None  # what was written last
         self.matched = 0  # members of the outermost container that were wanted
 
@@ -156,6 +157,8 @@ class Unpacker:
         self._settle(result.extraction)
         if not isinstance(parser, ArchiveParser):
             return False
+        self._entered += 1
+        self._session.limits.check("containers", self._entered, "the number of containers")
         if self._plan.settle:
             parser.suspect()
         self._levels.append(_Level(parser, prefix, source))
