@@ -331,14 +331,10 @@ class ZipParser(ArchiveParser):
         """Yield what `pparse ls` lists; by a trusted directory, without making nodes."""
         directory = self.directory
         if directory is None or directory.has_overlaps or self.result.extraction.data.gaps:
-            yield from super().members()
-            return
+            return super().members()
         self.result.check_open()
         self._note_archive(directory)
-        yield from listing(self, directory)
-        root = self.result.root
-        if root.known_status is None:  # it went through
-            self.result.close_node(root, Status.COMPLETE, None)
+        return listing(self, directory)
 
     # -- by scanning -------------------------------------------------------------------------------------------------
 

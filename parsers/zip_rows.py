@@ -74,6 +74,9 @@ def listing(parser: ZipParser, directory: Directory) -> Iterator[Member]:
                     row.name += f"#{number}"
         yield from rows
         at += length
+    root = parser.result.root
+    if root.known_status is None:  # it went through
+        parser.result.close_node(root, Status.COMPLETE, None)
 
 
 def _count_names(parser: ZipParser, directory: Directory, end: int) -> NameCounter:
@@ -93,24 +96,27 @@ def _rows(parser: ZipParser, directory: Directory, base: int) -> tuple[list[Memb
     block = parser.result.extraction.data.pread(base, min(BLOCK, directory.end - base))
     shift, plain, wide = directory.shift, _PLAIN, directory.wide
     rows: list[Member] = []
+    # Locals save a tenth of the time.
+    append, row, listed, modes, head, end = rows.append, ZipRow, _LISTED, _MODES, CENTRAL_SIZE, len(block)
     text = block.decode("latin-1")
-    pos, last = 0, len(block) - CENTRAL_SIZE
+    pos, last = 0, end - head
     while pos <= last:
-        how, size, name_length, extra_length, comment_length, mode, offset = _LISTED(block, pos)
-        name_end = pos + CENTRAL_SIZE + name_length
+        how, size, name_length, extra_length, comment_length, mode, offset = listed(block, pos)
+        name_at = pos + head
+        name_end = name_at + name_length
         following = name_end + extra_length + comment_length
-        if following > len(block):
+        if following > end:
             break
-        name = text[pos + CENTRAL_SIZE : name_end]
+        name = text[name_at:name_end]
         if (
-            how in plain
+            mode in modes
+            and how in plain
             and not (wide and FULL in (size, offset))
             and name.isascii()
-            and mode in _MODES
             and not (extra_length and b"up" in block[name_end : name_end + extra_length])
         ):
             kind = "folder" if name[-1:] == "/" else "file"
-            rows.append(ZipRow(name, kind, offset + shift, size, base + pos, parser))
+            append(row(name, kind, offset + shift, size, base + pos, parser))
         elif (entry := read_central(block, pos)) is not None:
             member = parser.listed(entry, base + pos, directory)
             rows.append(Member(member.name, member.kind, member.start, member.size or 0, member.status, member))
