@@ -398,7 +398,11 @@ def documents_below(result: Result) -> Iterator[tuple[str, Extraction]]:
             entered += 1
             limits.check("containers", entered, "the number of archives in archives")
             if len(levels) >= nesting:
-                limits.check("nesting", len(levels) + 1, f"the nesting of {prefix + name}")
+                result.findings.add(Finding(
+                    "limit", f"not looked into: containers in containers are not entered below the limit "
+                    f"nesting={nesting}; lift it with --limit nesting={4 * nesting}", path=prefix + name,
+                ))  # fmt: skip
+                continue
             levels.append((f"{prefix}{quoted(name)}::", documents_in(inner)))
 
 

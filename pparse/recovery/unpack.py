@@ -277,6 +277,11 @@ class Unpacker:
             parser = extraction.parse().parser
         except PASSING:
             raise
+        except LimitError as error:
+            self._document.findings.add(Finding(
+                "limit", f"not entered: {error.reason}", severity=Severity.WARNING, path=listed, source=level.source,
+            ))  # fmt: skip
+            return False
         except PparseError:
             return False  # no container, or none that can be read
         result = extraction.parse()
