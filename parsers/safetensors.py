@@ -372,7 +372,14 @@ class SafetensorsParser(Parser):
         if there is None:
             there = self.result.extraction.known_end() - self.data_start
         if info.end <= there or info.begin == info.end:
-            return Status.COMPLETE
+            data = self.result.extraction.data
+            if not data.gaps and not data.doubts:
+                return Status.COMPLETE
+            # Out of a compressed stream that is damaged, or of parts of which one is missing.
+            start, end = self.data_start + info.begin, self.data_start + info.end
+            gap = data.next_gap(start)
+            lost = (gap is not None and gap.offset < end) or data.doubtful(start, end) is not None
+            return Status.DAMAGED if lost else Status.COMPLETE
         return Status.TRUNCATED if info.begin < there else Status.MISSING
 
     # -- states ------------------------------------------------------------------------------------------------------

@@ -62,7 +62,10 @@ class Span:
         if self.data is None:
             return 0
         size = self.data.size
-        return self.length if size is None else max(0, min(self.length, size - self.offset))
+        length = self.length if size is None else max(0, min(self.length, size - self.offset))
+        gap = self.data.next_gap(self.offset) if self.data.gaps else None
+        # A gap without end is the end; one in the middle makes the tensor damaged, not short.
+        return length if gap is None or gap.length is not None else max(0, min(length, gap.offset - self.offset))
 
     def to_dict(self) -> dict[str, object]:
         """Return the span as plain data, for JSON."""

@@ -60,7 +60,8 @@ class _Judge:
         ``in_doubt`` says whether all that is wrong is that its bytes may not be right.
         """
         self.in_doubt = False
-        if tensor.status in (Status.DAMAGED, Status.UNSUPPORTED) or not tensor.spans or tensor.dtype is None:
+        bad = tensor.status is Status.UNSUPPORTED or (tensor.status is Status.DAMAGED and tensor.finding is not None)
+        if bad or not tensor.spans or tensor.dtype is None:
             reason = tensor.finding.reason if tensor.finding is not None else "its header entry cannot be read"
             return (Status.DAMAGED if tensor.status is Status.COMPLETE else tensor.status), reason
         span = tensor.spans[0]
