@@ -176,14 +176,13 @@ def read_through(
             if not chunk:
                 break
             offset += len(chunk)
-            lost = _lost_at_end(chunk, unknown, offset)
+            lost = _lost_at_end(unknown, offset)
             if lost == len(chunk):  # nothing may follow: then it is cut here
                 held += lost
                 continue
             before = offset - len(chunk) - held
             _give(verdict, bytes(held), [(before, held)], before, crc, sink)
             chunk = chunk[: len(chunk) - lost]
-            unknown = unknown[:-1] if lost else unknown
             _give(verdict, chunk, unknown, offset - lost - len(chunk), crc, sink)
             held = lost
     except (MalformedError, GapError, EndOfDataError) as error:
@@ -193,9 +192,12 @@ def read_through(
     return verdict
 
 
-def _lost_at_end(chunk: bytes, unknown: list[tuple[int, int]], end: int) -> int:
-    """Return how many of the last bytes of ``chunk``, which ends at ``end``, are lost."""
-    return unknown[-1][1] if unknown and unknown[-1][0] + unknown[-1][1] == end else 0
+def _lost_at_end(unknown: list[tuple[int, int]], end: int) -> int:
+    """Return how many of the last bytes before ``end`` are lost; takes them out of ``unknown``."""
+    lost = 0
+    while unknown and sum(unknown[-1]) == end - lost:
+        lost += unknown.pop()[1]
+    return lost
 
 
 def _give(

@@ -208,10 +208,13 @@ def _stored_at(buffer: bytes, at: int) -> BlockStart | None:
     seems_final = before.bit_length() > 6
     more = before >> 13 == 0
     kind = STORED if length else FLUSH
-    # A trailer may look like a block of fixed codes: the end comes first.
+    goes_on = more and end < len(buffer) and _goes_on(buffer, end)
+    # A trailer may look like a block of fixed codes: the end comes before those.
+    if goes_on and buffer[end] >> 1 & 3 != 1:
+        return BlockStart(8 * at - 3, kind, False)
     if length and seems_final and end <= len(buffer) and _is_over(buffer, end):
         return BlockStart(8 * at - 17 + before.bit_length(), kind, True)
-    if more and end < len(buffer) and _goes_on(buffer, end):
+    if goes_on:
         return BlockStart(8 * at - 3, kind, False)
     if (more and end == len(buffer)) or end > len(buffer):
         return BlockStart(8 * at - 3, kind, not more, not length)
