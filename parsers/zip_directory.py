@@ -192,19 +192,22 @@ def _survey(data: Data, directory: Directory, start: int, stop: int, budget: Mem
     ordered = True
     lowest, lowest_at = directory.begin - shift, -1
     samples: list[int] = []
+    # Locals save a tenth of the time.
+    survey, central, size, reserved, full, local = _SURVEY, CENTRAL, CENTRAL_SIZE, RESERVED, FULL, LOCAL_SIZE
     while at < end:
         block = known_bytes(data, at, min(BLOCK, end - at))
-        pos, last = 0, len(block) - CENTRAL_SIZE
+        there = len(block)
+        pos, last = 0, there - size
         if len(samples) < SAMPLES:
             samples.append(at)
         while pos <= last:
-            signature, flags, packed, name, extra, comment, offset = _SURVEY(block, pos)
-            length = CENTRAL_SIZE + name + extra + comment
-            if signature != CENTRAL or pos + length > len(block):
+            signature, flags, packed, name, extra, comment, offset = survey(block, pos)
+            length = size + name + extra + comment
+            if signature != central or pos + length > there:
                 break
-            if flags & RESERVED:
+            if flags & reserved:
                 return False
-            if packed == FULL or offset == FULL:
+            if packed == full or offset == full:
                 directory.wide = True
                 entry = read_central(block, pos)
                 packed, offset = (entry.packed, entry.offset) if entry is not None else (packed, offset)
@@ -215,7 +218,7 @@ def _survey(data: Data, directory: Directory, start: int, stop: int, budget: Mem
                     ordered = False
                     if offset < lowest:
                         lowest, lowest_at = offset, at + pos
-            reached = offset + LOCAL_SIZE + name + packed
+            reached = offset + local + name + packed
             pos += length
             count += 1
         if not pos:

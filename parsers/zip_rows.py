@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from struct import Struct
 
 from pparse.archive import NameCounter
@@ -33,16 +34,20 @@ _PLAIN: Final = frozenset(
 _MODES: Final = frozenset((*range(16), *range(0x40, 0x50), *range(0x80, 0x90)))
 
 
+_NAME: Final = attrgetter("name")
+
+
 class ZipRow(Member):
     """A row of a listing; its ``note``, the `ArchiveMember`, is made when asked for."""
 
     __slots__ = ("_at", "_parser")
 
+    # Of the class: what need not be set for each costs nothing.
+    kind = "file"
     status = Status.COMPLETE
 
-    def __init__(self, name: str, kind: str, start: int, size: int, at: int, parser: ZipParser) -> None:
+    def __init__(self, name: str, start: int, size: int, at: int, parser: ZipParser) -> None:
         self.name = name
-        self.kind = kind
         self.start = start
         self.size = size
         self._at = at
@@ -54,6 +59,12 @@ class ZipRow(Member):
         return self._parser.listed_member(self._at)
 
 
+class _ZipFolder(ZipRow):
+    __slots__ = ()
+
+    kind = "folder"
+
+
 def listing(parser: ZipParser, directory: Directory) -> Iterator[Member]:
     """Yield what is listed of the members in ``directory``; the second of two equal names as ``name#2``."""
     seen: set[int] = set()
@@ -63,7 +74,7 @@ def listing(parser: ZipParser, directory: Directory) -> Iterator[Member]:
         rows, length = _rows(parser, directory, at)
         if names is None:
             before = len(seen)
-            seen.update([hash(row.name) for row in rows])
+            seen.update(map(hash, map(_NAME, rows)))
             if len(seen) < before + len(rows) or len(seen) > _MOST_NAMES:
                 names = _count_names(parser, directory, at)
                 seen.clear()
@@ -97,7 +108,8 @@ def _rows(parser: ZipParser, directory: Directory, base: int) -> tuple[list[Memb
     shift, plain, wide = directory.shift, _PLAIN, directory.wide
     rows: list[Member] = []
     # Locals save a tenth of the time.
-    append, row, listed, modes, head, end = rows.append, ZipRow, _LISTED, _MODES, CENTRAL_SIZE, len(block)
+    append, row, folder, listed, modes = rows.append, ZipRow, _ZipFolder, _LISTED, _MODES
+    head, end = CENTRAL_SIZE, len(block)
     text = block.decode("latin-1")
     pos, last = 0, end - head
     while pos <= last:
@@ -115,8 +127,7 @@ def _rows(parser: ZipParser, directory: Directory, base: int) -> tuple[list[Memb
             and name.isascii()
             and not (extra_length and b"up" in block[name_end : name_end + extra_length])
         ):
-            kind = "folder" if name[-1:] == "/" else "file"
-            append(row(name, kind, offset + shift, size, base + pos, parser))
+            append((folder if name[-1:] == "/" else row)(name, offset + shift, size, base + pos, parser))
         elif (entry := read_central(block, pos)) is not None:
             member = parser.listed(entry, base + pos, directory)
             rows.append(Member(member.name, member.kind, member.start, member.size or 0, member.status, member))

@@ -57,6 +57,13 @@ def _head(document: Extraction, out: Output) -> None:
     parser = document.parse().parser
     _field(out, "file", safe(document.path))
     _field(out, "format", f"{parser.name}: {parser.description}")
+    around = document.parse().extraction
+    wrappings = []
+    while around.implicit and around.parent is not None:
+        around = around.parent
+        wrappings += [name for name, result in around.results.items() if result.extraction is around]
+    if wrappings:
+        _field(out, "inside", ", in ".join(wrappings))
     if not document.is_folder and document.size is not None:
         _field(out, "size", f"{document.size:,} bytes ({format_size(document.size)})")
 

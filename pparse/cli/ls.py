@@ -296,6 +296,7 @@ def _list_members(document: Extraction, options: Any, matches: Callable[[str], b
         return _members_as_json(document, rows, options, out)
     size: Callable[[int], str] = str if options.bytes else format_size
     shown = count = whole = unsupported = 0
+    reasons: dict[str, None] = {}  # why members are unsupported
     damaged = False
     word = document.result.parser.member_word
     table = _long_table(out) if options.long else Table(out, ("NAME", "KIND", "SIZE", "STATUS"), "<<><")
@@ -305,7 +306,11 @@ def _list_members(document: Extraction, options: Any, matches: Callable[[str], b
         if word in ("member", member.kind):
             count += 1
             whole += status is Status.COMPLETE
-        unsupported += status is Status.UNSUPPORTED
+        if status is Status.UNSUPPORTED:
+            unsupported += 1
+            finding = getattr(member.note, "finding", None)
+            if finding is not None and len(reasons) < 3:
+                reasons[finding.reason] = None
         damaged |= status not in (Status.COMPLETE, Status.UNSUPPORTED)
         if options.quiet:
             out.line(safe(member.name))
@@ -317,6 +322,8 @@ def _list_members(document: Extraction, options: Any, matches: Callable[[str], b
     if not options.quiet:
         table.close()
         _close_members(document, root, count, whole, unsupported, damaged, size, out)
+        for reason in reasons:
+            out.line(f"unsupported: {safe(reason)}")
     if options.pattern is not None and not shown:
         out.error(f"no name matches {options.pattern!r}")
     frame = document_status(document)
