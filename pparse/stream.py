@@ -236,12 +236,9 @@ class StreamParser(Parser):
         root = self.result.root
         self.settle()
         yield Visit.of(root, 0)
-        content = self.content
-        verified = content.error is None and not content.problems
-        if verified and not strict:
-            return
-        if strict and content.gaps:
+        gaps = self.content.gaps
+        if strict and gaps:
             self.result.findings.add(Finding(
-                "gaps", f"{len(content.gaps)} stretches of the content are lost", severity=Severity.NOTE,
+                "gaps", f"{len(gaps)} stretches of the content are lost", severity=Severity.NOTE,
                 source=self.result.extraction.name,
             ))  # fmt: skip

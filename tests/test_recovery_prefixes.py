@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import io
 import json
@@ -12,7 +13,8 @@ import zipfile
 import pytest
 
 import pparse
-from pparse.errors import FormatError
+from pparse.errors import FormatError, LimitError
+from pparse.limits import Limits
 from pparse.recovery.recover import recover
 
 NAMES = {"notes.txt", "inner.zip/stored.bin", "inner.zip/deflated.txt", "tail.bin"}
@@ -106,3 +108,12 @@ def test_nothing_is_written_outside(tmp_path, name):
     assert sorted(files.values()) == [b"abc", b"def"]
     assert [path.name for path in tmp_path.iterdir()] == ["inside"]
     assert not any(path.is_symlink() for path in inside.rglob("*"))
+
+
+def test_the_ratio_of_a_stream_is_limited_and_can_be_lifted(tmp_path):
+    bomb = bz2.compress(bytes(80 << 20))  # 100 bytes: no honest file is like that
+    with pparse.open(bomb, format="bz2") as document, pytest.raises(LimitError, match="--limit expansion_ratio="):
+        recover(document, tmp_path / "stopped", max_output=1 << 30)
+    limits = Limits(expansion_ratio=10_000_000)
+    with pparse.open(bomb, format="bz2", limits=limits) as document:
+        assert recover(document, tmp_path / "whole", max_output=1 << 30).summary.bytes == 80 << 20

@@ -8,7 +8,7 @@ folder's RECOVERY.json tells of every file what it is worth, and where bytes are
 from __future__ import annotations
 
 from pparse.cli.common import DAMAGED, OK, UNKNOWN_FORMAT, open_file, size
-from pparse.cli.output import Table, safe
+from pparse.cli.output import Table, safe, status_words
 from pparse.errors import FormatError, LimitError
 from pparse.findings import Status
 from pparse.limits import count_words, format_size
@@ -136,11 +136,10 @@ class FileTable:
         if self._rows > _SHOWN and not whole:
             self._more += 1
             return
-        status: str = file.status.value
-        if whole:
-            status = "complete, verified" if file.verified else "complete, unverified"
         name = file.path if file.path is not None else f"{file.raw_name or '?'} (not written)"
-        self._table.row(status, format_size(file.bytes), safe(name), safe(file.reason or ""))
+        self._table.row(
+            status_words(file.status, file.verified), format_size(file.bytes), safe(name), safe(file.reason or "")
+        )
 
     def close(self) -> None:
         """Show what waits."""

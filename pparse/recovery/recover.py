@@ -25,15 +25,14 @@ class Outcome:
     """What came of it.
 
     ``summary`` of the files; ``errors``: how many findings are errors (of `recover`, warnings too: whoever saves files
-    wants to know); ``matched``: how many members were asked for.
+    wants to know).
     """
 
-    __slots__ = ("errors", "matched", "summary")
+    __slots__ = ("errors", "summary")
 
-    def __init__(self, summary: Summary, errors: int, matched: int) -> None:
+    def __init__(self, summary: Summary, errors: int) -> None:
         self.summary = summary
         self.errors = errors
-        self.matched = matched
 
     @property
     def is_whole(self) -> bool:
@@ -49,7 +48,7 @@ def open_target(
     most = default_max_output(document.size) if max_output is None else max_output
     return Target(
         os.fspath(folder), source_size=document.size, max_bytes=most, max_entries=session.limits.extracted_entries,
-        budget=session.budget, exist_ok=exist_ok,
+        max_expansion=session.limits.expansion_ratio, budget=session.budget, exist_ok=exist_ok,
     )  # fmt: skip
 
 
@@ -62,7 +61,7 @@ def recover(
     Every file is in ``RECOVERY.json`` there; ``tell`` is called with each. Raises `LimitError` at a limit (what was
     written until then stays, and is in the report), `OptionError`, `SourceError`.
     """
-    recognise(document)  # nothing is made for a file that nobody recognises
+    result = recognise(document)  # nothing is made for a file that nobody recognises
     if os.path.lexists(os.path.join(folder, REPORT_NAME)):
         raise OptionError(f"there is a {REPORT_NAME} in {os.fspath(folder)}; name another folder")
     plan = Plan(recursive=True, nameless=True, salvage=True, settle=True)
@@ -74,14 +73,13 @@ def recover(
             if tell is not None:
                 tell(file)
 
-        unpacker = Unpacker(document, target, note, plan)
         try:
-            unpacker.run()
+            Unpacker(document, target, note, plan).run(result)
         finally:
             findings = document.findings
             summary = report.finish(findings)
     odd = sum(finding.severity is not Severity.NOTE for finding in findings)
-    return Outcome(summary, max(odd, findings.errors), unpacker.matched)
+    return Outcome(summary, max(odd, findings.errors))
 
 
 def extract(
@@ -106,6 +104,5 @@ def extract(
             tell(file)
 
     with open_target(document, folder, max_output=max_output, exist_ok=exist_ok) as target:
-        unpacker = Unpacker(document, target, note, Plan(recursive=recursive, wanted=wanted))
-        unpacker.run()
-    return Outcome(summary, document.findings.errors, unpacker.matched)
+        Unpacker(document, target, note, Plan(recursive=recursive, wanted=wanted)).run(recognise(document))
+    return Outcome(summary, document.findings.errors)

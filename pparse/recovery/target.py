@@ -87,7 +87,7 @@ class Target:
     ``exist_ok``: it need not be empty (what is there stays, and new files get other names). ``max_bytes``: what all
     files may hold together, holes included; by default what `default_max_output` gives for ``source_size``.
     ``max_entries`` counts files and folders, ``max_depth`` the parts of a path (deeper folders are left out of it).
-    ``reserved`` are names at the root that no member gets.
+    ``reserved`` are names at the root that no member gets. ``max_expansion``: what `Expansion` allows a member.
 
     ``bytes``, ``entries`` say what was made. Raises `OptionError` if the folder is not empty or is none, `SourceError`
     if it cannot be made.
@@ -104,7 +104,9 @@ class Target:
         budget: MemoryBudget | None = None,
         exist_ok: bool = False,
         reserved: tuple[str, ...] = (REPORT_NAME,),
+        max_expansion: int = MAX_EXPANSION,
     ) -> None:
+        self.max_expansion = max_expansion
         self.folder = os.fspath(folder)
         self.max_bytes = default_max_output(source_size) if max_bytes is None else max_bytes
         self.max_entries = max_entries
@@ -166,7 +168,14 @@ class Target:
         path = folder + actual
         stored = _stored(name, raw_name) if changed(name, path.split("/")) else None
         return TargetFile(
-            self, place, actual, descriptor, path, stored, mtime, None if packed is None else Expansion(packed)
+            self,
+            place,
+            actual,
+            descriptor,
+            path,
+            stored,
+            mtime,
+            None if packed is None else Expansion(packed, self.max_expansion),
         )
 
     def make_folder(self, name: str, raw_name: bytes | None = None) -> str:

@@ -112,11 +112,12 @@ class Unpacker:
         self._levels: list[_Level] = []
         self._entered = 0
         self._sink: _Sink | None = None  # what was written last
-        self.matched = 0  # members of the outermost container that were wanted
 
-    def run(self) -> None:
-        """Write everything. Raises `LimitError` at a limit of the target, `SourceError` if the disk refuses."""
-        result = recognise(self._document)
+    def run(self, result: Result) -> None:
+        """Write everything that is in ``result``, which is of the document.
+
+        Raises `LimitError` at a limit of the target, `SourceError` if the disk refuses.
+        """
         name = _base_name(self._document.name)
         if not self._enter(result, "", name):
             inner = result.extraction
@@ -141,8 +142,8 @@ class Unpacker:
                 continue
             self._do_member(level, member)
 
-    def _open_sink(self, name: str, mtime: float | None, packed: int | None, ratio: int) -> _Sink:
-        self._sink = _Sink(self._target, name, mtime, packed, ratio)
+    def _open_sink(self, name: str, mtime: float | None = None, packed: int | None = None) -> _Sink:
+        self._sink = _Sink(self._target, name, mtime, packed)
         return self._sink
 
     # -- containers --------------------------------------------------------------------------------------------------
@@ -150,11 +151,10 @@ class Unpacker:
     def _enter(self, result: Result, prefix: str, source: str) -> bool:
         """Begin with the members of a container, or write what a stream holds. False if it is neither."""
         parser = result.parser
+        self._settle(result.extraction)
         if isinstance(parser, StreamParser):
-            self._settle(result.extraction)
             self._write_stream(parser, prefix, source)
             return True
-        self._settle(result.extraction)
         if not isinstance(parser, ArchiveParser):
             return False
         self._entered += 1
@@ -170,7 +170,7 @@ class Unpacker:
         self._gather(result)
         if level.count:
             self._write_between(level)
-        if not level.count and level.member is not None:  # nothing was found in it: as it is, then
+        elif level.member is not None:  # nothing was found in it: as it is, then
             outer, member = level.member
             self._write_member(outer, member)
         if self._levels and result.extraction.data is not self._levels[-1].parser.result.extraction.data:
@@ -197,8 +197,9 @@ class Unpacker:
     def _write_stream(self, parser: StreamParser, prefix: str, source: str) -> None:
         extraction = parser.result.extraction
         name = prefix + parser.content_name()
-        packed = None if extraction.size is None else extraction.size
-        with self._open_sink(name, None, packed, self._session.limits.expansion_ratio) as sink:
+        with self._open_sink(name) as sink:
+            if extraction.size is not None:  # zeros count, too, which become a hole of the file
+                sink.expansion = Expansion(extraction.size, self._target.max_expansion)
             verdict = parser.verify(sink)
             if verdict.status is Status.COMPLETE and parser.checks and not parser.content.is_in_doubt:
                 verdict.verified = True
@@ -211,7 +212,7 @@ class Unpacker:
         if self._plan.salvage and self._salvage(extraction, name):
             return
         end = extraction.known_end()
-        with self._open_sink(name, None, None, 0) as sink:
+        with self._open_sink(name) as sink:
             verdict = read_through(self._session, extraction.data, extraction.start, end, sink=sink)
             self._judge_format(extraction, verdict)
         self._tell(sink, verdict, name, extraction.start, name)
@@ -249,10 +250,8 @@ class Unpacker:
         if self._plan.nameless and getattr(level.parser, "directory", level.parser) is None:
             level.spans.extend((member.at, max(member.at, member.end)))
         listed = level.parser.listed_name(member, level.names)
-        if outermost and self._plan.wanted is not None:
-            if not self._plan.wanted(listed):
-                return
-            self.matched += 1
+        if outermost and self._plan.wanted is not None and not self._plan.wanted(listed):
+            return
         self._progress(level, member)
         if member.kind == "folder":
             self._target.make_folder(level.prefix + member.name, None)
@@ -302,14 +301,16 @@ class Unpacker:
             self._levels[-1].member = (level, member)
         return entered
 
-    def _write_member(self, level: _Level, member: ArchiveMember) -> None:
+    def _write_member(self, level: _Level, member: ArchiveMember, content: ArchiveMember | None = None) -> None:
+        """Write a member; ``content``: the one that holds its bytes, if it is but a link to that."""
+        content = content or member
         name = level.prefix + _safe(member)
-        packed = None if member.method == "stored" else member.packed
-        with self._open_sink(name, member.mtime, packed, 0) as sink:
-            verdict = level.parser.verify(member, sink, sink.skip)
+        packed = None if content.method == "stored" else content.packed
+        with self._open_sink(name, member.mtime, packed) as sink:
+            verdict = level.parser.verify(content, sink, sink.skip)
         if sink.file is None and verdict.status is Status.COMPLETE:  # it is empty
             sink.open().close()
-        self._tell(sink, verdict, level.source, min(member.at, member.start), member.name, level.prefix)
+        self._tell(sink, verdict, level.source, min(content.at, content.start), member.name, level.prefix)
 
     def _write_hard_link(self, level: _Level, member: ArchiveMember) -> bool:
         """Write what a hard link leads to, as a file of its own. False if that is not in the archive."""
@@ -317,11 +318,7 @@ class Unpacker:
         target = None if node is None else node.note
         if target is None or target.kind != "file":
             return False
-        with self._open_sink(level.prefix + member.name, member.mtime, None, 0) as sink:
-            verdict = level.parser.verify(target, sink, sink.skip)
-        if sink.file is None and verdict.status is Status.COMPLETE:
-            sink.open().close()
-        self._tell(sink, verdict, level.source, target.at, member.name)
+        self._write_member(level, member, target)
         return True
 
     def _write_between(self, level: _Level) -> None:
@@ -363,7 +360,7 @@ class Unpacker:
     def _write_stretch(self, level: _Level, start: int, end: int) -> None:
         name = f"{level.prefix}{NAMELESS}/at-{start}.bin"
         data = level.parser.result.extraction.data
-        with self._open_sink(name, None, None, 0) as sink:
+        with self._open_sink(name) as sink:
             verdict = read_through(self._session, data, start, end, sink=sink)
             verdict.worsen(Status.DAMAGED, "nameless", "what it belongs to is lost: no header names it")
         if sink.file is not None:
@@ -426,14 +423,14 @@ class Unpacker:
 class _Sink:
     """Writes a content as it comes; the file is made with its first byte, or at the end of an empty content."""
 
-    __slots__ = ("_expansion", "_lost", "_mtime", "_name", "_packed", "_target", "error", "file", "interrupted")
+    __slots__ = ("_lost", "_mtime", "_name", "_packed", "_target", "error", "expansion", "file", "interrupted")
 
-    def __init__(self, target: Target, name: str, mtime: float | None, packed: int | None, ratio: int) -> None:
+    def __init__(self, target: Target, name: str, mtime: float | None, packed: int | None) -> None:
         self._target = target
         self._name = name
         self._mtime = mtime
         self._packed = packed
-        self._expansion = Expansion(packed, ratio) if packed is not None and ratio else None
+        self.expansion: Expansion | None = None
         self._lost = 0
         self.error: LimitError | None = None
         self.interrupted = False
@@ -459,8 +456,8 @@ class _Sink:
             self._lost += len(chunk)  # nothing to write a file for, so far
             return
         file = self.open()
-        if self._expansion is not None:
-            self._expansion.add(len(chunk))
+        if self.expansion is not None:
+            self.expansion.add(len(chunk))
         if len(chunk) >= _HOLE and not chunk.strip(b"\0"):
             file.skip(len(chunk))
         else:

@@ -22,11 +22,12 @@ from zlib import crc32
 
 from pparse.budget import MemoryBudget
 from pparse.codecs.gzip_header import MAX_HEADER, may_go_on, parse_header
+from pparse.codecs.kept import reread
 from pparse.data import Doubt
 from pparse.errors import EndOfDataError, GapError, MalformedError, PparseError
 from pparse.inflated import InflatedData
 from pparse.limits import KIB, MIB, Limits
-from pparse.resync.deflate_chain import FEED, Chain, EnteredData, Pace, Trial, again, noter
+from pparse.resync.deflate_chain import FEED, Chain, EnteredData, Pace, Trial, noter
 from pparse.resync.pieces import Failure, Piece
 
 TYPE_CHECKING = False
@@ -427,7 +428,7 @@ class _Walk:
         start = at = bit // 8
         feed = 2 * KIB  # most trials are short
         stream = entry_stream(
-            bit % 8, unknown=unknown, budget=self._budget, reread=partial(again, self._data, start, self._end)
+            bit % 8, unknown=unknown, budget=self._budget, reread=partial(reread, self._data, start, self._end)
         )
         try:
             while not stream.eof:
@@ -601,7 +602,5 @@ def _real_end(source: Range) -> int:
         finish()
     if data.size is not None:
         return min(source.end, data.size)
-    if data.size is None and not any(gap.length is None for gap in data.gaps):
-        return _end_by_reading(data, source.start, source.end)
     endless = [gap.offset for gap in data.gaps if gap.length is None]
-    return min(source.end, *endless) if endless else source.end
+    return min(source.end, *endless) if endless else _end_by_reading(data, source.start, source.end)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from array import array
 
 from pparse.data import Data, Doubt, GapTable
@@ -127,7 +128,7 @@ class Pace:
                 while not core.hungry and not core.eof:
                     self.out += len(core.feed(b"", 4 * FEED))
                 core.take_unknown()
-        except (_zlib_error(), GapError):
+        except (zlib.error, GapError):
             self._at = self._end + 1  # it does not come any further
 
     def compare(self, bit: int) -> bool | None:
@@ -165,15 +166,9 @@ def _outcome(core: Any, data: bytes) -> tuple[bytes, list[tuple[int, int]]]:
             out += core.feed(data[at : at + _STEP], _COMPARED)
             if len(out) >= _COMPARED:
                 break
-    except _zlib_error():
+    except zlib.error:
         pass
     return out, [(offset - base, count) for offset, count in core.take_unknown() if offset >= base]
-
-
-def _zlib_error() -> type[Exception]:
-    import zlib
-
-    return zlib.error
 
 
 def noter(piece: Piece) -> Callable[[int], None]:
@@ -185,11 +180,3 @@ def noter(piece: Piece) -> Callable[[int], None]:
             piece.data.doubts = (Doubt(start, size, "decoded from damaged data shortly before that showed"),)
 
     return note
-
-
-def again(data: Data, start: int, end: int, offset: int, length: int) -> bytes:
-    """Return compressed bytes once more, up to the first gap, for a decoder that begins at ``start``."""
-    try:
-        return data.pread(start + offset, max(0, min(length, end - start - offset)))
-    except GapError:
-        return b""
