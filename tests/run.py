@@ -1,7 +1,7 @@
 """Set up and test on a fresh clone, with nothing but Python: ``python3 tests/run.py``.
 
 Makes a virtual environment (``.venv``, or where PPARSE_VENV says), installs pparse and what its tests need, and runs
-pytest; arguments are passed on to it.
+pytest on all cores; arguments are passed on to it (``-n 0``: in one process).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def environment(extras: str = "") -> Path:
 
 def main() -> int:
     python = environment("[testing]")
-    return subprocess.run([python, "-m", "pytest", *sys.argv[1:]], cwd=ROOT).returncode
+    return subprocess.run([python, "-m", "pytest", "-n", "auto", *sys.argv[1:]], cwd=ROOT).returncode
 
 
 if __name__ == "__main__":

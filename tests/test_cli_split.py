@@ -396,7 +396,7 @@ def test_reads_are_told(run, graph, model):
 @pytest.mark.skipif(COMMAND is None or os.name == "nt", reason="the command is not installed")
 def test_standard_output(graph):
     def call(*words):
-        return subprocess.run([COMMAND, *words], capture_output=True, timeout=60)
+        return subprocess.run([COMMAND, *words], capture_output=True)
 
     assert call("split", "graph.pb", "-o", "out", "--max-size", "4KiB").returncode == 0
     ran = call("merge", "out.cpb", "-o", "-")

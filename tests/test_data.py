@@ -960,14 +960,14 @@ def test_close_waits_for_a_read_in_another_thread(path, monkeypatch):
 
     def slow(fd, length, offset):
         reading.set()
-        assert go_on.wait(5)
+        assert go_on.wait()
         return real(fd, length, offset)
 
     monkeypatch.setattr(os, "pread", slow)
     got = []
     thread = threading.Thread(target=lambda: got.append(data.pread(0, 4)))
     thread.start()
-    assert reading.wait(5)
+    assert reading.wait()
     data.close()
     assert open_files() == before + 1  # not pulled away under the read
     go_on.set()

@@ -499,7 +499,7 @@ def test_memory(tmp_path, limit, options, chunks):
         assert (report.size, report.chunked) == (os.path.getsize(source), False)
         return
     words = [sys.executable, "-c", textwrap.dedent(SCRIPT), source, tmp_path / "out", str(limit), options]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(words, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
     found = json.loads(done.stdout)
     assert found["chunks"] == chunks

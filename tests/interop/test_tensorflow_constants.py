@@ -28,7 +28,7 @@ def _folder(tmp_path_factory):
     except UnavailableError as error:
         pytest.skip(str(error))
     command = [python, "-P", str(MAKER), str(folder)]
-    ran = subprocess.run(command, env={**os.environ, **QUIET}, capture_output=True, text=True, timeout=240)
+    ran = subprocess.run(command, env={**os.environ, **QUIET}, capture_output=True, text=True)
     assert ran.returncode == 0, ran.stderr[-2_000:]
     return folder
 

@@ -31,7 +31,7 @@ def made(tmp_path_factory):
         pytest.skip(str(error))
     folder = tmp_path_factory.mktemp("graphs")
     quiet = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": ""}
-    ran = subprocess.run([python, "-P", SCRIPT, folder], capture_output=True, text=True, env=quiet, timeout=300)
+    ran = subprocess.run([python, "-P", SCRIPT, folder], capture_output=True, text=True, env=quiet)
     assert ran.returncode == 0, ran.stderr[-2000:]
     return folder, json.loads((folder / "facts.json").read_text())
 
