@@ -366,20 +366,25 @@ class SafetensorsParser(Parser):
         return bool(json.decoder.duplicates or self.repeats or self._repeats_field)
 
     def status_of(self, info: TensorInfo, there: int | None = None) -> Status:
-        """Say what became of a tensor, by its entry and how many data bytes are ``there`` (None: look)."""
+        """Say what became of a tensor: by its entry, by how many data bytes are ``there`` (None: look), and by what is
+        known of those now."""
+        status = self.claimed_status(info, there)
+        if status is Status.DAMAGED or status is Status.UNSUPPORTED or info.begin == info.end:
+            return status
+        data = self.result.extraction.data
+        if not data.flawed:
+            return status
+        found = data.standing(self.data_start + info.begin, self.data_start + info.end).status
+        return found if status is Status.COMPLETE or found is Status.DAMAGED else status
+
+    def claimed_status(self, info: TensorInfo, there: int | None = None) -> Status:
+        """Say what became of a tensor by its entry, and by how many data bytes are ``there`` (None: look)."""
         if info.problem is not None:
             return Status.UNSUPPORTED if info.unsupported else Status.DAMAGED
         if there is None:
             there = self.result.extraction.known_end() - self.data_start
         if info.end <= there or info.begin == info.end:
-            data = self.result.extraction.data
-            if not data.gaps and not data.doubts:
-                return Status.COMPLETE
-            # Out of a compressed stream that is damaged, or of parts of which one is missing.
-            start, end = self.data_start + info.begin, self.data_start + info.end
-            gap = data.next_gap(start)
-            lost = (gap is not None and gap.offset < end) or data.doubtful(start, end) is not None
-            return Status.DAMAGED if lost else Status.COMPLETE
+            return Status.COMPLETE
         return Status.TRUNCATED if info.begin < there else Status.MISSING
 
     # -- states ------------------------------------------------------------------------------------------------------

@@ -452,6 +452,7 @@ class ZipParser(ArchiveParser):
             if header is not None:  # else its offset is wrong, and no byte is to be had twice
                 raise MalformedError(member.finding.reason, path=member.name, offset=member.start)
         start, end = self._find_bytes(member) if note.listed else (member.start, member.end)
+        beyond = end > self.result.extraction.known_end()  # it was cut: that much arithmetic tells
         if member.pieces is not None:
             from pparse.spliced import SplicedData
 
@@ -459,7 +460,9 @@ class ZipParser(ArchiveParser):
             start, end = 0, data.size or 0
         if note.method == STORED:
             return data, start, end
-        return self._inflated(member, note, data.range(start, max(start, min(end, self._known_end(data))))), 0, None
+        source = data.range(start, max(start, min(end, self._known_end(data))))
+        suspect = beyond or member.pieces is not None or self.is_suspect(member)
+        return self._inflated(member, note, source, suspect=suspect), 0, None
 
     def _known_end(self, data: Data) -> int:
         return self.result.extraction.known_end() if data is self.result.extraction.data else data.size or 0
@@ -495,7 +498,7 @@ class ZipParser(ArchiveParser):
                 pos = max(found.next, pos + 1)
         return member.start, None
 
-    def _inflated(self, member: ArchiveMember, note: ZipNote, source: Range) -> Data:
+    def _inflated(self, member: ArchiveMember, note: ZipNote, source: Range, *, suspect: bool) -> Data:
         from pparse.resync.resumed import ResumedData
 
         session = self.result.extraction.session
@@ -506,7 +509,8 @@ class ZipParser(ArchiveParser):
             source, CODECS[note.method], size=size, budget=session.budget, limits=session.limits,
             scratch=session.spools, concatenated=CODECS[note.method] == "zstd",
             name=f"{self.result.extraction.name}::{member.name}", stats=session.stats,
-            tail_is_error=note.method != LZMA, poll=session.check_cancelled,
+            tail_is_error=note.method != LZMA, poll=session.check_cancelled, suspect=suspect,
+            checksum=member.checksum if size is not None else None,
         )  # fmt: skip
 
     def _lzma_source(self, member: ArchiveMember, note: ZipNote, source: Range, size: int | None) -> Range:

@@ -10,6 +10,7 @@ A name is shown as it is stored. It is no path to write to: `pparse.recovery.nam
 from __future__ import annotations
 
 from array import array
+from weakref import WeakValueDictionary
 
 from pparse.content import Verdict, read_through
 from pparse.errors import (
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
 # Places in a table of names, a power of two: at first, and from where on it grows by 2 instead of 4.
 _LEAST_NAMES: Final = 1024
 _MANY_NAMES: Final = 1 << 18
+# Members that are not whole, and of which that is remembered.
+_MOST_BAD: Final = 65_536
 
 
 class ArchiveMember:
@@ -170,6 +173,11 @@ class ArchiveParser(Parser):
     member_word = "file"
     notes_findings = True
 
+    def __init__(self, result: Result) -> None:
+        super().__init__(result)
+        self._opened: WeakValueDictionary[int, Extraction] = WeakValueDictionary()  # by where members' headers are
+        self._bad: dict[int, tuple[Status, str, str]] = {}  # what reading members through found, by the same
+
     def shape(self, kind: str) -> str:
         """The root is a map; members are scalars, the bytes they hold."""
         return MAP if kind == self.name else "scalar"
@@ -189,6 +197,7 @@ class ArchiveParser(Parser):
     def entry_of(self, member: ArchiveMember) -> Entry:
         """Return the entry of a member."""
         key = None if member.kind == "gap" else member.name
+        self.recall(member)
         return Entry(
             key, member.kind, member.start, member.end, status=member.status, finding=member.finding, at=member.at,
             note=member,
@@ -252,6 +261,7 @@ class ArchiveParser(Parser):
         extraction = self.result.extraction
         opened = Extraction(extraction.session, name or member.name, data, start, end, extraction)
         opened.origin = (self, member)
+        self._opened[member.at] = opened
         return opened
 
     def load_scalar(self, node: Node) -> Any:
@@ -282,36 +292,69 @@ class ArchiveParser(Parser):
     def verify(self, member: ArchiveMember, sink: Sink | None = None, skip: Skip | None = None) -> Verdict:
         """Read the content of ``member`` through and say what became of it; see `read_through`.
 
-        A member that a limit of ours refuses is UNSUPPORTED, and the reason says how to lift it.
+        What is found out counts from then on, by whatever way the member is looked at. A member that a limit of ours
+        refuses is UNSUPPORTED, and the reason says how to lift it.
         """
         session = self.result.extraction.session
+        opened = self._opened.get(member.at)
         try:
-            data, start, end = self.content(member)
-        except LimitError as error:
-            verdict = Verdict()
-            verdict.worsen(Status.UNSUPPORTED, "limit", error.reason)
-            return verdict
-        except (UnsupportedError, MalformedError) as error:
-            verdict = Verdict()
-            supported = not isinstance(error, UnsupportedError)
-            verdict.worsen(
-                Status.DAMAGED if supported else Status.UNSUPPORTED, "malformed" if supported else "unsupported",
-                error.reason,
-            )  # fmt: skip
-            return verdict
+            data, start, end = (opened.data, opened.start, opened.end) if opened is not None else self.content(member)
+        except (LimitError, UnsupportedError, MalformedError) as error:
+            return _refused(error)
         try:
             verdict = read_through(
                 session, data, start, end, size=member.size, checksum=member.checksum, sink=sink, skip=skip
             )
         except LimitError as error:
-            verdict = Verdict()
-            verdict.worsen(Status.UNSUPPORTED, "limit", error.reason)
-        if data is not self.result.extraction.data:
+            verdict = _refused(error)
+        else:
+            self._remember(member, data, start, verdict)
+        if data is not self.result.extraction.data and opened is None:
             data.close()
         if verdict.verified is not True and member.status is not Status.COMPLETE:
             reason = member.finding.reason if member.finding is not None else str(member.status)
             verdict.worsen(member.status, member.finding.code if member.finding is not None else "malformed", reason)
         return verdict
+
+    def _remember(self, member: ArchiveMember, data: Data, start: int, verdict: Verdict) -> None:
+        """Tell the data what a checksum said of it, and keep what is wrong with the member."""
+        if verdict.verified is True:
+            data.vouch(start, start + verdict.size)
+            self._bad.pop(member.at, None)
+        elif verdict.verified is False and data.checksum is None:
+            data.condemn(start, start + verdict.size, verdict.reason or "its checksum does not agree")
+        if verdict.status not in (Status.COMPLETE, Status.UNSUPPORTED) and len(self._bad) < _MOST_BAD:
+            self._bad[member.at] = (verdict.status, verdict.code, verdict.reason or str(verdict.status))
+
+    def recall(self, member: ArchiveMember) -> None:
+        """Give ``member`` the status that reading it through gave it, if that is worse than what its header says."""
+        found = self._bad.get(member.at)
+        if found is not None and member.status is Status.COMPLETE:
+            member.status, code, reason = found
+            member.finding = Finding(
+                code, reason, path=member.name, source=self.result.extraction.name, offset=member.start,
+                length=member.packed,
+            )  # fmt: skip
+
+    def is_suspect(self, member: ArchiveMember) -> bool:
+        """Say whether it is known that the content of ``member`` is not whole."""
+        return member.at in self._bad or member.status in (Status.TRUNCATED, Status.DAMAGED)
+
+    def prove(self, opened: Extraction) -> Finding | None:
+        """Read the member that ``opened`` is through, for its checksum; return what is wrong with it.
+
+        A member that has none, in an archive whose bytes nothing is known against, need not be read for that.
+        """
+        if opened.origin is None:
+            return None
+        member: ArchiveMember = opened.origin[1]
+        data = self.result.extraction.data
+        if member.checksum is None and member.status is Status.COMPLETE and opened.data is data and not data.flawed:
+            return None
+        finding = self.verify(member).finding(opened.name, self.result.extraction.name)
+        if finding is not None and finding.offset is None:
+            finding.offset, finding.length = member.start, member.packed
+        return finding
 
     def suspect(self) -> None:
         """Put in doubt what was decoded before a place where the archive breaks off, if nothing else explains that.
@@ -351,6 +394,18 @@ class ArchiveParser(Parser):
                 1, entry.key, ordinal, member.kind, "scalar", member.start, member.end, name, status=verdict.status,
                 finding=finding,
             )  # fmt: skip
+
+
+def _refused(error: PparseError) -> Verdict:
+    """Return the verdict on a member that was not read."""
+    verdict = Verdict()
+    if isinstance(error, LimitError):
+        verdict.worsen(Status.UNSUPPORTED, "limit", error.reason)
+    elif isinstance(error, UnsupportedError):
+        verdict.worsen(Status.UNSUPPORTED, "unsupported", error.reason)
+    else:
+        verdict.worsen(Status.DAMAGED, "malformed", error.reason)
+    return verdict
 
 
 def documents_in(result: Result) -> Iterator[tuple[str, Extraction]]:

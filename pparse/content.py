@@ -149,7 +149,9 @@ def read_through(
     file instead. Raises what says nothing of the data, and `LimitError`.
     """
     verdict = Verdict()
-    crc = _Crc32() if checksum is not None and checksum[0] == "crc32" else None
+    own = data.checksum is not None and data.checksum == checksum and not start and data.size == size and bool(size)
+    # What the data holds itself against when it is decoded need not be added up again.
+    crc = _Crc32() if checksum is not None and checksum[0] == "crc32" and not own else None
     offset = start
     held = 0  # bytes that are lost, and may be the last
     try:
@@ -188,8 +190,22 @@ def read_through(
     except (MalformedError, GapError, EndOfDataError) as error:
         verdict.worsen(Status.DAMAGED, "malformed", error.reason)
         verdict.offset = error.offset
+    if own and verdict.size == size and not verdict.gaps:
+        _judge_own(verdict, data)
+        if verdict.verified is not None:
+            return verdict
     _judge(verdict, data, start, end, offset - held, size, checksum, crc, held)
     return verdict
+
+
+def _judge_own(verdict: Verdict, data: Data) -> None:
+    """Take over what a checksum said of the whole of ``data``, which was decoded to its end."""
+    size = data.size or 0
+    if data.is_proved(0, size):
+        verdict.verified, verdict.status, verdict.reason, verdict.code = True, Status.COMPLETE, None, ""
+    elif (reason := data.contradiction) is not None:
+        verdict.verified = False
+        verdict.worsen(Status.DAMAGED, "checksum", reason)
 
 
 def _lost_at_end(unknown: list[tuple[int, int]], end: int) -> int:

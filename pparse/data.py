@@ -17,6 +17,7 @@ from collections.abc import Sequence
 
 from pparse.errors import ClosedError, DataChangedError, EndOfDataError, GapError, SourceError
 from pparse.reader import Cursor, Range, byte_view
+from pparse.standing import Condemned, Doubt, Proofs, standing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from pparse.errors import PparseError
     from pparse.files import DescriptorPool
+    from pparse.standing import Standing
 
     Buffer = bytes | bytearray | memoryview
 
@@ -124,28 +126,15 @@ class GapTable(Sequence[Gap]):
         return f"<GapTable of {len(self)}>"
 
 
-class Doubt:
-    """A stretch ``[start, end)`` that was decoded, and may be wrong all the same, for the ``reason`` given."""
-
-    __slots__ = ("end", "reason", "start")
-
-    def __init__(self, start: int, end: int, reason: str) -> None:
-        self.start = start
-        self.end = end
-        self.reason = reason
-
-    def __repr__(self) -> str:
-        return f"Doubt({self.start}, {self.end}, {self.reason!r})"
-
-
 class IoStats:
     """Counts what sources served; one is shared by all sources of a document.
 
     ``reads`` and ``bytes`` are totals. With ``log=True`` the ranges are kept too, adjoining ones joined, at most
-    10,000 of them (``dropped`` counts the rest).
+    10,000 of them (``dropped`` counts the rest). ``discoveries`` counts what was found out of bytes, good or bad: who
+    keeps an answer that may change with it compares the number.
     """
 
-    __slots__ = ("bytes", "dropped", "log", "reads")
+    __slots__ = ("bytes", "discoveries", "dropped", "log", "reads")
 
     MAX_LOG = 10_000
 
@@ -153,6 +142,7 @@ class IoStats:
         self.reads = 0
         self.bytes = 0
         self.dropped = 0
+        self.discoveries = 0
         self.log: list[tuple[str, int, int]] | None = [] if log else None
 
     def count(self, source: str, offset: int, length: int) -> None:
@@ -174,7 +164,8 @@ class Data(ABC):
 
     Attributes: ``name`` for people; ``size`` in bytes, None until the end of a stream of unknown size was seen;
     ``access``; ``gaps``, in order, none overlapping; ``doubts``, in order; ``error``, why it does not go on as it
-    should, once reading came to that; ``stats``.
+    should, once reading came to that; ``checksum``, what it is held against when its end is decoded, and
+    ``contradiction``, what that found if it does not agree; ``stats``.
     """
 
     name: str
@@ -183,6 +174,10 @@ class Data(ABC):
     gaps: Sequence[Gap] = ()
     doubts: tuple[Doubt, ...] = ()
     error: PparseError | None = None
+    checksum: tuple[str, int] | None = None
+    contradiction: str | None = None
+    _condemned: Condemned | None = None
+    _proofs: Proofs | None = None
 
     def __init__(self, name: str, size: int | None, stats: IoStats | None = None) -> None:
         self.name = name
@@ -290,12 +285,58 @@ class Data(ABC):
         """Return how many bytes from ``offset`` on are known to be zeros without reading (holes of a sparse file)."""
         return 0
 
+    # -- what is known of its bytes ----------------------------------------------------------------------------------
+
+    @property
+    def flawed(self) -> bool:
+        """Whether anything is known against any of its bytes; cheap, and never reads."""
+        return self._condemned is not None or bool(self.gaps) or bool(self.doubts)
+
+    def look(self) -> None:  # noqa: B027 -- most data know all there is to know
+        """If it is known that this breaks off or is damaged somewhere, find out where. Raises `LimitError`."""
+
+    def standing(self, start: int, end: int) -> Standing:
+        """Say whether the bytes ``[start, end)`` are there, and right; see `pparse.standing.standing`."""
+        return standing(self, start, end)
+
     def doubtful(self, start: int, end: int) -> str | None:
         """Say why bytes in ``[start, end)`` may be wrong though they were decoded; None where nothing says so."""
-        for doubt in self.doubts if start < end else ():
-            if doubt.start < end and start < doubt.end:
-                return doubt.reason
-        return None
+        if start >= end:
+            return None
+        found: Doubt | None = None if self._condemned is None else self._condemned.touching(start, end)
+        if found is None:
+            found = next((doubt for doubt in self.doubts if doubt.start < end and start < doubt.end), None)
+        if found is None or (self._proofs is not None and self._proofs.covers(start, end)):
+            return None
+        return found.reason
+
+    def condemn(self, start: int, end: int, reason: str) -> None:
+        """Remember that a checksum contradicts the bytes ``[start, end)``: whatever is made of them is damaged."""
+        if start < end:
+            if self._condemned is None:
+                self._condemned = Condemned()
+            self._condemned.add(Doubt(start, end, reason))
+            self.stats.discoveries += 1
+
+    def vouch(self, start: int, end: int) -> None:
+        """Remember that a checksum confirmed the bytes ``[start, end)``."""
+        if start < end:
+            if self._proofs is None:
+                self._proofs = Proofs()
+            self._proofs.add(start, end)
+            self.stats.discoveries += 1
+
+    def is_proved(self, start: int, end: int) -> bool:
+        """Say whether a checksum confirmed all the bytes ``[start, end)``."""
+        return self._proofs is not None and self._proofs.covers(start, end)
+
+    @property
+    def reach(self) -> int | None:
+        """Where what can be had ends: `size`, or where a gap begins that goes on to the end; None while unknown."""
+        last = self.gaps[-1] if self.gaps else None
+        if last is not None and (last.end is None or (self.size is not None and last.end >= self.size)):
+            return last.offset
+        return self.size
 
     def read_exact(self, offset: int, length: int) -> bytes:
         """Return exactly ``length`` bytes at ``offset``.

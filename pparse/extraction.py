@@ -7,9 +7,10 @@ stored piece is a `Range` of the same descriptor. A `FolderExtraction` is the sa
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 
 from pparse.data import FileData
-from pparse.errors import FormatError, PathError, SourceError, UnsupportedError
+from pparse.errors import FormatError, LimitError, PathError, SourceError, UnsupportedError
 from pparse.paths import join_extraction
 from pparse.result import Result
 
@@ -58,6 +59,7 @@ class Extraction:
         self._named = format is not None  # whoever names a format wants that one, not what is inside
         self.notes: list[Finding] = []  # what was found wrong before any parser looked at it
         self.origin: tuple[Any, Any] | None = None  # of a member of an archive: that one's parser, and the member
+        self.proved = False  # the member that this is was read through for its checksum
         self.implicit = False  # a step of decompression, which paths do not name
 
     # -- bytes -------------------------------------------------------------------------------------------------------
@@ -75,9 +77,13 @@ class Extraction:
     def known_end(self, node: Node | None = None) -> int:
         """Return where the bytes of the extraction (or of ``node``) end in fact, as an offset of the data."""
         end = self.end if node is None or node.end is None else node.end
-        size = self.data.size
+        data = self.data
+        if data.flawed:
+            with suppress(LimitError):  # whoever reads there is told
+                data.look()
+        size = data.reach
         if size is None:
-            size = _find_size(self.data)
+            size = _find_size(data)
         return size if end is None else min(end, size)
 
     @property
@@ -203,8 +209,11 @@ class Extraction:
         """Yield every node, depth first, in one pass."""
         return self.parse().walk(detail=detail)
 
-    def check(self, *, strict: bool = False) -> Iterator[Finding]:
-        """Parse everything and yield every finding; ``strict`` adds the rules of the format's reference reader."""
+    def check(self, *, strict: bool = False, around: bool = True) -> Iterator[Finding]:
+        """Parse everything and yield every finding; ``strict`` adds the rules of the format's reference reader.
+
+        ``around=False`` leaves out what this stands on (see `prove`), for one who has checked that already.
+        """
         from pparse.registry import viewer_for
 
         viewer = viewer_for(self)
@@ -212,7 +221,11 @@ class Extraction:
         for finding in viewer.check(strict=strict) if viewer is not None else self.parse().check(strict=strict):
             told.add(finding)
             yield finding
-        self.parse().extraction.settle_streams()
+        inner = self.parse().extraction
+        if around:
+            inner.prove()
+        else:
+            inner.settle_streams()
         yield from (finding for finding in self.findings if finding not in told)
 
     @property
@@ -230,6 +243,20 @@ class Extraction:
             extraction = extraction.parent
             for result in extraction.results.values():
                 result.parser.settle()
+
+    def prove(self) -> None:
+        """Read all that this stands on to its end, so that checksums are compared: the streams and the members of
+        archives around it, outermost last. What is wrong with them is among the findings from then on."""
+        extraction: Extraction | None = self
+        while extraction is not None:
+            if extraction.origin is not None and not extraction.proved:
+                extraction.proved = True
+                finding = extraction.origin[0].prove(extraction)
+                if finding is not None:
+                    self.findings.add(finding)
+            for result in list(extraction.results.values()):
+                result.parser.settle()
+            extraction = extraction.parent
 
     def view(self) -> Any:
         """Return the viewer of this extraction. Raises `UnsupportedError` if its format has none."""

@@ -10,6 +10,7 @@ from contextlib import suppress
 from copy import copy
 from functools import partial
 from operator import attrgetter
+from zlib import crc32
 
 from pparse.codecs import CODECS, decompressor
 from pparse.codecs.kept import Kept, Point, Run, drop, reread
@@ -67,6 +68,9 @@ class InflatedData(Data):
     ``concatenated``: several streams (members, frames) one after the other are one. ``tail_is_error``: bytes behind
     the end are an `error`; what was decoded is readable all the same.
 
+    ``checksum``, ``("crc32", value)``, is what all of it should give. It is compared when the last byte is decoded; if
+    it does not agree, that is an `error`, and the `contradiction`.
+
     ``entered(budget=, size=, reread=)`` makes the decoder where the source begins in the middle of a stream.
 
     A damaged or truncated stream is readable as far as it goes; from there on it is a gap, and ``error`` says why:
@@ -92,9 +96,12 @@ class InflatedData(Data):
         stats: IoStats | None = None,
         tail_is_error: bool = True,
         entered: Callable[..., Decompressor] | None = None,
+        checksum: tuple[str, int] | None = None,
     ) -> None:
         super().__init__(name, size, stats)
         self._entered = entered
+        self.checksum = checksum
+        self._crc = 0  # CRC-32 of what was produced so far
         self.codec = codec
         self.error: PparseError | None = None
         self.consumed: int | None = None  # bytes of the source that the stream took; None until its end was seen
@@ -353,7 +360,9 @@ class InflatedData(Data):
             return True
         if piece:
             pieces.append(piece)
-            self._count(run, len(piece))
+            fresh = self._count(run, len(piece))
+            if fresh and self.checksum is not None:
+                self._crc = crc32(piece[-fresh:] if fresh < len(piece) else piece, self._crc)
             if run.out > self._limits.inflated_bytes:
                 return True
         if decoder.eof:
@@ -379,13 +388,15 @@ class InflatedData(Data):
             self._block_at = at
         return self._block[at - self._block_at : at - self._block_at + count]
 
-    def _count(self, run: Run, count: int) -> None:
+    def _count(self, run: Run, count: int) -> int:
+        """Count output; return how much of it was never produced before."""
         run.out += count
         fresh = max(0, run.out - self._furthest)
         if fresh and self._finished:
             raise self._changed()
         self._furthest += fresh
         self._redone += count - fresh
+        return fresh
 
     def _keep(self, run: Run, block: bytes) -> bytes:
         if run.out > self._limits.inflated_bytes:  # by one byte: only so it is known that there is more
@@ -463,6 +474,14 @@ class InflatedData(Data):
             self.consumed = end - self._start
             if self.size is None:
                 self.size = run.out
+            if run.out == self.size and self.checksum is not None:
+                if self._crc == self.checksum[1]:
+                    self.vouch(0, run.out)
+                else:
+                    reason = f"its CRC-32 is {self._crc:08x} and should be {self.checksum[1]:08x}"
+                    error = MalformedError(reason, offset=end, wanted=self.checksum[1], got=self._crc)
+                    self.contradiction = reason
+                    self.condemn(0, run.out, reason)
         self._finish(run, error)
 
     def _stop(self, run: Run, decoder: Decompressor, error: PparseError) -> None:
@@ -495,10 +514,26 @@ class InflatedData(Data):
     def _changed(self) -> DataChangedError:
         return DataChangedError("the stream did not end where it did before", source=self._source.name)
 
+    @property
+    def flawed(self) -> bool:
+        """Whether anything is known against this or its source."""
+        return super().flawed or self._source.flawed
+
     def doubtful(self, start: int, end: int) -> str | None:
         """Say whether the checksum contradicts, or the source is in doubt."""
-        taken = self._end if self.consumed is None else self._start + self.consumed
-        return super().doubtful(start, end) or self._source.doubtful(self._start, taken)
+        own = super().doubtful(start, end)
+        if own is not None or super().is_proved(start, end):
+            return own
+        return self._source.doubtful(self._start, self._taken)
+
+    def is_proved(self, start: int, end: int) -> bool:
+        """Say whether a checksum of this, or of its source, confirmed the bytes."""
+        return super().is_proved(start, end) or self._source.is_proved(self._start, self._taken)
+
+    @property
+    def _taken(self) -> int:
+        """Where the stream ends in the source, as far as that is known."""
+        return self._end if self.consumed is None else self._start + self.consumed
 
     def check_unchanged(self) -> None:
         """Check the source."""

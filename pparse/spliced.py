@@ -31,8 +31,10 @@ class SplicedData(Data):
             self._starts.append(total)
             total += part.end - part.start
         super().__init__(name, total, stats)
+        self._sources = tuple({id(part.data): part.data for part in self._parts}.values())
+        self._known = self._discoveries()  # when the gaps of the sources were taken over
         self.gaps = self._find_gaps()
-        costs = {part.data.access for part in self._parts}
+        costs = {source.access for source in self._sources}
         if Access.RESTART in costs:
             self.access = Access.RESTART
         elif Access.CHECKPOINT in costs:
@@ -120,8 +122,35 @@ class SplicedData(Data):
             return min(take, data.zeros_at(at))
         return 0
 
+    @property
+    def flawed(self) -> bool:
+        """Whether anything is known against this or any of its sources."""
+        return super().flawed or any(source.flawed for source in self._sources)
+
+    def look(self) -> None:
+        """Let the sources look, and take over what they found."""
+        for source in self._sources:
+            source.look()
+        known = self._discoveries()
+        if known != self._known:
+            self._known = known
+            self.gaps = self._find_gaps()
+
+    def _discoveries(self) -> int:
+        return sum(source.stats.discoveries for source in self._sources)
+
+    def is_proved(self, start: int, end: int) -> bool:
+        """Ask the parts, too."""
+        if super().is_proved(start, end):
+            return True
+        pieces = list(self._pieces(start, max(0, end - start)))
+        return bool(pieces) and all(data.is_proved(at, at + take) for data, at, take in pieces)
+
     def doubtful(self, start: int, end: int) -> str | None:
-        """Ask the parts."""
+        """Ask the parts, too."""
+        own = super().doubtful(start, end)
+        if own is not None or self.is_proved(start, end):
+            return own
         for data, at, take in self._pieces(start, max(0, end - start)):
             reason = data.doubtful(at, at + take)
             if reason is not None:
@@ -139,8 +168,8 @@ class SplicedData(Data):
     def check_unchanged(self) -> None:
         """Check every source once."""
         super().check_unchanged()
-        for data in {id(part.data): part.data for part in self._parts}.values():
-            data.check_unchanged()
+        for source in self._sources:
+            source.check_unchanged()
 
     def mapped(self, offset: int, length: int) -> memoryview | None:
         """Return a view where one part holds it all."""
@@ -154,6 +183,7 @@ class SplicedData(Data):
         """Let go of the parts; their sources belong to whoever opened them."""
         super().close()
         self._parts = []
+        self._sources = ()
 
 
 class ZeroData(Data):

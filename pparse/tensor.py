@@ -8,12 +8,14 @@ from pparse.dtype import DTYPES, DType
 from pparse.errors import (
     DamagedTensorError,
     EndOfDataError,
+    GapError,
     LimitError,
+    MalformedError,
     MissingTensorError,
     TruncatedTensorError,
     UnsupportedError,
 )
-from pparse.findings import Status
+from pparse.findings import Finding, Status
 from pparse.limits import format_size, parse_size
 from pparse.reader import byte_view
 
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pparse.data import Data
-    from pparse.findings import Finding
+    from pparse.standing import Standing
 
 __all__ = ["DTYPES", "DType", "Span", "Tensor"]
 
@@ -61,11 +63,10 @@ class Span:
         """How many of the bytes exist."""
         if self.data is None:
             return 0
+        if self.data.flawed:
+            return self.data.standing(self.offset, self.offset + self.length).there
         size = self.data.size
-        length = self.length if size is None else max(0, min(self.length, size - self.offset))
-        gap = self.data.next_gap(self.offset) if self.data.gaps else None
-        # A gap without end is the end; one in the middle makes the tensor damaged, not short.
-        return length if gap is None or gap.length is not None else max(0, min(length, gap.offset - self.offset))
+        return self.length if size is None else max(0, min(self.length, size - self.offset))
 
     def to_dict(self) -> dict[str, object]:
         """Return the span as plain data, for JSON."""
@@ -103,16 +104,16 @@ class Tensor:
         "_owner",
         "_shared",
         "_spans",
+        "_status",
         "_strides",
+        "_verified",
         "byteorder",
         "dtype",
         "encoding",
         "name",
         "shape",
-        "status",
         "stored_dtype",
         "unwritten_nbytes",
-        "verified",
     )
 
     def __init__(
@@ -140,8 +141,8 @@ class Tensor:
         self._strides = strides
         self.byteorder = byteorder
         self.encoding = encoding
-        self.status = status
-        self.verified = verified
+        self._status = status
+        self._verified = verified
         self._finding = finding
         self.unwritten_nbytes = 0  # how many of its bytes lie in holes of the file, and read as zeros
         self._owner = owner
@@ -170,11 +171,65 @@ class Tensor:
         """Bytes of the array as they are read."""
         return self.stored_nbytes if self._content is None else self._content.length
 
+    def _standing(self) -> Standing | None:
+        """What is known now against the bytes it is read from; None where nothing is."""
+        worst: Standing | None = None
+        for span in self._sources:
+            if span.data is not None and span.data.flawed:
+                found = span.data.standing(span.offset, span.offset + span.length)
+                if found.status is not Status.COMPLETE and (worst is None or worst.status is not Status.DAMAGED):
+                    worst = found if worst is None or found.status is Status.DAMAGED else worst
+        if worst is not None and worst.status is Status.MISSING and self.available_nbytes:
+            worst.status = Status.TRUNCATED  # of several spans, the first are there
+        return worst
+
+    @property
+    def status(self) -> Status:
+        """What became of it, as far as is known now: it changes when reading finds damage.
+
+        A stream that is known to be cut or damaged is decoded to that place first.
+        """
+        status = self._status
+        if status is Status.DAMAGED or status is Status.UNSUPPORTED:
+            return status
+        found = self._standing()
+        if found is None or (status is not Status.COMPLETE and found.status is not Status.DAMAGED):
+            return status
+        return found.status
+
+    @status.setter
+    def status(self, status: Status) -> None:
+        self._status = status
+
+    @property
+    def verified(self) -> bool | None:
+        """True: a checksum confirmed its bytes. False: one contradicts. None: neither, as far as was looked at."""
+        if self._verified is False:
+            return False
+        found = self._standing()
+        if found is not None:
+            return found.verified
+        if self._verified is None and self._status is Status.COMPLETE and self._sources:
+            spans = self._sources
+            if all(span.data and span.data.is_proved(span.offset, span.offset + span.length) for span in spans):
+                return True
+        return self._verified
+
+    @verified.setter
+    def verified(self, verified: bool | None) -> None:
+        self._verified = verified
+
     @property
     def finding(self) -> Finding | None:
         """What is wrong with it, if anything."""
         if self._finding is None and self.unwritten_nbytes:
             self._finding = self._owner.finding_of(self)
+        if self._finding is None:
+            found = self._standing()
+            if found is not None and found.reason is not None:
+                span = self.spans[0]
+                return Finding(str(found.status), found.reason, path=self.name, source=span.path, offset=span.offset,
+                               length=span.length)  # fmt: skip
         return self._finding
 
     @finding.setter
@@ -307,7 +362,7 @@ class Tensor:
             array = self._finish(
                 read(selection, dtype.raw_numpy, self._read_into), dtype, raw=False, shape=selection.shape
             )
-            self._check_unchanged()
+            self._check_read()
         return array[()] if not array.shape else array
 
     def __iter__(self) -> Iterator[Any]:
@@ -350,7 +405,7 @@ class Tensor:
             raise ValueError(f"the buffer has {len(view)} bytes, the tensor {size}")
         self._check_unchanged()
         self._read_into(0, view[:size])
-        self._check_unchanged()
+        self._check_read()
         return size
 
     def raw_blocks(self, max_bytes: int | str = "4MiB") -> Iterator[bytes]:
@@ -365,8 +420,8 @@ class Tensor:
         for first in range(0, whole, limit):
             piece = bytearray(min(limit, whole - first))
             self._read_into(first, memoryview(piece))
+            self._check_read()
             yield bytes(piece)
-        self._check_unchanged()
         if whole < self._source_nbytes:
             raise self._truncated(self._source_nbytes)
 
@@ -464,13 +519,24 @@ class Tensor:
             data, base = self._data(), 0
         done = 0
         while done < len(view):
-            got = data.preadinto(base + offset + done, view[done : done + _PIECE])
+            try:
+                got = data.preadinto(base + offset + done, view[done : done + _PIECE])
+            except (GapError, MalformedError):
+                self._check_read()  # damage that shows only now
+                raise
             if not got:
+                self._check_read()
                 raise EndOfDataError(
                     "the data ends inside the tensor", offset=base + offset + done, wanted=len(view), got=done,
                     path=self.name, source=data.name,
                 )  # fmt: skip
             done += got
+
+    def _check_read(self) -> None:
+        """Refuse what was read if the source changed meanwhile, or if reading found that the bytes are not right."""
+        self._check_unchanged()
+        if self.status is not self._status:
+            self._refuse_if_not_whole()
 
     def _check_unchanged(self) -> None:
         for span in self._sources:
@@ -500,7 +566,7 @@ class Tensor:
                 raise LimitError(reason, option="a slice", wanted=count * dtype.itemsize, path=self.name) from error
             if count:
                 self._read_into(first * dtype.itemsize, array.view(np.uint8).data)
-        self._check_unchanged()
+        self._check_read()
         return array
 
     def _finish(self, codes: NDArray[Any], dtype: DType, raw: bool, shape: tuple[int, ...]) -> NDArray[Any]:

@@ -35,6 +35,7 @@ class Viewer(Mapping[str, "Tensor"]):
 
     def __init__(self, extraction: Extraction) -> None:
         self.extraction = extraction
+        self._extent: Extent | None = None
 
     # -- what a format says ------------------------------------------------------------------------------------------
 
@@ -62,6 +63,24 @@ class Viewer(Mapping[str, "Tensor"]):
     # -- what follows ------------------------------------------------------------------------------------------------
 
     @property
+    def kept_extent(self) -> Extent | None:
+        """The extent found last, unless more was found out of the document's bytes since."""
+        extent = self._extent
+        return extent if extent is not None and extent.known == self.extraction.session.stats.discoveries else None
+
+    def keep_extent(self, extent: Extent) -> Extent:
+        """Keep ``extent``, to which all was added; what is known of the document's bytes counts for it."""
+        inner = self.extraction.parse().extraction
+        data = inner.data
+        if data.flawed:
+            end = inner.end if inner.end is not None else data.size if data.size is not None else data.reach
+            found = data.standing(inner.start, end or 0).status
+            if found is Status.DAMAGED or (found is not Status.COMPLETE and extent.document_status is Status.COMPLETE):
+                extent.document_status = Status.DAMAGED if found is Status.DAMAGED else Status.TRUNCATED
+        self._extent = extent
+        return extent
+
+    @property
     def format(self) -> str:
         """Name of the format."""
         return self.extraction.format
@@ -78,7 +97,7 @@ class Viewer(Mapping[str, "Tensor"]):
 
     @property
     def status(self) -> Status:
-        """The worst that is known of the document without reading tensors."""
+        """The worst that is known of the document now, tensors not read; reading may find more."""
         return self.extent().status
 
     def check(self, *, strict: bool = False) -> Iterator[Finding]:
@@ -149,6 +168,7 @@ class Extent:
         "document_status",
         "expected",
         "first_hit",
+        "known",
         "last_byte",
         "missing",
         "missing_files",
@@ -159,10 +179,12 @@ class Extent:
         "truncated",
         "unsupported",
         "unwritten",
+        "verified",
         "whole",
     )
 
-    def __init__(self, actual: int | None = None, expected: int | None = None) -> None:
+    def __init__(self, actual: int | None = None, expected: int | None = None, known: int = 0) -> None:
+        self.known = known  # how much was found out of the document's bytes when counting began
         self.actual = actual
         self.expected = expected
         self.document_status = Status.COMPLETE  # what the tensors do not show: a header cut or damaged
@@ -174,6 +196,7 @@ class Extent:
         self.cut_files = 0
         self.missing_files = 0
         self.whole = self.truncated = self.missing = self.damaged = self.unsupported = 0
+        self.verified = 0  # whole tensors whose bytes a checksum confirmed
         self.unwritten = 0  # tensors that lie, wholly or in part, in holes of the file
         self.tensor_bytes = 0
         self.last_byte = 0  # where the last tensor of a file ends, as an offset of its data
@@ -183,6 +206,11 @@ class Extent:
     def count(self) -> int:
         """Number of tensors."""
         return self.whole + self.truncated + self.missing + self.damaged + self.unsupported
+
+    @property
+    def all_verified(self) -> bool | None:
+        """True if a checksum confirmed the bytes of every tensor; else None."""
+        return True if self.count and self.verified == self.count else None
 
     @property
     def missing_bytes(self) -> int | None:
@@ -208,6 +236,7 @@ class Extent:
             self.unwritten += 1
         if status is Status.COMPLETE:
             self.whole += 1
+            self.verified += tensor.verified is True
         elif status is Status.TRUNCATED or status is Status.MISSING:
             if status is Status.TRUNCATED:
                 self.truncated += 1
@@ -242,6 +271,7 @@ class Extent:
         self.damaged += part.damaged
         self.unsupported += part.unsupported
         self.unwritten += part.unwritten
+        self.verified += part.verified
         self.tensor_bytes += part.tensor_bytes
         if self.first_hit is None:
             self.first_hit, self._hit = part.first_hit, part._hit
@@ -265,6 +295,7 @@ class Extent:
             "damaged": self.damaged,
             "unsupported": self.unsupported,
             "unwritten": self.unwritten,
+            "verified": self.verified,
             "tensor_bytes": self.tensor_bytes,
             "parameters": dict(self.parameters),
         }

@@ -382,13 +382,16 @@ def test_a_range_of_a_source():
     assert [(one.at, one.end) for one in data.problems] == [(one.at + 1234, one.end + 1234) for one in plain.problems]
 
 
-def test_doubts_of_the_source_are_passed_on():
+def test_doubts_of_the_source_are_passed_on_unless_a_checksum_clears_them():
     stream = gzip.compress(content("text", 5000))
-    source = FakeData(stream)
-    source.doubts = (Doubt(100, 200, "somebody said so"),)
-    data = resumed(stream, source=source)
-    assert data.pread(0, 10) == content("text", 5000)[:10]
-    assert data.doubtful(0, 1) == "somebody said so"
+    for codec, reason in (("deflate", "somebody said so"), ("gzip", None)):
+        source = FakeData(stream[10:-8] if codec == "deflate" else stream)
+        source.doubts = (Doubt(100, 200, "somebody said so"),)
+        data = resumed(stream, codec, source=source)
+        assert data.doubtful(0, 1) == "somebody said so"
+        data.finish()
+        assert data.doubtful(0, 1) == reason
+        assert data.standing(0, 5000).verified is (reason is None)
 
 
 @pytest.mark.parametrize("name", ["exact", "members", "whole"])

@@ -34,7 +34,6 @@ class SafetensorsViewer(Viewer):
         self._path = extraction.path
         self._base: int | None = None
         self._there = 0
-        self._extent: Extent | None = None
 
     def tensors(self) -> Iterator[Tensor]:
         """Yield every tensor in the order of the header."""
@@ -94,7 +93,7 @@ class SafetensorsViewer(Viewer):
         span = Span(self.extraction.data, self._base + info.begin, info.end - info.begin, self._path)
         tensor = Tensor(
             shown, info.dtype, info.shape, (span,), stored_dtype=info.stored_dtype,
-            status=self.parser.status_of(info, self._there), owner=self,
+            status=self.parser.claimed_status(info, self._there), owner=self,
         )  # fmt: skip
         if info.problem is not None:
             tensor.finding = Finding("bad-entry", info.problem, severity=info.severity, path=shown,
@@ -212,13 +211,13 @@ class SafetensorsViewer(Viewer):
 
     def extent(self) -> Extent:
         """Say how large the file is and should be, and where it was cut."""
-        if self._extent is None:
+        extent = self.kept_extent
+        if extent is None:
             extent = self.new_extent()
             for tensor in self.tensors():
                 extent.add(tensor)
             self.close_extent(extent)
-        assert self._extent is not None  # noqa: S101 -- close_extent sets it
-        return self._extent
+        return extent
 
     def truncation(self, extent: Extent) -> Finding:
         """Return the finding on a file that lacks bytes."""
@@ -231,18 +230,22 @@ class SafetensorsViewer(Viewer):
 
     def new_extent(self) -> Extent:
         """Return an extent to which the tensors can be added while they are listed; then `close_extent`."""
-        return Extent(self.extraction.known_end() - self.extraction.start)
+        actual = self.extraction.known_end() - self.extraction.start
+        return Extent(actual, known=self.extraction.session.stats.discoveries)
 
     def close_extent(self, extent: Extent) -> Extent:
         """Complete an extent to which all tensors were added; `extent` returns it from then on."""
-        self._extent = extent
+        self._complete(extent)
+        return self.keep_extent(extent)
+
+    def _complete(self, extent: Extent) -> None:
         extraction, parser = self.extraction, self.parser
         zeroed = parser.zeroed_header()
         if zeroed is not None:
             self.findings.add(zeroed)
             extent.document_status = Status.DAMAGED
             extent.resume_at, extent.resume_file = 0, extraction.name
-            return extent
+            return
         try:
             data_start = parser.data_start - extraction.start
             header = parser.header.status
@@ -257,7 +260,7 @@ class SafetensorsViewer(Viewer):
             )  # fmt: skip
             extent.resume_at = extent.actual if short else None
             extent.resume_file = extraction.name if short else None
-            return extent
+            return
         extent.document_status = header
         if parser.header.root.kind != "object":
             reason = f"the header is a JSON {parser.header.root.kind}, not an object"
@@ -276,4 +279,3 @@ class SafetensorsViewer(Viewer):
             # of the file system, and what was written may end earlier: the zeros before the hole are not to be trusted.
             extent.resume_at = self._last_written(self.holes[0][0]) - extraction.start
             extent.resume_file = extraction.name
-        return extent

@@ -82,7 +82,6 @@ class SafetensorsSetViewer(Viewer):
     def __init__(self, extraction: Extraction) -> None:
         super().__init__(extraction)
         self.parser: ShardSet = extraction.parse().parser  # type: ignore[assignment]
-        self._extent: Extent | None = None
         self._last: tuple[str, SafetensorsViewer] | None = None
         self._others: dict[str, int] = {}  # names met where the index does not say, and how often so far
 
@@ -107,10 +106,9 @@ class SafetensorsSetViewer(Viewer):
 
     def tensors(self) -> Iterator[Tensor]:
         """Yield the tensors shard by shard, then those that the index names and no shard has."""
-        self._extent = None
         extent = self.new_extent()
         yield from self._all_tensors(extent)
-        self._extent = self.close_extent(extent)
+        self.close_extent(extent)
 
     def _all_tensors(self, extent: Extent) -> Iterator[Tensor]:
         parser = self.parser
@@ -297,15 +295,16 @@ class SafetensorsSetViewer(Viewer):
 
     def extent(self) -> Extent:
         """Say how large all shards are and should be, and where they were cut."""
-        if self._extent is None:
+        extent = self.kept_extent
+        while extent is None:
             for _ in self.tensors():
                 pass
-        assert self._extent is not None  # noqa: S101 -- tensors() sets it when it is exhausted
-        return self._extent
+            extent = self._extent  # what was found out meanwhile, shard by shard, is in it
+        return extent
 
     def new_extent(self) -> Extent:
         """Return an empty extent."""
-        return Extent(0, 0)
+        return Extent(0, 0, self.extraction.session.stats.discoveries)
 
     def close_extent(self, extent: Extent) -> Extent:
         """Complete an extent to which all tensors were added; compare the index's total size."""
@@ -327,4 +326,4 @@ class SafetensorsSetViewer(Viewer):
                 "total-size", "the index's total_size is not the sum of its tensors' bytes", Severity.WARNING,
                 wanted=promised, got=extent.tensor_bytes,
             )  # fmt: skip
-        return extent
+        return self.keep_extent(extent)

@@ -46,7 +46,6 @@ class TensorflowViewer(Viewer):
         self._maker = TensorMaker(self.source, self.parser.make, builtin_schema(), self)
         self._maker.lost_content = self.root.kind == CHUNKS
         self.constants = Constants(self.parser, self._maker)
-        self._extent: Extent | None = None
         self._graph: Any = None
 
     @classmethod
@@ -191,21 +190,21 @@ class TensorflowViewer(Viewer):
 
     def extent(self) -> Extent:
         """Say how large the document is and should be, and where it was cut."""
-        if self._extent is None:
+        extent = self.kept_extent
+        if extent is None:
             extent = self.new_extent()
             for tensor in self.tensors():
                 extent.add(tensor)
             self.close_extent(extent)
-        assert self._extent is not None  # noqa: S101 -- close_extent sets it
-        return self._extent
+        return extent
 
     def new_extent(self) -> Extent:
         """Return an extent to which the tensors can be added while they are listed; then `close_extent`."""
-        return Extent(self.source.known_end() - self.source.start)
+        actual = self.source.known_end() - self.source.start
+        return Extent(actual, known=self.extraction.session.stats.discoveries)
 
     def close_extent(self, extent: Extent) -> Extent:
         """Complete an extent to which all tensors were added; `extent` returns it from then on."""
-        self._extent = extent
         root, source = self.root, self.source
         try:
             status = root.status
@@ -224,7 +223,7 @@ class TensorflowViewer(Viewer):
             extent.at_least = True
             extent.cut_files = 1
             extent.resume_at, extent.resume_file = there, source.name
-        return extent
+        return self.keep_extent(extent)
 
     def _worst_below(self) -> Status:
         """Return TRUNCATED or DAMAGED if a graph is: its root may be whole all the same."""

@@ -110,7 +110,7 @@ def _findings(document: Extraction, options: Any) -> Iterator[Finding]:
 def _findings_inside(name: str, extraction: Extraction, strict: bool) -> Iterator[Finding]:
     """Check a document inside an archive; if it cannot even be begun with, that is the finding."""
     try:
-        for finding in extraction.check(strict=strict):
+        for finding in extraction.check(strict=strict, around=False):
             finding.source = name
             yield finding
     except (MalformedError, EndOfDataError, GapError) as error:

@@ -97,7 +97,7 @@ def _model(document: Extraction, viewer: Viewer, options: Any, out: Output) -> i
     if len(facts) > 20:
         how = "get FILE metadata" if len(facts) == len(metadata) else "info FILE --json"
         _field(out, "metadata", f"… {len(facts) - 20} more; 'pparse {how}' shows all")
-    _field(out, "status", out.status(extent.status))
+    _field(out, "status", out.status(extent.status, extent.all_verified))
     hit = viewer.find(extent.first_hit) if extent.first_hit is not None else None
     report_cut(out, extent, hit if hit is not None and hit.status is Status.TRUNCATED else None,
                stream_verdict(document))  # fmt: skip

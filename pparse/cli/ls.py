@@ -163,7 +163,7 @@ class _Listing:
     def close(self) -> Any:
         """Return the extent of the whole document."""
         if self.streamed:
-            return self.viewer.close_extent(self.extent)
+            self.viewer.close_extent(self.extent)
         return self.viewer.extent()
 
 
@@ -202,7 +202,7 @@ def _list_tensors(viewer: Viewer, options: Any, matches: Callable[[str], bool], 
             out.line(f"{listing.shown:,} of {count_words(extent.count, 'tensor')} match")
         out.line(
             f"{count_words(extent.count, 'tensor')}, {size(extent.tensor_bytes)}, "
-            f"{parameters_words(extent.parameters)}: " + out.status(extent.status)
+            f"{parameters_words(extent.parameters)}: " + out.status(extent.status, extent.all_verified)
         )
         report_cut(out, extent, listing.hit if listing.hit and listing.hit.name == extent.first_hit else None,
                    stream_verdict(viewer.extraction))  # fmt: skip

@@ -6,9 +6,10 @@ import threading
 from array import array
 from bisect import bisect_left, bisect_right
 
-from pparse.data import Access, Data, Doubt, Gap
+from pparse.data import Access, Data, Gap
 from pparse.errors import EndOfDataError, GapError, LimitError, MalformedError
 from pparse.limits import KIB, MIB
+from pparse.standing import Doubt
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

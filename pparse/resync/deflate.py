@@ -23,12 +23,12 @@ from zlib import crc32
 from pparse.budget import MemoryBudget
 from pparse.codecs.gzip_header import MAX_HEADER, may_go_on, parse_header
 from pparse.codecs.kept import reread
-from pparse.data import Doubt
 from pparse.errors import EndOfDataError, GapError, MalformedError, PparseError
 from pparse.inflated import InflatedData
 from pparse.limits import KIB, MIB, Limits
 from pparse.resync.deflate_chain import FEED, Chain, EnteredData, Pace, Trial, noter
 from pparse.resync.pieces import Failure, Piece
+from pparse.standing import Doubt
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

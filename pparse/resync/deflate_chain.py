@@ -5,9 +5,10 @@ from __future__ import annotations
 import zlib
 from array import array
 
-from pparse.data import Data, Doubt, GapTable
+from pparse.data import Data, GapTable
 from pparse.errors import GapError
 from pparse.limits import KIB
+from pparse.standing import Doubt
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -14,15 +14,18 @@ from functools import partial
 from operator import attrgetter
 
 from pparse.codecs import CODECS
-from pparse.data import Data, Doubt, GapTable
+from pparse.data import Data, GapTable
 from pparse.errors import ClosedError, EndOfDataError, GapError, UnsupportedError
+from pparse.findings import Status
 from pparse.inflated import InflatedData
 from pparse.limits import Limits
 from pparse.resync.pieces import Failure
+from pparse.standing import Doubt
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from typing import Final
 
     from pparse.budget import MemoryBudget
     from pparse.data import IoStats
@@ -31,6 +34,11 @@ if TYPE_CHECKING:
     from pparse.reader import Range
     from pparse.resync.pieces import Piece
     from pparse.scratch import Scratch
+
+
+# Streams of xz whose headers are looked at; the checks that liblzma knows: CRC-32, CRC-64, SHA-256.
+_MOST_HEADS: Final = 1_000
+_XZ_CHECKS: Final = (b"\x01", b"\x04", b"\x0a")
 
 
 class Problem:
@@ -62,7 +70,9 @@ class _Placed:
 class ResumedData(Data):
     """What a compressed stream holds, behind damage too; readable at any offset with bounded memory. Thread-safe.
 
-    Parameters as of `InflatedData`; ``index``, of a gzip file, makes reads in its middle cheap, and knows the size.
+    Parameters as of `InflatedData`; ``index``, of a gzip file, makes reads in its middle cheap, and knows the size;
+    ``suspect``: it is known that something is wrong with the stream (its packed bytes reach beyond the end of the file,
+    say), so `look` decodes it before anything in it is called complete.
     ``gaps``, ``doubts``, ``error``, ``problems`` and ``size`` become final once
     reading came to the damage, or to the end; `finish` goes there. ``error`` is what is wrong with the end: None if the
     stream ended as it should, whatever was lost before. ``problems`` are all that was met, in source order.
@@ -83,11 +93,15 @@ class ResumedData(Data):
         tail_is_error: bool = True,
         poll: Callable[[], object] | None = None,
         index: GzipIndex | None = None,
+        checksum: tuple[str, int] | None = None,
+        suspect: bool = False,
     ) -> None:
         if index is not None and index.complete and size is None:
             size = index.size
         super().__init__(name, size, stats)
         self.codec = codec
+        self.checksum = checksum
+        self._suspect = suspect
         self.problems: list[Problem] = []
         self.on_end: Callable[[], object] | None = None  # called once, when all is final
         self._source = source
@@ -104,7 +118,7 @@ class ResumedData(Data):
             make = partial(IndexedData, index=index)
         self._head = make(
             source, codec, size=size, budget=budget, limits=limits, scratch=scratch, concatenated=concatenated,
-            name=name, tail_is_error=tail_is_error,
+            name=name, tail_is_error=tail_is_error, checksum=checksum,
         )  # fmt: skip
         self.access = self._head.access
         self._placed: list[_Placed] = []
@@ -218,7 +232,34 @@ class ResumedData(Data):
     @property
     def is_sound(self) -> bool:
         """Whether the end was seen, nothing was met, and a checksum says that all is right."""
-        return self._learned and not self.is_in_doubt and CODECS[self.codec].checked
+        return self._head.finished and not self.is_in_doubt and CODECS[self.codec].checked and self._has_checks()
+
+    def _has_checks(self) -> bool:
+        """Say whether all streams have a checksum that their library compares; xz has one by choice."""
+        if self.codec != "xz":
+            return True
+        starts = self._head.places[::2]
+        heads = (self._source.data.read_known(start, 8)[0] for start in starts)  # xz file format 2.1.1.2: stream flags
+        return len(starts) <= _MOST_HEADS and all(head[7:8] in _XZ_CHECKS for head in heads)
+
+    @property
+    def flawed(self) -> bool:
+        """Whether anything is known against this stream or its source."""
+        return self._suspect or super().flawed or self._source.data.flawed
+
+    def look(self) -> None:
+        """Decode to the end if the stream is suspect, or its source is cut or damaged. Raises `LimitError`."""
+        if self._learned or not self.flawed:
+            return
+        source = self._source
+        if self._suspect or source.data.standing(source.start, source.end).status is not Status.COMPLETE:
+            self.finish()
+
+    def is_proved(self, start: int, end: int) -> bool:
+        """Say whether a checksum of this, or of its source, confirmed the bytes."""
+        if super().is_proved(start, end):
+            return True
+        return not self.is_in_doubt and self._source.data.is_proved(self._source.start, self._source.end)
 
     def add_doubt(self, start: int, end: int, reason: str) -> None:
         """Note that ``[start, end)`` may be wrong, by what was found out from what the bytes say."""
@@ -238,6 +279,7 @@ class ResumedData(Data):
                 return
             self._learn()
             self._learned = True
+            self.stats.discoveries += 1
         if self.on_end is not None:
             self.on_end()
 
@@ -247,6 +289,11 @@ class ResumedData(Data):
         self.problems, self.doubts, self.error = [], (), None  # a search before may have been interrupted
         self._placed = [_Placed(0, head.produced, head)]
         gaps = GapTable()
+        self.contradiction = head.contradiction
+        if head.contradiction is not None and error is not None:
+            self.problems.append(Problem(error.reason, self._source.start, self._source.end))
+            self.doubts = (Doubt(0, head.produced, error.reason),)
+            error = None
         if isinstance(error, EndOfDataError) and self.codec in ("gzip", "zlib", "deflate"):
             error = self._judge_cut(error, gaps)
         if error is not None and not isinstance(error, EndOfDataError | UnsupportedError):
@@ -259,6 +306,8 @@ class ResumedData(Data):
             self.problems.append(Problem(error.reason, error.offset or self._source.start, self._source.end))
             self.error = error
         self._settle_size(gaps)
+        if self.is_sound or (not self.is_in_doubt and head.is_proved(0, head.produced)):
+            self.vouch(0, head.produced)
 
     def _failure(self, error: PparseError) -> Failure:
         at = error.offset if error.offset is not None else self._source.end
@@ -372,7 +421,10 @@ class ResumedData(Data):
 
     def doubtful(self, start: int, end: int) -> str | None:
         """Say what damage of this stream, or of its source, touches ``[start, end)``."""
-        return super().doubtful(start, end) or self._source.data.doubtful(self._source.start, self._source.end)
+        own = super().doubtful(start, end)
+        if own is not None or super().is_proved(start, end):
+            return own
+        return self._source.data.doubtful(self._source.start, self._source.end)
 
     def check_unchanged(self) -> None:
         """Check the source."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from copy import copy
 
-from pparse.data import Doubt
 from pparse.errors import MalformedError
 from pparse.resync.blocks import CUT, Blocks
 from pparse.resync.pieces import Piece
+from pparse.standing import Doubt
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
