@@ -70,6 +70,20 @@ def test_every_prefix(format):
             most = max(most, score)
 
 
+@pytest.mark.parametrize("size", [512 + 90, 800, 1023])
+def test_an_archive_that_ends_in_the_padding_of_a_member_is_truncated(size):
+    content = archive([("a", b"hello" * 18), ("b", b"")])[:size]
+    for ask in (lambda tar: list(tar.result.parser.files()), lambda tar: list(tar.root.children()), lambda tar: None):
+        with opened(content) as extraction:
+            ask(extraction)
+            assert extraction.status is Status.TRUNCATED
+            (member,) = extraction.result.parser.files()
+            assert (member.status, read(extraction, member)[0]) == (Status.COMPLETE, b"hello" * 18)
+            assert extraction.result.parser.missing() is None
+            (finding,) = extraction.check()
+            assert (finding.code, finding.severity, finding.offset) == ("truncated", Severity.ERROR, size)
+
+
 def test_a_cut_header_tells_its_name():
     content = sample()
     at = header_of(content, "dir/b.bin")
