@@ -198,9 +198,8 @@ class Scanner(Walker):
             following = self._fit(start + claim.packed, claim, streamed)
             if following is not None:
                 extent = Extent(start, start + claim.packed, following, claim.size, claim.crc)
-                if (
-                    claim.crc is None and following > extent.end
-                ):  # a local header that knew the size, but not yet the CRC
+                # A local header may have known the size, and not yet the CRC.
+                if claim.crc is None and following > extent.end:
                     self._false_descriptor(extent, self.read(extent.end, 28)[0])
                 return _contradiction(extent, claim, claims)
         if streamed:  # what does not fit, and should not be there

@@ -1,7 +1,7 @@
 """What salvage reads of files that make it look in vain: as much as the file grows, and no faster.
 
-Bytes are counted, at one size and at four times that. Each file defeats one of the caps in `pparse.riegeli.salvage` if it
-is taken away: then four times the size is ten to thirty times the work.
+Bytes are counted, at one size and at four times that. Without one of the caps in `pparse.riegeli.salvage`, four times
+the size is ten to thirty times the work.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def headers_that_claim_everything(size: int) -> bytes:
 
 
 def chunks_that_lead_nowhere(size: int) -> bytes:
-    """Small whole chunks, one after the other, from each of which it is a long way to the place where they break off."""
+    """Small whole chunks, one after the other; from each of them it is a long way to where they break off."""
     data = b"\0\1\5hello"
     return behind_a_damaged_chunk(size, lambda at: ChunkHeader(0x72, len(data), hash64(data), 1, 5).pack() + data)
 

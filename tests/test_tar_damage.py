@@ -259,6 +259,28 @@ def test_zeros_in_the_middle_are_not_the_end():
     assert [name for name, *_ in contents(one[:-512] + two)] == [*PARTS, "z"]
 
 
+def test_one_block_of_zeros_is_no_end_that_something_may_follow():
+    content = archive([("a", b"content")])[:1024]
+    for zeros, status, severity in ((0, Status.DAMAGED, Severity.ERROR), (1, Status.DAMAGED, Severity.ERROR),
+                                    (2, Status.COMPLETE, Severity.WARNING)):  # fmt: skip
+        with opened(content + bytes(512 * zeros) + noise(1024)) as extraction:
+            assert extraction.status is status
+            assert severity in {finding.severity for finding in extraction.check()}
+
+
+def test_a_gap_in_the_padding_costs_no_content():
+    content = archive([("a", b"content"), ("b", b"more")])
+    for data in (GappyData(content, [(512 + 7, 505)]), Holed(content, 512 + 7, 1024, 505)):
+        with opened(data) as extraction:
+            found = [member for member in extraction.result.parser.files() if member.kind == "file"]
+            assert [(member.name, member.status) for member in found] == [
+                ("a", Status.COMPLETE), ("b", Status.COMPLETE),
+            ]  # fmt: skip
+            assert read(extraction, found[0])[0] == b"content"
+    with opened(GappyData(content, [(512 + 6, 1)])) as extraction:
+        assert [member.status for member in extraction.result.parser.files()] == [Status.DAMAGED, Status.COMPLETE]
+
+
 def test_what_follows_the_end_is_shown():
     found = contents(sample() + b"somebody else's bytes" * 50)
     assert found[-1][1] == "gap"
