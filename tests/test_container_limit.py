@@ -63,3 +63,18 @@ def test_as_many_containers_are_written_as_the_limit_says(write, name, tmp_path)
         assert "stopped" in {finding.code for finding in document.findings}
     assert caught.value.option == "--limit containers=4"
     assert len(list((tmp_path / "less").rglob("text"))) == count - 1
+
+
+@pytest.mark.parametrize("nesting", [1, 2, 3, 4, 5])
+def test_containers_are_entered_as_deep_as_the_limit_says(nesting, tmp_path):
+    """The outermost one counts; what is below is listed, or written as it is, and a finding tells of it."""
+    deep = ["::".join(("a.tar", "b.tar", "c.tar")[:depth]) for depth in (1, 2, 3)]
+    with opened("one in another", nesting=nesting) as document:
+        assert [path for path, _ in documents_below(document.parse())] == deep[:nesting]
+        told = [finding.path for finding in document.findings if finding.code == "limit"]
+        assert told == ([deep[nesting - 1]] if nesting < 4 else [])
+    with opened("one in another", nesting=nesting) as document:
+        recover(document, tmp_path)
+        (text,) = [path for path in tmp_path.rglob("*") if path.is_file() and path.name != "RECOVERY.json"]
+        assert text.name == ("a.tar", "b.tar", "c.tar", "text", "text")[nesting - 1]
+        assert sum(finding.code == "limit" for finding in document.findings) == (nesting < 4)

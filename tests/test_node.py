@@ -424,6 +424,16 @@ def test_a_node_above_the_limit_is_not_kept():
     assert alive(refs) == "b"
 
 
+def test_as_much_is_kept_as_the_limit_says_to_the_byte():
+    extraction = read(b"[1,2]", retain="inf")
+    assert extraction.root[0].value == 1
+    cost = extraction.parse().retention.held
+    for retain, kept in ((cost - 1, ""), (cost, "1"), (2 * cost - 1, "1"), (2 * cost, "01")):
+        extraction = read(b"[1,2]", retain=retain)
+        refs = {str(at): weakref.ref(extraction.root[at]) for at in (0, 1)}
+        assert alive(refs) == kept, retain
+
+
 @pytest.mark.parametrize(
     ("patterns", "kept"),
     [
