@@ -1067,3 +1067,10 @@ def test_a_tensor_whose_header_entry_is_cut_is_missing():
     model = pparse.view(frame(text, length=len(text))[: 8 + text.index(b'"b"') + 20])
     assert {tensor.name: tensor.status for tensor in model.tensors()} == {"a": Status.MISSING, "b": Status.MISSING}
     assert model["b"].finding.code == "bad-entry"
+
+
+@pytest.mark.parametrize(("there", "status"), [(4, Status.MISSING), (5, Status.TRUNCATED), (8, Status.COMPLETE)])
+def test_a_tensor_that_begins_where_the_file_ends_is_missing(there, status):
+    header = {"a": entry("U8", [4], 0, 4), "b": entry("U8", [4], 4, 8)}
+    content = frame(header, bytes(there))
+    assert pparse.view(content)["b"].status is status
