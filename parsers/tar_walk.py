@@ -96,6 +96,7 @@ class TarWalker:
         self._limits = extraction.session.limits
         self.globals: list[tuple[int, Records]] = []  # where each begins, and all in force from there on
         self._found: tuple[int, int | None, int | None] | None = None  # the last search: from, grid modulo 512, result
+        self._unpadded: int | None = None  # where the data end inside of the padding of the last member
 
     # -- a step ------------------------------------------------------------------------------------------------------
 
@@ -134,6 +135,9 @@ class TarWalker:
                 "truncated", "the archive ends between an extended header and the member it is of", "", pos, None
             )
             return Outcome(None, None, Status.TRUNCATED, finding)
+        if begin == self._unpadded:
+            reason = "the archive ends inside of the padding of its last member"
+            return Outcome(None, None, Status.TRUNCATED, self._finding("truncated", reason, "", pos, None))
         if begin == self.source.start and not zeros and pending is None:
             return Outcome(None, None, None, self._finding("empty", "the archive is empty", "", pos, None, "warning"))
         if zeros < 2:
@@ -336,7 +340,7 @@ class TarWalker:
         elif there < body.end:
             self._cut_body(body, pos, there, header.sound)
         elif there < body.next:
-            body.next = there
+            body.next = self._unpadded = there
         elif not header.sound:
             self._check_doubted(body, pos)
         elif self._is_bad(body.next):

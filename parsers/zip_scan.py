@@ -198,6 +198,9 @@ class Scanner(Walker):
             following = self._fit(start + claim.packed, claim, streamed)
             if following is not None:
                 extent = Extent(start, start + claim.packed, following, claim.size, claim.crc)
+                # A local header may have known the size, and not yet the CRC.
+                if claim.crc is None and following > extent.end:
+                    self._false_descriptor(extent, self.read(extent.end, 28)[0])
                 return _contradiction(extent, claim, claims)
         if streamed:  # what does not fit, and should not be there
             claims = [claim for claim in claims if claim.listed]
@@ -221,7 +224,8 @@ class Scanner(Walker):
             for length in LENGTHS:
                 if end + length < self.end and self.is_boundary(end + length):
                     return end + length
-            if 0 < self.end - end < 24:  # the file ends in the descriptor
+            left = self.end - end  # the file ends in the descriptor, or with it
+            if 0 < left < LAYOUTS[0][0] or (left == LAYOUTS[0][0] and block.startswith(DESCRIPTOR)):
                 return self.end
         return None
 
@@ -324,11 +328,14 @@ class Scanner(Walker):
         return extent.blame("malformed", "its compressed bytes are damaged (they end elsewhere)")
 
     def _false_descriptor(self, extent: Extent, block: bytes) -> None:
-        """A descriptor that contradicts what was measured is passed over; the CRC in it is what should have come."""
+        """Pass over a descriptor that contradicts what was measured, or was not known; take the CRC that is in it.
+
+        Its CRC is what should have come, if one of its sizes agrees.
+        """
         packed, size = extent.end - extent.start, extent.size
         for length, signed, layout in LAYOUTS:
             behind = extent.end + length
-            if signed is not block.startswith(DESCRIPTOR) or behind >= self.end or not self.is_boundary(behind):
+            if signed is not block.startswith(DESCRIPTOR) or behind > self.end or not self.is_boundary(behind):
                 continue
             said = layout.unpack_from(block)
             extent.next = behind

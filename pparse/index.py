@@ -126,6 +126,11 @@ class ChildIndex:
         elif size >= _CHARGE_FROM:
             self._charge = self._budget.charge(size, "the index of a node's children", self._evict)
 
+    def touch(self) -> None:
+        """Say that the index was just used: it is evicted later than others."""
+        if self._charge is not None:
+            self._charge.touch()
+
     def checkpoint(self, ordinal: int) -> tuple[int, int]:
         """Return ``(ordinal, offset)`` of the last known child at or before ``ordinal``."""
         slot = ordinal // self.stride

@@ -281,7 +281,7 @@ class Node:
         """
         self.result.check_open()
         if self.shape != SCALAR:
-            self.index_to(None)
+            self.index_to(None).touch()
             self.result.retention.touch(self)
             return self._view()
         if self._content is UNLOADED_VALUE:

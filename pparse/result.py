@@ -156,6 +156,7 @@ class Result:
             return cached[1][skip : skip + count]
         self.check_open()
         self.extraction.data.check_unchanged()
+        index.touch()
         group = self.parser.entries(node, index, first, count)
         index.group = (first, group)
         return group

@@ -5,9 +5,13 @@ import random
 import tarfile
 from collections import Counter
 
+import pytest
+
 import pparse
 from pparse.archive import NameCounter
+from pparse.errors import LimitError
 from pparse.findings import Status
+from pparse.testing.fakes import FakeData
 
 
 def test_names_are_counted_however_many_there_are() -> None:
@@ -50,6 +54,24 @@ def test_what_was_listed_whole_needs_no_second_walk() -> None:
         assert document.root.known_status is None
         assert len(list(listing)) == 299
         assert document.root.known_status is Status.COMPLETE
+
+
+@pytest.mark.parametrize("when", ["it is opened", "it is read"])
+def test_a_member_that_a_limit_refuses_is_unsupported_and_says_how_to_lift_it(monkeypatch, when) -> None:
+    class Refused(FakeData):
+        def _pread(self, offset: int, length: int) -> bytes:
+            raise LimitError("the window is too large", option="--budget 2GiB")
+
+    with pparse.open(tar_of(1)) as document:
+        parser = document.parse().parser
+        (member,) = parser.files()
+        data = Refused(b"ab")
+        monkeypatch.setattr(
+            parser, "content", lambda member: data._pread(0, 1) if when == "it is opened" else (data, 0, 2)
+        )
+        verdict = parser.verify(member)
+    assert (verdict.status, verdict.code) == (Status.UNSUPPORTED, "limit")
+    assert verdict.reason == "the window is too large; lift it with --budget 2GiB"
 
 
 def test_a_cut_archive_is_no_complete_one_when_it_was_listed() -> None:

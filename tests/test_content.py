@@ -208,6 +208,29 @@ def test_the_data_says_why_it_does_not_go_on(session, error, status):
     assert status_of(error) is status
 
 
+def test_bytes_that_follow_a_whole_stream_cost_it_nothing(session):
+    data = Content(TEXT[:100], error=MalformedError("bytes follow the stream"))
+    verdict, sink = through(session, data)
+    assert (verdict.status, verdict.reason, sink.content) == (Status.COMPLETE, None, TEXT[:100])
+    # If it is short even so, that is no damage that the data would tell of.
+    assert through(session, data, size=101)[0].status is Status.TRUNCATED
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (None, Status.TRUNCATED), (EndOfDataError("the stream is cut short"), Status.TRUNCATED),
+        (MalformedError("the stream is damaged"), Status.DAMAGED),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("where", [{"size": 101}, {"end": 101}])
+def test_what_is_short_is_damaged_only_if_the_data_are(session, error, status, where):
+    verdict, _ = through(session, Content(TEXT[:100], error=error), **where)
+    assert verdict.status is status
+    assert verdict.reason.startswith("it ends after 100 of 101 bytes")
+    assert error is None or error.reason in verdict.reason
+
+
 @pytest.mark.parametrize("size", [None, 50])
 def test_what_is_wrong_behind_it_is_of_no_concern(session, size):
     data = Content(TEXT[:100], gaps=[Gap(100, None)], error=EndOfDataError("the stream is cut short"), size=None)
@@ -377,6 +400,16 @@ def test_very_many_gaps_of_unknown_length():
 
 
 # -- verdicts --------------------------------------------------------------------------------------------------------
+
+
+def test_the_order_of_statuses_from_the_best_to_the_worst():
+    order = [Status.COMPLETE, Status.UNSUPPORTED, Status.TRUNCATED, Status.MISSING, Status.DAMAGED]
+    for one in order:
+        for other in order:
+            verdict = Verdict()
+            verdict.worsen(one, "one", "one")
+            verdict.worsen(other, "other", "other")
+            assert verdict.status is max(one, other, key=order.index), (one, other)
 
 
 def test_the_worst_status_counts_and_the_first_code():

@@ -253,6 +253,33 @@ def test_a_node_without_a_chunk_of_its_own():
     assert agree(data)["one"]["one"] == {"int32": 2}
 
 
+def test_a_field_without_a_chunk_index_takes_no_chunk():
+    """Not even chunk 0, which the number that is not written would be."""
+    one, many = NUMBER["one"], NUMBER["many"]
+    data = write([body(int32=1), body(int32=2)], tree(None, ((one,), tree(1)), ((one,), tree(None))))
+    assert agree(data) == {"one": {"int32": 2}}
+    data = write([body(int32=1, many=[body()]), body()], tree(0, ((many, At(0)), tree(None)), ((one,), tree(1))))
+    assert agree(data) == {"int32": 1, "many": [{}], "one": {}}
+
+
+def test_a_field_without_a_tag_and_a_chunk_index_is_told_of():
+    data = write([body(int32=1), body(int32=2)], tree(0, ((NUMBER["one"],), tree(1)), ((), tree(None))))
+    with opened(data) as doc:
+        assert plain_of(doc.root) == {"int32": 1, "one": {"int32": 2}}
+        assert doc.status is Status.DAMAGED
+        assert ["chunked field 1 has neither a tag nor a chunk" in finding.reason for finding in doc.check()] == [True]
+
+
+def test_a_field_without_a_chunk_index_comes_first():
+    """Fields that end at one path go by their chunks' indices; one that is not written counts as 0."""
+    one = NUMBER["one"]
+    data = write(
+        [body(), body(one=body(int32=5)), body(int32=7, string="below")],
+        tree(0, ((one,), tree(1)), ((one,), tree(None, ((one,), tree(2))))),
+    )
+    assert agree(data) == {"one": {"one": {"int32": 5, "string": "below"}}}
+
+
 def test_an_empty_tag_does_not_look_below():
     data = write([body(int32=1), body(int64=2), body()], tree(0, ((), tree(1, ((NUMBER["one"],), tree(2))))))
     assert agree(data) == {"int32": 1, "int64": 2}

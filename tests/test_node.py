@@ -390,6 +390,22 @@ def test_the_least_recently_used_go_first():
     assert extraction.parse().retention.held <= 1500
 
 
+@pytest.mark.parametrize("loads", [1, 2])
+def test_a_container_that_is_loaded_again_counts_as_used(loads):
+    """The one who holds it asks the node itself, not its parent for it."""
+    extraction = read(b'{"a": [1], "b": [2], "c": [3], "d": [4]}', retain=1250)  # three nodes, one of them loaded
+    root = extraction.root
+    held = root["a"]
+    if loads == 2:
+        held.load()
+    refs = {"a": weakref.ref(held)} | refs_of(root, "bc")
+    held.load()
+    del held
+    assert alive(refs) == "abc"
+    refs |= refs_of(root, "d")
+    assert alive(refs) == "acd"
+
+
 def test_a_node_that_somebody_holds_is_never_unloaded():
     root = read(dump(["x" * 300] * 50), retain=1500).root
     held = root[0]
@@ -406,6 +422,16 @@ def test_a_node_above_the_limit_is_not_kept():
     assert alive(refs) == "ab"
     assert extraction.root["a"].load() == "x" * 2000
     assert alive(refs) == "b"
+
+
+def test_as_much_is_kept_as_the_limit_says_to_the_byte():
+    extraction = read(b"[1,2]", retain="inf")
+    assert extraction.root[0].value == 1
+    cost = extraction.parse().retention.held
+    for retain, kept in ((cost - 1, ""), (cost, "1"), (2 * cost - 1, "1"), (2 * cost, "01")):
+        extraction = read(b"[1,2]", retain=retain)
+        refs = {str(at): weakref.ref(extraction.root[at]) for at in (0, 1)}
+        assert alive(refs) == kept, retain
 
 
 @pytest.mark.parametrize(
@@ -444,6 +470,31 @@ def test_retention_gives_way_to_the_budget(retain):
 
 
 # -- budget ----------------------------------------------------------------------------------------------------------
+
+
+def indexed_rows(extraction: pparse.Extraction) -> str:
+    return "".join("abc"[row.ordinal] for row in extraction.root.children() if row.loaded)
+
+
+@pytest.mark.parametrize(
+    ("use", "left"),
+    [
+        (lambda row: None, "bc"), (lambda row: row.load(), "ac"), (lambda row: row[40_000], "ac"),
+        (lambda row: next(row.children()), "ac"),
+    ],
+)  # fmt: skip
+def test_the_index_that_was_not_used_for_longest_goes_first(use, left):
+    """An index that is read again is used, not only one that is made."""
+    row = b"[" + b",".join([b"1"] * 50_000) + b"]"
+    extraction = read(b"[%s,%s,%s]" % (row, row, row), budget="2MiB")
+    rows = list(extraction.root.children())  # 400 KB for the index of each
+    for node in rows:
+        node.load()
+    assert indexed_rows(extraction) == "abc"
+    use(rows[0])
+    budget = extraction.session.budget
+    with budget.charge(budget.limit - budget.used + 1, "something else"):
+        assert indexed_rows(extraction) == left
 
 
 @pytest.mark.parametrize("kernel", ["stdlib", "numpy"])

@@ -1032,3 +1032,45 @@ def test_listing_300_000_tensors_stays_small(tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) <= 48 << 10  # KiB
+
+
+# -- the worst that is known -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("broken", "missing", "status"),
+    [
+        ({}, 0, Status.COMPLETE), ({"dtype": "F1"}, 0, Status.UNSUPPORTED), ({"shape": [5]}, 0, Status.DAMAGED),
+        ({}, 1, Status.TRUNCATED), ({}, 2, Status.TRUNCATED), ({"dtype": "F1"}, 1, Status.TRUNCATED),
+        ({"shape": [5]}, 1, Status.DAMAGED),
+    ],
+)  # fmt: skip
+def test_the_worst_status_of_a_tensor_is_that_of_the_file(broken, missing, status):
+    """The last tensor lacks bytes, all of them (it is missing) or one; another one's entry is wrong, or nothing is."""
+    header = {"a": entry("U8", [4], 0, 4) | broken, "b": entry("U8", [4], 4, 8), "c": entry("U8", [2], 8, 10)}
+    model = pparse.view(frame(header, bytes(10 - missing)))
+    assert model.status is status
+    assert model.extent().document_status is Status.COMPLETE
+    assert model.extent().missing_bytes == missing
+    assert pparse.open(frame(header, bytes(10 - missing))).status is status
+
+
+def test_the_first_tensor_that_is_hit_is_the_first_in_the_file_whatever_its_place_in_the_header():
+    header = {"z": entry("U8", [4], 8, 12), "m": entry("U8", [4], 0, 4), "a": entry("U8", [4], 4, 8)}
+    assert pparse.view(frame(header, bytes(6))).extent().first_hit == "a"
+    assert pparse.view(frame(header, bytes(9))).extent().first_hit == "z"
+    assert pparse.view(frame(header, bytes(12))).extent().first_hit is None
+
+
+def test_a_tensor_whose_header_entry_is_cut_is_missing():
+    text = json.dumps({"a": entry("U8", [1], 0, 1), "b": entry("U8", [1], 1, 2)}).encode()
+    model = pparse.view(frame(text, length=len(text))[: 8 + text.index(b'"b"') + 20])
+    assert {tensor.name: tensor.status for tensor in model.tensors()} == {"a": Status.MISSING, "b": Status.MISSING}
+    assert model["b"].finding.code == "bad-entry"
+
+
+@pytest.mark.parametrize(("there", "status"), [(4, Status.MISSING), (5, Status.TRUNCATED), (8, Status.COMPLETE)])
+def test_a_tensor_that_begins_where_the_file_ends_is_missing(there, status):
+    header = {"a": entry("U8", [4], 0, 4), "b": entry("U8", [4], 4, 8)}
+    content = frame(header, bytes(there))
+    assert pparse.view(content)["b"].status is status

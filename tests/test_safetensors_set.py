@@ -258,6 +258,56 @@ def test_shard_that_is_something_else(made, damage):
         assert model.status is not Status.COMPLETE
 
 
+def test_a_download_resumes_at_the_first_shard_that_is_short(made):
+    for name in made.names[1:]:
+        path = made.folder / name
+        path.write_bytes(path.read_bytes()[:-3])
+    extent = pparse.view(made.index).extent()
+    assert (extent.status, extent.cut_files, extent.missing_bytes) == (Status.TRUNCATED, 2, 6)
+    assert (extent.resume_file, extent.resume_at) == (made.names[1], (made.folder / made.names[1]).stat().st_size)
+
+
+def test_what_stands_in_the_place_of_a_shard_is_no_download_to_resume(made):
+    (made.folder / made.names[0]).unlink()
+    (made.folder / made.names[0]).mkdir()
+    extent = pparse.view(made.index).extent()
+    assert (extent.status, extent.missing_files) == (Status.TRUNCATED, 1)
+    assert (extent.resume_file, extent.resume_at) == (None, None)
+
+
+@pytest.mark.parametrize("left", [0, 60, None])
+def test_the_total_size_is_compared_only_where_all_tensors_are_known(made, left):
+    path = made.folder / made.names[1]
+    if left is None:
+        made.write_index(total=made.total + 1)
+    elif left:
+        path.write_bytes(path.read_bytes()[:left])
+    else:
+        path.unlink()
+    model = pparse.view(made.index)
+    model.extent()
+    assert ("total-size" in {finding.code for finding in model.findings}) is (left is None)
+
+
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_whatever_shard_is_cut_in_its_header_the_size_is_a_least_one(made, number):
+    path = made.folder / made.names[number]
+    path.write_bytes(path.read_bytes()[:60])
+    extent = pparse.view(made.index).extent()
+    assert (extent.status, extent.at_least) == (Status.TRUNCATED, True)
+
+
+@pytest.mark.parametrize(("damaged", "cut"), [(0, 2), (2, 0)])
+def test_one_damaged_shard_makes_the_model_damaged_whatever_else_is_cut(made, damaged, cut):
+    path = made.folder / made.names[damaged]
+    path.write_bytes(path.read_bytes().replace(b', "layer', b", }layer", 1))  # its header ends behind the first tensor
+    path = made.folder / made.names[cut]
+    path.write_bytes(path.read_bytes()[:60])
+    model = pparse.view(made.index)
+    assert model.status is Status.DAMAGED
+    assert model.extent().document_status is Status.DAMAGED
+
+
 def test_stale_entry(made):
     made.write_index(weight_map={**made.map, "gone": made.names[0]})
     for model in both(made.folder):

@@ -194,6 +194,24 @@ def test_global_pax_headers():
         assert extraction.root.child(1).note.mtime == 5.5
 
 
+def test_global_pax_records_add_up_and_the_later_ones_win():
+    content = archive([("a", b"")], "pax", pax_headers={"mtime": "5.5", "path": "named"})
+    content = content[: content.rstrip(b"\0").rfind(b"ustar") // 512 * 512 + 512]
+    content += archive([("b", b"")], "pax", pax_headers={"mtime": "7.5"})
+    assert [(member.name, member.mtime) for member in files(content)] == [("named", 5.5), ("named", 7.5)]
+
+
+def test_a_slash_behind_a_name_makes_a_folder_of_the_oldest_kind_of_file_only():
+    """As tarfile has it: type NUL is of a time when there was none for folders."""
+    for kind, found in ((b"\0", "folder"), (b"0", "file")):
+        content = bytearray(archive([("name", b"")], "ustar"))
+        content[:5], content[156:157] = b"name/", kind
+        seal(content, 0)
+        assert [member.kind for member in files(bytes(content))] == [found]
+        with tarfile.open(fileobj=io.BytesIO(content)) as made:
+            assert [member.isdir() for member in made] == [found == "folder"]
+
+
 def test_v7():
     out = bytearray(archive([("old", b"content"), ("folder/", b"")], "ustar"))
     for at in (0, 1024):

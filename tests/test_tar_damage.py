@@ -70,6 +70,20 @@ def test_every_prefix(format):
             most = max(most, score)
 
 
+@pytest.mark.parametrize("size", [512 + 90, 800, 1023])
+def test_an_archive_that_ends_in_the_padding_of_a_member_is_truncated(size):
+    content = archive([("a", b"hello" * 18), ("b", b"")])[:size]
+    for ask in (lambda tar: list(tar.result.parser.files()), lambda tar: list(tar.root.children()), lambda tar: None):
+        with opened(content) as extraction:
+            ask(extraction)
+            assert extraction.status is Status.TRUNCATED
+            (member,) = extraction.result.parser.files()
+            assert (member.status, read(extraction, member)[0]) == (Status.COMPLETE, b"hello" * 18)
+            assert extraction.result.parser.missing() is None
+            (finding,) = extraction.check()
+            assert (finding.code, finding.severity, finding.offset) == ("truncated", Severity.ERROR, size)
+
+
 def test_a_cut_header_tells_its_name():
     content = sample()
     at = header_of(content, "dir/b.bin")
@@ -243,6 +257,28 @@ def test_an_archive_in_an_archive_is_one_member():
 def test_zeros_in_the_middle_are_not_the_end():
     one, two = sample(), archive([("z", b"zz")])
     assert [name for name, *_ in contents(one[:-512] + two)] == [*PARTS, "z"]
+
+
+def test_one_block_of_zeros_is_no_end_that_something_may_follow():
+    content = archive([("a", b"content")])[:1024]
+    for zeros, status, severity in ((0, Status.DAMAGED, Severity.ERROR), (1, Status.DAMAGED, Severity.ERROR),
+                                    (2, Status.COMPLETE, Severity.WARNING)):  # fmt: skip
+        with opened(content + bytes(512 * zeros) + noise(1024)) as extraction:
+            assert extraction.status is status
+            assert severity in {finding.severity for finding in extraction.check()}
+
+
+def test_a_gap_in_the_padding_costs_no_content():
+    content = archive([("a", b"content"), ("b", b"more")])
+    for data in (GappyData(content, [(512 + 7, 505)]), Holed(content, 512 + 7, 1024, 505)):
+        with opened(data) as extraction:
+            found = [member for member in extraction.result.parser.files() if member.kind == "file"]
+            assert [(member.name, member.status) for member in found] == [
+                ("a", Status.COMPLETE), ("b", Status.COMPLETE),
+            ]  # fmt: skip
+            assert read(extraction, found[0])[0] == b"content"
+    with opened(GappyData(content, [(512 + 6, 1)])) as extraction:
+        assert [member.status for member in extraction.result.parser.files()] == [Status.DAMAGED, Status.COMPLETE]
 
 
 def test_what_follows_the_end_is_shown():

@@ -329,6 +329,107 @@ class TestChanges:
             assert [(finding.code, finding.path) for finding in extraction.check()] == [("name", "seen")]
 
 
+def stored_block(content: bytes) -> bytes:
+    """A deflate stream that holds ``content`` as it is: changed bytes of it decode all the same."""
+    return b"\1" + struct.pack("<HH", len(content), len(content) ^ 0xFFFF) + content
+
+
+def kinds_and_ends(source: bytes) -> list[tuple[str, int]]:
+    """Return ``(kind, end of the bytes)`` of all that is found."""
+    with opened(source) as extraction:
+        return [(kid.note.kind, kid.note.end) for kid in extraction.root.children()]
+
+
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("descriptor", [12, 16, 20, 24])
+class TestContradictingDescriptors:
+    """The stream tells its own end; its descriptor, which follows, does not say that. There is no directory."""
+
+    def archive(self, descriptor: int, last: bool) -> tuple[bytearray, Made, int]:
+        """Return an archive's members, the one at hand, and where its descriptor's CRC stands."""
+        content = b"some content of this"
+        member = Made("m", content, method=8, descriptor=descriptor, packed=stored_block(content))
+        archive = Archive(Made("a", b"first"), member, *([] if last else [Made("z", b"last")]))
+        return bytearray(archive.body), member, member.end + (4 if descriptor in (16, 24) else 0)
+
+    def judged(self, source: bytearray, member: Made, last: bool) -> Got:
+        """Return what came of the member; it ends where it does, and the next one begins behind its descriptor."""
+        found = read(bytes(source))
+        assert [got.name for got in found] == (["a", "m"] if last else ["a", "m", "z"])
+        assert all(got.verdict.verified for got in found if got.name != "m")
+        assert ("file", member.end) in kinds_and_ends(bytes(source))
+        assert all(kind == "file" for kind, _ in kinds_and_ends(bytes(source)))
+        return found[1]
+
+    def test_another_crc_damages_the_member(self, descriptor: int, last: bool) -> None:
+        source, member, at = self.archive(descriptor, last)
+        source[at] ^= 1
+        got = self.judged(source, member, last)
+        assert (got.status, got.verdict.code, got.content) == (Status.DAMAGED, "checksum", member.content)
+
+    def test_the_crc_of_other_bytes_damages_the_member(self, descriptor: int, last: bool) -> None:
+        source, member, _ = self.archive(descriptor, last)
+        source[member.start + 8] ^= 0x10
+        assert self.judged(source, member, last).verdict.code == "checksum"
+
+    @pytest.mark.parametrize("field", [0, 1])
+    def test_one_size_that_agrees_vouches_for_the_crc(self, field: int, descriptor: int, last: bool) -> None:
+        source, member, at = self.archive(descriptor, last)
+        source[at + 4 + field * (4 if descriptor < 20 else 8)] ^= 1
+        assert self.judged(source, member, last).verdict.verified is True
+
+    def test_where_nothing_agrees_the_crc_says_nothing(self, descriptor: int, last: bool) -> None:
+        source, member, at = self.archive(descriptor, last)
+        for place in (0, 4, 8 if descriptor < 20 else 12):
+            source[at + place] ^= 1
+        got = self.judged(source, member, last)
+        assert (got.status, got.verdict.verified) == (Status.COMPLETE, None)
+
+    def test_the_crc_counts_where_the_local_header_knew_the_size(self, descriptor: int, last: bool) -> None:
+        content = b"some content of this"
+        member = Made("m", content, descriptor=descriptor, local_packed=len(content))
+        archive = Archive(Made("a", b"first"), member, *([] if last else [Made("z", b"last")]))
+        assert self.judged(bytearray(archive.body), member, last).verdict.verified is True
+        source = bytearray(archive.body)
+        source[member.start + 3] ^= 0x10
+        assert self.judged(source, member, last).verdict.code == "checksum"
+
+
+class TestTheLongestDescriptor:
+    """What the data end in may be the beginning of a descriptor, up to the longest: 24 bytes with a signature."""
+
+    def source(self, method: int, descriptor: bytes) -> tuple[bytes, int]:
+        content = b"some content of this"
+        packed = stored_block(content) if method else content
+        member = Made("m", content, method=method, descriptor=24, packed=packed, local_packed=len(packed))
+        if method:
+            member.local_packed = None
+        archive = Archive(Made("a", b"first"), member)
+        return archive.body[: member.end] + descriptor, member.end
+
+    @pytest.mark.parametrize("method", [0, 8])
+    @pytest.mark.parametrize("count", [1, 11, 12, 15, 16, 20, 23, 24])
+    def test_a_descriptor_that_is_cut_is_nothing_else(self, method: int, count: int) -> None:
+        true = Made("m", b"some content of this", descriptor=24).trailer()
+        for whole in (true, b"PK\7\x08" + b"\xee" * 20):
+            source, end = self.source(method, whole[:count])
+            assert kinds_and_ends(source)[1:] == [("file", end)], whole
+
+    def test_one_byte_more_is_something_else(self) -> None:
+        source, end = self.source(8, b"PK\7\x08" + b"\xee" * 21)
+        assert kinds_and_ends(source)[1:] == [("file", end), ("gap", end + 25)]
+        source, end = self.source(0, b"PK\7\x08" + b"\xee" * 21)
+        assert read(source)[1].status is Status.TRUNCATED  # its descriptor was not found
+
+    def test_as_many_bytes_without_a_signature_are_something_else(self) -> None:
+        source, end = self.source(8, b"\xee" * 23)
+        assert kinds_and_ends(source)[1:] == [("file", end)]
+        source, end = self.source(8, b"\xee" * 24)
+        assert kinds_and_ends(source)[1:] == [("file", end), ("gap", end + 24)]
+        source, end = self.source(0, b"\xee" * 24)
+        assert read(source)[1].status is Status.TRUNCATED
+
+
 class TestGaps:
     def test_exact_gap(self) -> None:
         for descriptor in (0, 16):

@@ -12,6 +12,8 @@ and tested:
 - the sample is recognised, is COMPLETE, and its check finds no error;
 - for every prefix there is a tree, no exception but ours, everything that ends before the cut is delivered with the
   value it has in the whole file (for ``root_at = "front"``), and the number of whole leaves never falls as it grows;
+- a prefix that lost a leaf is not COMPLETE, says the root, the result and the viewer, and its check finds an error; but
+  where `ParserContract.is_whole` says that it is a good file by itself;
 - every single-byte change is survived;
 - unloading and loading again gives equal answers; block sizes 1, 7 and whole give equal trees;
 - one descriptor; memory within the budget;
@@ -25,7 +27,7 @@ import os
 from collections import Counter
 
 from pparse.document import open as open_document
-from pparse.errors import EngineError, FormatError, PparseError, SourceError
+from pparse.errors import EngineError, FormatError, PparseError, SourceError, UnsupportedError
 from pparse.findings import Severity, Status
 from pparse.node import SCALAR
 from pparse.parser import Confidence
@@ -44,11 +46,12 @@ if TYPE_CHECKING:
 class TreeLeaf:
     """One node of a tree, as the contract compares them: ``path``, ``kind``, ``status``, ``value``, and its bytes."""
 
-    __slots__ = ("end", "kind", "path", "start", "status", "value")
+    __slots__ = ("end", "kind", "path", "shape", "start", "status", "value")
 
     def __init__(self, node: Node) -> None:
         self.path = node.path
         self.kind = node.kind
+        self.shape = node.shape
         self.start = node.start
         self.value: Any = None
         if node.shape == SCALAR:
@@ -161,6 +164,31 @@ class ParserContract:
                     assert len(complete) >= most, (name, size)
                     most = len(complete)
 
+    def test_a_prefix_that_loses_a_leaf_is_not_complete(self) -> None:
+        """A document that lacks something says so: root, result and viewer, before all is read and after, and check."""
+        for name, sample in self.samples.items():
+            with self.open(sample) as extraction:
+                wanted = {leaf.path for leaf in tree_of(extraction) if leaf.shape == SCALAR}
+            for size in range(len(sample)):
+                with self.open(sample[:size]) as cut:
+                    told = {f"{who} at once": status for who, status in _statuses(cut).items()}
+                    lost = wanted - {leaf.path for leaf in tree_of(cut) if leaf.status is Status.COMPLETE}
+                    told |= {f"{who} when all is loaded": status for who, status in _statuses(cut).items()}
+                    finds = any(finding.severity is Severity.ERROR for finding in cut.check())
+                    told |= {f"{who} when all is checked": status for who, status in _statuses(cut).items()}
+                claims = [who for who, status in told.items() if status is Status.COMPLETE]
+                claims += [] if finds else ["check"]
+                if lost and claims:
+                    assert self.is_whole(name, sample[:size]), (name, size, claims, sorted(lost)[:3])
+
+    def is_whole(self, name: str, prefix: bytes) -> bool:
+        """Say whether ``prefix`` of the sample ``name`` is a good file by itself, in which nothing shows that more was.
+
+        By default none is. Override it for a format whose files have no mark of their end, and answer by other means
+        than the parser under test.
+        """
+        return False
+
     def test_every_byte_changed(self) -> None:
         """A changed byte gives another tree, a status or one of our errors."""
         for sample in self.samples.values():
@@ -263,6 +291,16 @@ class ParserContract:
                 wanted = tree_of(extraction)
             with self.open(UnknownSizeData(sample)) as extraction:
                 assert tree_of(extraction) == wanted, name
+
+
+def _statuses(extraction: Extraction) -> dict[str, Status]:
+    """Return the status of a document by each who tells it."""
+    told = {"the root": extraction.root.status, "the result": extraction.parse().status}
+    try:
+        told["the viewer"] = extraction.view().status
+    except UnsupportedError:
+        pass  # no tensors
+    return told
 
 
 def _link(number: str) -> str:

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+from google.protobuf.empty_pb2 import Empty
+from google.protobuf.message import DecodeError, Message
+
 from pparse.parsers.protobuf import ProtobufParser
 from pparse.parsers.tensorflow import GraphDefParser, MetaGraphParser, SavedModelParser
 from pparse.protos import message_class
@@ -41,8 +44,22 @@ def mixed() -> bytes:
     return message.SerializeToString()
 
 
-class TestProtobuf(ParserContract):
+class MessageContract(ParserContract):
+    """A message may end behind any field, and its concatenation with another is one, too."""
+
+    referee: type[Message]
+
+    def is_whole(self, name: str, prefix: bytes) -> bool:
+        try:
+            self.referee.FromString(prefix)
+        except DecodeError:
+            return False
+        return True
+
+
+class TestProtobuf(MessageContract):
     parser = ProtobufParser
+    referee = C
     options = {"descriptor": WORLD.descriptor, "message": "c.C"}
     changes = (0x00, 0x01, 0x08, 0x7F, 0x80, 0xFF)
     samples = {
@@ -51,8 +68,9 @@ class TestProtobuf(ParserContract):
     }
 
 
-class TestProtobufWithUnknownGroup(ParserContract):
+class TestProtobufWithUnknownGroup(MessageContract):
     parser = ProtobufParser
+    referee = C
     options = TestProtobuf.options
     changes = (0x00, 0x9C, 0xFF)
     samples = {
@@ -60,8 +78,9 @@ class TestProtobufWithUnknownGroup(ParserContract):
     }
 
 
-class TestProtobufWithoutSchema(ParserContract):
+class TestProtobufWithoutSchema(MessageContract):
     parser = ProtobufParser
+    referee = Empty
     options = {"types": "5=message,5.2=text"}
     samples = {
         "numbers": tagged(1, 0, b"\x96\x01") + tagged(2, 5, b"abcd") + tagged(3, 1, bytes(8))
@@ -82,14 +101,16 @@ def graph():
     return made
 
 
-class TestGraphDef(ParserContract):
+class TestGraphDef(MessageContract):
     parser = GraphDefParser
+    referee = message_class("tensorflow.GraphDef")
     changes = (0x00, 0x7F, 0x80)
     samples = {"graph": graph().SerializeToString()}
 
 
-class TestSavedModel(ParserContract):
+class TestSavedModel(MessageContract):
     parser = SavedModelParser
+    referee = message_class("tensorflow.SavedModel")
     changes = (0x00, 0xFF)
     samples = {
         "model": message_class("tensorflow.SavedModel")(
@@ -98,8 +119,9 @@ class TestSavedModel(ParserContract):
     }
 
 
-class TestMetaGraph(ParserContract):
+class TestMetaGraph(MessageContract):
     parser = MetaGraphParser
+    referee = message_class("tensorflow.MetaGraphDef")
     changes = (0x00, 0xFF)
     samples = {
         "graph": message_class("tensorflow.MetaGraphDef")(

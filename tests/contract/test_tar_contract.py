@@ -33,6 +33,18 @@ def sparse() -> bytes:
 
 class TestTar(ParserContract):
     parser = TarParser
+
+    def is_whole(self, name: str, prefix: bytes) -> bool:
+        """An archive may end behind any member: the marks of its end are often left out, and so only a warning."""
+        if not prefix:
+            return True
+        try:
+            with tarfile.open(fileobj=io.BytesIO(prefix)) as archive:
+                archive.getmembers()
+        except tarfile.ReadError:
+            return False
+        return len(prefix) % tarfile.BLOCKSIZE == 0
+
     # A whole archive is parsed for each change of each byte.
     changes = (0x00, 0x31, 0xFF)
     samples = {

@@ -1,0 +1,76 @@
+"""What salvage reads of files that make it look in vain: as much as the file grows, and no faster.
+
+Bytes are counted, at one size and at four times that. Without one of the caps in `pparse.riegeli.salvage`, four times
+the size is ten to thirty times the work.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from pparse.kernels.highway import hash64
+from pparse.riegeli import RecordReader
+from pparse.riegeli.layout import BLOCK_HEADER_SIZE, CHUNK_HEADER_SIZE, FILE_SIGNATURE, ChunkHeader, Layout
+from pparse.testing.fakes import FakeData
+from tests.riegeli_damage import sound, written
+from tests.riegeli_fixtures import BLOCK
+
+
+def bytes_read(data: bytes) -> int:
+    """Read a damaged file from one end to the other, and return how many bytes that took."""
+    source = FakeData(data)
+    with RecordReader(source, recovery=lambda region: None) as reader:
+        while reader.read_record() is not None:
+            pass
+    return sum(min(length, len(data) - offset) for offset, length in source.asked if offset < len(data))
+
+
+def behind_a_damaged_chunk(size: int, make: object) -> bytes:
+    """Return a file that begins with a chunk whose header is destroyed; ``make(at)`` gives what follows at ``at``."""
+    data = bytearray(FILE_SIGNATURE + b"\xff" * CHUNK_HEADER_SIZE)
+    while len(data) < size - 100:
+        to_block = -len(data) % BLOCK
+        if to_block < 64:  # nothing is to be cut in two by a block header; there is none that is sound
+            data += bytes(to_block + BLOCK_HEADER_SIZE)
+        data += make(len(data))  # type: ignore[operator]
+    return bytes(data.ljust(size, b"\xee"))
+
+
+def headers_that_claim_everything(size: int) -> bytes:
+    """Chunk headers with right hashes, whose data go on to the end of the file and do not agree."""
+
+    def header(at: int) -> bytes:
+        claimed = Layout().distance(at, size) - CHUNK_HEADER_SIZE
+        return ChunkHeader(0x72, claimed, 12_345, 1, claimed).pack()
+
+    return behind_a_damaged_chunk(size, header)
+
+
+def chunks_that_lead_nowhere(size: int) -> bytes:
+    """Small whole chunks, one after the other; from each of them it is a long way to where they break off."""
+    data = b"\0\1\5hello"
+    return behind_a_damaged_chunk(size, lambda at: ChunkHeader(0x72, len(data), hash64(data), 1, 5).pack() + data)
+
+
+def lists_of_sizes_without_end(size: int) -> bytes:
+    """Damaged chunks whose data begin with a list of sizes that is half as long as the file."""
+    data = bytearray(written("uncompressed,chunk_size:1", [bytes(4000)] * (size // 4050)))
+    length = size // 2
+    varint = bytes((length & 0x7F | 0x80, length >> 7 & 0x7F | 0x80, length >> 14 & 0x7F | 0x80, length >> 21))
+    for chunk in sound(bytes(data)).chunks[1::2]:
+        data[chunk.begin + 9] ^= 0x55
+        at = chunk.begin + CHUNK_HEADER_SIZE
+        data[at : at + 6] = b"\0" + varint + b"\1"
+    return bytes(data)
+
+
+@pytest.mark.parametrize(
+    ("make", "size"),
+    [
+        (headers_that_claim_everything, 96_000), (chunks_that_lead_nowhere, 24_000),
+        (lists_of_sizes_without_end, 1_000_000),
+    ],
+)  # fmt: skip
+def test_four_times_the_file_is_about_four_times_the_bytes_read(make, size):
+    once, four_times = bytes_read(make(size)), bytes_read(make(4 * size))
+    assert four_times < 5.5 * once
