@@ -14,6 +14,7 @@ from functools import partial
 from operator import attrgetter
 
 from pparse.codecs import CODECS
+from pparse.codecs.gzip_header import MAX_HEADER, parse_header
 from pparse.data import Data, GapTable
 from pparse.errors import ClosedError, EndOfDataError, GapError, UnsupportedError
 from pparse.findings import Status
@@ -39,6 +40,21 @@ if TYPE_CHECKING:
 # Streams of xz whose headers are looked at; the checks that liblzma knows: CRC-32, CRC-64, SHA-256.
 _MOST_HEADS: Final = 1_000
 _XZ_CHECKS: Final = (b"\x01", b"\x04", b"\x0a")
+
+
+# Codecs without checksums between those of a whole stream.
+_NO_BLOCK_CHECKS: Final = ("gzip", "zlib", "deflate")
+
+
+def is_contradiction(data: InflatedData) -> bool:
+    """Say whether a stream came to an end, and its size or its checksum says that what came out is not right."""
+    reason = "" if data.error is None else data.error.reason
+    return (
+        data.contradiction is not None
+        or reason.startswith("the stream ends early")
+        or ("holds more than" in reason and " bytes" in reason)
+        or ("incorrect data check" in reason or "incorrect length check" in reason)
+    )
 
 
 class Problem:
@@ -111,15 +127,19 @@ class ResumedData(Data):
         self._declared = size
         self._poll = poll
         self._lock = threading.RLock()
-        make: Callable[..., InflatedData] = InflatedData
-        if index is not None:
+        self._inflate = partial(
+            InflatedData, codec=codec, size=size, budget=budget, limits=limits, scratch=scratch,
+            concatenated=concatenated, name=name, tail_is_error=tail_is_error, checksum=checksum,
+        )  # fmt: skip
+        if index is None:
+            self._head = self._inflate(source)
+        else:
             from pparse.gzip_index import IndexedData
 
-            make = partial(IndexedData, index=index)
-        self._head = make(
-            source, codec, size=size, budget=budget, limits=limits, scratch=scratch, concatenated=concatenated,
-            name=name, tail_is_error=tail_is_error, checksum=checksum,
-        )  # fmt: skip
+            self._head = IndexedData(
+                source, codec, size=size, budget=budget, limits=limits, scratch=scratch, concatenated=concatenated,
+                name=name, tail_is_error=tail_is_error, index=index,
+            )  # fmt: skip
         self.access = self._head.access
         self._placed: list[_Placed] = []
         self._learned = False
@@ -284,6 +304,8 @@ class ResumedData(Data):
             self.on_end()
 
     def _learn(self) -> None:
+        if self._hide_suspects():
+            self._head.finish()
         head = self._head
         error = head.error
         self.problems, self.doubts, self.error = [], (), None  # a search before may have been interrupted
@@ -308,6 +330,30 @@ class ResumedData(Data):
         self._settle_size(gaps)
         if self.is_sound or (not self.is_in_doubt and head.is_proved(0, head.produced)):
             self.vouch(0, head.produced)
+
+    def _hide_suspects(self) -> bool:
+        """If decoding came to the end and is contradicted there, begin again without what is probably damaged."""
+        from pparse.resync.suspects import HiddenData, suspects, without_sparse
+
+        error = self._head.error
+        if error is None or self.codec not in _NO_BLOCK_CHECKS or not is_contradiction(self._head):
+            return False
+        first = self._head.member_start
+        if self.codec == "gzip":
+            header = parse_header(self._source.data.read_known(first, MAX_HEADER)[0])
+            first += header.length if header is not None else 0
+        elif self.codec == "zlib":
+            first += 2
+        failed_at = self._source.end if error.offset is None else min(error.offset, self._source.end)
+        member = self._source.data.range(first, failed_at)
+        found = without_sparse(member, first, suspects(member, first))
+        if not found:
+            return False
+        self._reason = error.reason
+        self._head.close()
+        self._source = HiddenData(self._source.data, found).range(self._source.start, self._source.end)
+        self._head = self._inflate(self._source)
+        return True
 
     def _failure(self, error: PparseError) -> Failure:
         at = error.offset if error.offset is not None else self._source.end
