@@ -204,6 +204,7 @@ class Unpacker:
             if verdict.status is Status.COMPLETE and parser.checks and not parser.content.is_in_doubt:
                 verdict.verified = True
         self._gather(parser.result)
+        sink.settle(verdict)
         self._tell(sink, verdict, source, extraction.start, name)
 
     def _write_document(self, result: Result, name: str) -> None:
@@ -215,6 +216,7 @@ class Unpacker:
         with self._open_sink(name) as sink:
             verdict = read_through(self._session, extraction.data, extraction.start, end, sink=sink)
             self._judge_format(extraction, verdict)
+        sink.settle(verdict)
         self._tell(sink, verdict, name, extraction.start, name)
 
     def _salvage(self, extraction: Extraction, name: str) -> bool:
@@ -308,8 +310,7 @@ class Unpacker:
         packed = None if content.method == "stored" else content.packed
         with self._open_sink(name, member.mtime, packed) as sink:
             verdict = level.parser.verify(content, sink, sink.skip)
-        if sink.file is None and verdict.status is Status.COMPLETE:  # it is empty
-            sink.open().close()
+        sink.settle(verdict)
         self._tell(sink, verdict, level.source, min(content.at, content.start), member.name, level.prefix)
 
     def _write_hard_link(self, level: _Level, member: ArchiveMember) -> bool:
@@ -462,6 +463,11 @@ class _Sink:
             file.skip(len(chunk))
         else:
             file.write(chunk)
+
+    def settle(self, verdict: Verdict) -> None:
+        """Make the file of a content that is whole and has no byte."""
+        if self.file is None and verdict.status is Status.COMPLETE:
+            self.open().close()
 
     def open(self) -> TargetFile:
         """Return the file, made if it is not there yet."""
