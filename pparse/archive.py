@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 # Places in a table of names, a power of two: at first, and from where on it grows by 2 instead of 4.
 _LEAST_NAMES: Final = 1024
 _MANY_NAMES: Final = 1 << 18
+# Members of which it is remembered that they are not whole.
+_MOST_SPOILT: Final = 1 << 14
 
 
 class ArchiveMember:
@@ -170,6 +172,11 @@ class ArchiveParser(Parser):
     member_word = "file"
     notes_findings = True
 
+    def __init__(self, result: Result) -> None:
+        super().__init__(result)
+        # What was read through and is not whole: (where its header, its bytes begin) -> what is wrong with it.
+        self.spoilt: dict[tuple[int, int], tuple[Status, Finding | None]] = {}
+
     def shape(self, kind: str) -> str:
         """The root is a map; members are scalars, the bytes they hold."""
         return MAP if kind == self.name else "scalar"
@@ -188,11 +195,28 @@ class ArchiveParser(Parser):
 
     def entry_of(self, member: ArchiveMember) -> Entry:
         """Return the entry of a member."""
+        self.recall(member)
         key = None if member.kind == "gap" else member.name
         return Entry(
             key, member.kind, member.start, member.end, status=member.status, finding=member.finding, at=member.at,
             note=member,
         )  # fmt: skip
+
+    def recall(self, member: ArchiveMember) -> None:
+        """Give ``member`` the status it had when it was read through, if that was worse than what its header says."""
+        known = self.spoilt.get((member.at, member.start)) if self.spoilt else None
+        if known is not None and member.status is Status.COMPLETE:
+            member.status, member.finding = known
+
+    def _remember(self, member: ArchiveMember, verdict: Verdict) -> None:
+        """Keep what reading ``member`` through came to, so that it is not listed as whole afterwards."""
+        if verdict.status is Status.COMPLETE or verdict.code == "limit" or len(self.spoilt) >= _MOST_SPOILT:
+            return
+        finding = verdict.finding(member.name, self.result.extraction.name)
+        self.spoilt[member.at, member.start] = verdict.status, finding
+        index = self.result.root.index
+        if index is not None:
+            index.group = None  # the entries read last, with what was known then
 
     def files(self) -> Iterator[ArchiveMember]:
         """Yield every member, in the order of the archive."""
@@ -204,6 +228,7 @@ class ArchiveParser(Parser):
         names = NameCounter()
         for member in self.files():
             size = member.packed if member.size is None else member.size
+            self.recall(member)
             yield Member(self.listed_name(member, names), member.kind, member.start, size or 0, member.status, member)
         root = self.result.root
         if root.known_status is None:  # all was gone through without the engine, which would do so again to know
@@ -267,6 +292,8 @@ class ArchiveParser(Parser):
 
         verdict = self.verify(member, keep)
         if verdict.status is not Status.COMPLETE:
+            if verdict.code != "limit":
+                self.result.close_node(node, verdict.status, None)
             reason = f"{verdict.reason}; 'pparse extract' writes what is there"
             error = EndOfDataError if verdict.status is Status.TRUNCATED else MalformedError
             raise error(reason, path=node.path, source=self.result.extraction.name)
@@ -282,8 +309,15 @@ class ArchiveParser(Parser):
     def verify(self, member: ArchiveMember, sink: Sink | None = None, skip: Skip | None = None) -> Verdict:
         """Read the content of ``member`` through and say what became of it; see `read_through`.
 
-        A member that a limit of ours refuses is UNSUPPORTED, and the reason says how to lift it.
+        A member that a limit of ours refuses is UNSUPPORTED, and the reason says how to lift it. What is not whole is
+        listed as that from then on.
         """
+        verdict = self.examine(member, sink, skip)
+        self._remember(member, verdict)
+        return verdict
+
+    def examine(self, member: ArchiveMember, sink: Sink | None, skip: Skip | None) -> Verdict:
+        """Do what `verify` does, but for remembering it; for formats that know more than one checksum."""
         session = self.result.extraction.session
         try:
             data, start, end = self.content(member)

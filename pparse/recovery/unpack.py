@@ -47,6 +47,8 @@ ARCHIVE_NAMES: Final = (
 )  # fmt: skip
 # Where bytes go that have no name: a folder beside the members of their container.
 NAMELESS: Final = "nameless"
+# The longest target of a symbolic link.
+MOST_LINK: Final = 4096
 # Bytes that are worth a file of their own.
 _LEAST: Final = 32
 # A run of zeros becomes a hole of the file from this length on.
@@ -168,11 +170,10 @@ class Unpacker:
         """A container is done: what was found wrong with it counts for the document."""
         result = level.parser.result
         self._gather(result)
-        if level.count:
+        if level.count or level.member is None:
             self._write_between(level)
-        elif level.member is not None:  # nothing was found in it: as it is, then
-            outer, member = level.member
-            self._write_member(outer, member)
+        else:  # nothing was found in it: as it is, then
+            self._write_member(*level.member)
         if self._levels and result.extraction.data is not self._levels[-1].parser.result.extraction.data:
             result.extraction.data.close()
 
@@ -257,6 +258,7 @@ class Unpacker:
         self._progress(level, member)
         if member.kind == "folder":
             self._target.make_folder(level.prefix + member.name, None)
+            self._tell_damage(level, member)
             return
         if member.kind == "gap":
             if self._plan.nameless:
@@ -264,8 +266,12 @@ class Unpacker:
             return
         if member.kind == "hardlink" and self._write_hard_link(level, member):
             return
+        if member.kind == "symlink" and member.link is None and not self._read_link(level, member):
+            self._write_member(level, member)  # its bytes are no target, or not whole: they are not to be lost
+            return
         if member.kind not in ("file", "other"):
             self._tell_link(level, member)
+            self._tell_damage(level, member)
             return
         if self._plan.recursive and self._enter_member(level, member, listed):
             return
@@ -312,6 +318,19 @@ class Unpacker:
             verdict = level.parser.verify(content, sink, sink.skip)
         sink.settle(verdict)
         self._tell(sink, verdict, level.source, min(content.at, content.start), member.name, level.prefix)
+
+    def _read_link(self, level: _Level, member: ArchiveMember) -> bool:
+        """Read where a symbolic link leads, which is its content. False if that cannot be the target of one."""
+        target = bytearray()
+
+        def keep(offset: int, chunk: bytes, unknown: list[tuple[int, int]]) -> None:
+            target.extend(chunk[: MOST_LINK + 1 - len(target)])
+
+        verdict = level.parser.verify(member, keep)
+        if verdict.status is not Status.COMPLETE or len(target) > MOST_LINK or b"\0" in target:
+            return False
+        member.link = target.decode("utf-8", "backslashreplace")
+        return True
 
     def _write_hard_link(self, level: _Level, member: ArchiveMember) -> bool:
         """Write what a hard link leads to, as a file of its own. False if that is not in the archive."""
@@ -408,6 +427,13 @@ class Unpacker:
             "not-written", f"a {what}, which is never written", severity=Severity.NOTE, path=member.name,
             source=level.source, offset=member.at,
         ))  # fmt: skip
+
+    def _tell_damage(self, level: _Level, member: ArchiveMember) -> None:
+        """Say what is wrong with a member that is not written, as a check does."""
+        if member.size or member.status is not Status.COMPLETE:
+            finding = level.parser.verify(member).finding(member.name, level.source)
+            if finding is not None:
+                self._document.findings.add(finding)
 
     def _tell_lost(self, level: _Level, error: PparseError) -> None:
         self._document.findings.add(Finding(
