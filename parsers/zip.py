@@ -17,7 +17,6 @@ from __future__ import annotations
 from array import array
 
 from pparse.archive import ArchiveMember, ArchiveParser
-from pparse.budget import MemoryBudget
 from pparse.errors import MalformedError, UnsupportedError
 from pparse.findings import Finding, Severity, Status
 from pparse.limits import KIB
@@ -28,16 +27,15 @@ from pparse.parsers.zip_directory import (
     find_directory,
     known_bytes,
     local_at,
-    local_headers,
 )
 from pparse.parsers.zip_extent import LZMA_HEAD, lzma_alone
+from pparse.parsers.zip_match import TAIL_READ, find_record, match_tail, match_zip
 from pparse.parsers.zip_records import (
     CENTRAL_SIZE,
     CODECS,
     DEFLATE,
     ENCRYPTED,
     END_SIZE,
-    LOCAL,
     LOCAL_SIZE,
     LZMA,
     MASKED,
@@ -51,21 +49,18 @@ from pparse.parsers.zip_records import (
     describe_encryption,
     descriptor_crc,
     kind_of,
-    local_length,
     match_descriptor,
-    may_be_local,
     method_name,
     mode_of,
     modified,
     read_central,
-    read_end,
 )
 from pparse.parsers.zip_rows import READABLE, ZipNote, listing
 from pparse.parsers.zip_scan import Scanner, cut_header
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from typing import Any, Final
 
     from pparse.content import Sink, Skip, Verdict
@@ -77,9 +72,6 @@ if TYPE_CHECKING:
     from pparse.result import Result
     from pparse.visit import Member
 
-# What `match` reads of the end, for archives with something before them.
-_MATCH_TAIL: Final = 64 * KIB + END_SIZE
-_MATCH_HEAD: Final = 64 * KIB
 # Entries made visible at a time; when scanning, as long as they are near.
 _GROUP: Final = 64
 _NEAR: Final = 256 * KIB
@@ -120,46 +112,24 @@ class ZipParser(ArchiveParser):
     def match(cls, reader: Reader) -> Confidence:
         """CERTAIN by a sane local header or an empty directory, LIKELY by a directory behind something else.
 
-        Also LIKELY: a first header whose signature is damaged. Only the head and the last 64 KiB are read.
+        Also LIKELY: a first header whose signature is damaged. Only the head and the last 64 KiB are read, and a little
+        of a directory that is found by them.
         """
-        data, start = reader.data, reader.start
-        head = known_bytes(data, start, min(reader.size or 0, LOCAL_SIZE))
-        end = start + (reader.size or 0)
-        if head.startswith(LOCAL):
-            header = local_at(data, start, end)
-            if header is None:
-                cut = end - start < LOCAL_SIZE or start + local_length(head) > end
-                return Confidence.LIKELY if cut and may_be_local(head) else Confidence.NO
-            return Confidence.CERTAIN if header.is_sane() else Confidence.NO
-        record = read_end(known_bytes(data, start, min(END_SIZE, end - start)))
-        if record is not None and not record.size:
-            return Confidence.CERTAIN
-        if end - start < END_SIZE:
-            return Confidence.NO
-        if data.size is None:  # what has to be decoded to its end for it is not looked at
-            return cls._match_broken(data, start, end, head)
-        tail = max(start, end - _MATCH_TAIL)
-        if b"PK\x05\x06" in known_bytes(data, tail, end - tail):
-            if find_directory(data, start, end, MemoryBudget()):
-                return Confidence.LIKELY
-            if b"PK\x01\x02" in known_bytes(data, tail, end - tail):  # an archive whose beginning is lost
-                return Confidence.POSSIBLE
-        if cls._match_broken(data, start, end, head):
-            return Confidence.LIKELY
-        # Behind a program that unpacks it, without a directory.
-        found = next(local_headers(data, start, min(start + _MATCH_HEAD, end), end), None)
-        return Confidence.NO if found is None else Confidence.POSSIBLE
+        return match_zip(reader.data, reader.start, reader.start + (reader.size or 0))
 
     @classmethod
-    def _match_broken(cls, data: Data, start: int, end: int, head: bytes) -> Confidence:
-        """Look for an archive whose first signature is damaged."""
-        header = local_at(data, start, end, broken=True)
-        if header is None or not header.is_sane():
+    def match_further(cls, reader: Reader, *, thorough: bool) -> Confidence:
+        """LIKELY by a directory at the very end of data that begin as nothing known."""
+        data, start = reader.data, reader.start
+        if data.size is None:
             return Confidence.NO
-        if sum(have == meant for have, meant in zip(head, LOCAL, strict=False)) >= 2:
-            return Confidence.LIKELY
-        follows = next(local_headers(data, start + header.length, min(start + _MATCH_HEAD, end), end), None)
-        return Confidence.LIKELY if follows is not None else Confidence.NO
+        end = start + (reader.size or 0)
+        return match_tail(data, start, end, TAIL_READ if thorough else END_SIZE, at_end=True)
+
+    @classmethod
+    def search(cls, reader: Reader, poll: Callable[[], object]) -> int | None:
+        """Return where the first local header or entry of a directory begins that may be one."""
+        return find_record(reader.data, reader.start, reader.start + (reader.size or 0), poll)
 
     # -- how it is read ----------------------------------------------------------------------------------------------
 

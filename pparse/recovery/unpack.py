@@ -90,16 +90,25 @@ class _Level:
 
 
 def recognise(document: Extraction) -> Result:
-    """Return what the best parser makes of a document; a zip may stand behind anything. Raises `FormatError`."""
+    """Return what the best parser makes of a document, or of a container that is somewhere in it.
+
+    Raises `FormatError` if there is none.
+    """
     try:
         return document.parse()
     except FormatError:
-        from pparse.registry import parser_class
+        from pparse.registry import hidden_format
 
-        zip_parser = parser_class(document.session.registry, "zip")
-        if document.is_folder or not zip_parser.match(document.reader):
+        name = hidden_format(document)
+        if name is None:
             raise
-        return document.parse("zip")
+        document.assume(name)
+        result = document.parse()
+        result.findings.add(Finding(
+            "searched", f"no parser recognises it; something of {name} was found in it", severity=Severity.NOTE,
+            source=_base_name(document.name),
+        ))  # fmt: skip
+        return result
 
 
 class Unpacker:
