@@ -15,13 +15,23 @@ from pparse.archive import ArchiveMember, ArchiveParser
 from pparse.data import Access
 from pparse.findings import Status
 from pparse.parser import DONE, Confidence
-from pparse.parsers.tar_headers import BLOCK, USUAL, judge_header, sum_of
+from pparse.parsers.tar_headers import (
+    BLOCK,
+    LARGEST,
+    USUAL,
+    dialect_of,
+    judge_header,
+    read_header,
+    read_number,
+    sum_of,
+)
+from pparse.parsers.tar_repair import padded
 from pparse.parsers.tar_walk import TarWalker
 from pparse.spliced import MissingData, SplicedData, ZeroData
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from typing import Any, Final
 
     from pparse.budget import Charge
@@ -36,6 +46,7 @@ if TYPE_CHECKING:
     from pparse.visit import Visit
 
 _PEEK: Final = 64 << 10
+_SEARCH: Final = 1 << 20  # read at a time where headers are searched
 _PIECE_SIZE: Final = 240  # bytes that a piece of a sparse file takes in memory, and the hole before it
 
 
@@ -86,8 +97,44 @@ class TarParser(ArchiveParser):
             sure = Confidence.LIKELY
         header = judge_header(head) if len(head) == BLOCK else None
         if header is None:
-            return Confidence.NO
+            return cls.match_further(reader, thorough=True)
         return sure if header.sound and header.dialect != "v7" else Confidence.LIKELY
+
+    @classmethod
+    def match_further(cls, reader: Reader, *, thorough: bool) -> Confidence:
+        """LIKELY by a sound header behind a first one that is destroyed."""
+        if not thorough:
+            return Confidence.NO
+        head = reader.peek(_PEEK)
+        if len(head) < 2 * BLOCK:
+            return Confidence.NO
+        size = read_number(head[124:136])  # where the second header stands, if that is left of the first one
+        places = [BLOCK + padded(size)] if size is not None and 0 < size < LARGEST else []
+        for at in (*places, *range(BLOCK, len(head) - BLOCK + 1, BLOCK)):
+            raw = head[at : at + BLOCK]
+            if not raw and reader.data.access is Access.FREE and reader.remaining is not None:
+                raw = reader.data.pread(reader.start + at, max(0, min(BLOCK, reader.remaining - at)))
+            if len(raw) == BLOCK and dialect_of(raw) is not None and read_header(raw) is not None:
+                return Confidence.LIKELY
+        return Confidence.NO
+
+    @classmethod
+    def search(cls, reader: Reader, poll: Callable[[], object]) -> int | None:
+        """Return where the first sound header with its magic stands, at any offset."""
+        at, end = reader.start, reader.start + (reader.size or 0)
+        while end - at >= BLOCK:
+            poll()
+            block, _ = reader.data.read_known(at, min(_SEARCH, end - at))
+            place = block.find(b"ustar", 257)
+            while place >= 0:
+                raw = block[place - 257 : place - 257 + BLOCK]
+                if len(raw) == BLOCK and read_header(raw) is not None:
+                    return at + place - 257 - reader.start
+                place = block.find(b"ustar", place + 1)
+            if len(block) < BLOCK:
+                break
+            at += len(block) - BLOCK + 1
+        return None
 
     # -- members -----------------------------------------------------------------------------------------------------
 

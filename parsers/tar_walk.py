@@ -256,8 +256,9 @@ class TarWalker:
         if header.letter == b"S":
             map, start = self._old_map(header, start)
         body = self._body(header, kind, pos, start, size)
-        if kind not in ("file", "other") and body.size and not header.sound:
-            kind = "file"  # the type is damaged: there are bytes
+        declared = kind
+        if kind not in ("file", "other") and body.size and header.letter != b"D":
+            kind = "file"  # there are bytes, whatever the type says
         if attributes.sparse is not None:
             map = self._pax_map(attributes, body)
         if map is not None:
@@ -276,6 +277,10 @@ class TarWalker:
             link=name_of(raw_link) if kind in ("symlink", "hardlink") else None,
             pieces=body.pieces, extra=None if map is None else map if keep_map else True,
         )  # fmt: skip
+        if declared != kind and not body.reason:
+            reason = f"its type says {declared}; it holds bytes, and is a file"
+            member.finding = self._finding("kind", reason, member.name, member.start, member.packed, "note")
+            return Outcome(member, body.next, None, member.finding)
         return self._outcome(member, body)
 
     def _outcome(self, member: ArchiveMember, body: Body) -> Outcome:

@@ -17,7 +17,6 @@ from __future__ import annotations
 from array import array
 
 from pparse.archive import ArchiveMember, ArchiveParser
-from pparse.budget import MemoryBudget
 from pparse.errors import MalformedError, UnsupportedError
 from pparse.findings import Finding, Severity, Status
 from pparse.limits import KIB
@@ -28,16 +27,15 @@ from pparse.parsers.zip_directory import (
     find_directory,
     known_bytes,
     local_at,
-    local_headers,
 )
 from pparse.parsers.zip_extent import LZMA_HEAD, lzma_alone
+from pparse.parsers.zip_match import TAIL_READ, find_record, match_tail, match_zip
 from pparse.parsers.zip_records import (
     CENTRAL_SIZE,
     CODECS,
     DEFLATE,
     ENCRYPTED,
     END_SIZE,
-    LOCAL,
     LOCAL_SIZE,
     LZMA,
     MASKED,
@@ -46,24 +44,23 @@ from pparse.parsers.zip_records import (
     CentralEntry,
     LocalHeader,
     central_length,
+    declared_kind,
     decode_name,
     describe_encryption,
+    descriptor_crc,
     kind_of,
-    local_length,
     match_descriptor,
-    may_be_local,
     method_name,
     mode_of,
     modified,
     read_central,
-    read_end,
 )
-from pparse.parsers.zip_rows import READABLE, listing
+from pparse.parsers.zip_rows import READABLE, ZipNote, listing
 from pparse.parsers.zip_scan import Scanner, cut_header
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from typing import Any, Final
 
     from pparse.content import Sink, Skip, Verdict
@@ -75,9 +72,6 @@ if TYPE_CHECKING:
     from pparse.result import Result
     from pparse.visit import Member
 
-# What `match` reads of the end, for archives with something before them.
-_MATCH_TAIL: Final = 64 * KIB + END_SIZE
-_MATCH_HEAD: Final = 64 * KIB
 # Entries made visible at a time; when scanning, as long as they are near.
 _GROUP: Final = 64
 _NEAR: Final = 256 * KIB
@@ -86,18 +80,6 @@ _MOST_INFLATED: Final = {DEFLATE: 1_100}
 _MOST_RATIO: Final = 1 << 15
 # Members that are looked for, at most, because they are not where the directory says.
 _MOST_SEARCHES: Final = 16
-
-
-class ZipNote:
-    """What the parser keeps of a member: ``flags``, ``method`` by number, ``listed`` (``start`` is a local header)."""
-
-    __slots__ = ("flags", "listed", "method", "sure")
-
-    def __init__(self, flags: int, method: int, *, listed: bool, sure: bool = True) -> None:
-        self.flags = flags
-        self.method = method
-        self.listed = listed
-        self.sure = sure  # whether the size is to be relied on
 
 
 class ZipParser(ArchiveParser):
@@ -130,46 +112,24 @@ class ZipParser(ArchiveParser):
     def match(cls, reader: Reader) -> Confidence:
         """CERTAIN by a sane local header or an empty directory, LIKELY by a directory behind something else.
 
-        Also LIKELY: a first header whose signature is damaged. Only the head and the last 64 KiB are read.
+        Also LIKELY: a first header whose signature is damaged. Only the head and the last 64 KiB are read, and a little
+        of a directory that is found by them.
         """
-        data, start = reader.data, reader.start
-        head = known_bytes(data, start, min(reader.size or 0, LOCAL_SIZE))
-        end = start + (reader.size or 0)
-        if head.startswith(LOCAL):
-            header = local_at(data, start, end)
-            if header is None:
-                cut = end - start < LOCAL_SIZE or start + local_length(head) > end
-                return Confidence.LIKELY if cut and may_be_local(head) else Confidence.NO
-            return Confidence.CERTAIN if header.is_sane() else Confidence.NO
-        record = read_end(known_bytes(data, start, min(END_SIZE, end - start)))
-        if record is not None and not record.size:
-            return Confidence.CERTAIN
-        if end - start < END_SIZE:
-            return Confidence.NO
-        if data.size is None:  # what has to be decoded to its end for it is not looked at
-            return cls._match_broken(data, start, end, head)
-        tail = max(start, end - _MATCH_TAIL)
-        if b"PK\x05\x06" in known_bytes(data, tail, end - tail):
-            if find_directory(data, start, end, MemoryBudget()):
-                return Confidence.LIKELY
-            if b"PK\x01\x02" in known_bytes(data, tail, end - tail):  # an archive whose beginning is lost
-                return Confidence.POSSIBLE
-        if cls._match_broken(data, start, end, head):
-            return Confidence.LIKELY
-        # Behind a program that unpacks it, without a directory.
-        found = next(local_headers(data, start, min(start + _MATCH_HEAD, end), end), None)
-        return Confidence.NO if found is None else Confidence.POSSIBLE
+        return match_zip(reader.data, reader.start, reader.start + (reader.size or 0))
 
     @classmethod
-    def _match_broken(cls, data: Data, start: int, end: int, head: bytes) -> Confidence:
-        """Look for an archive whose first signature is damaged."""
-        header = local_at(data, start, end, broken=True)
-        if header is None or not header.is_sane():
+    def match_further(cls, reader: Reader, *, thorough: bool) -> Confidence:
+        """LIKELY by a directory at the very end of data that begin as nothing known."""
+        data, start = reader.data, reader.start
+        if data.size is None:
             return Confidence.NO
-        if sum(have == meant for have, meant in zip(head, LOCAL, strict=False)) >= 2:
-            return Confidence.LIKELY
-        follows = next(local_headers(data, start + header.length, min(start + _MATCH_HEAD, end), end), None)
-        return Confidence.LIKELY if follows is not None else Confidence.NO
+        end = start + (reader.size or 0)
+        return match_tail(data, start, end, TAIL_READ if thorough else END_SIZE, at_end=True)
+
+    @classmethod
+    def search(cls, reader: Reader, poll: Callable[[], object]) -> int | None:
+        """Return where the first local header or entry of a directory begins that may be one."""
+        return find_record(reader.data, reader.start, reader.start + (reader.size or 0), poll)
 
     # -- how it is read ----------------------------------------------------------------------------------------------
 
@@ -251,10 +211,14 @@ class ZipParser(ArchiveParser):
         end = start + LOCAL_SIZE + len(entry.raw_name) + entry.packed
         name = decode_name(entry.raw_name, entry.flags, entry.extra)
         member = ArchiveMember(
-            name, entry.raw_name, kind_of(name, entry.creator, entry.external), at, start, end, entry.size,
+            name, entry.raw_name, kind_of(name, entry.creator, entry.external, entry.packed and entry.size), at, start,
+            end, entry.size,
             packed=entry.packed, mtime=modified(entry.date, entry.time, entry.extra),
             mode=mode_of(entry.creator, entry.external), method=method_name(entry.method, entry.flags),
-            checksum=("crc32", entry.crc), extra=ZipNote(entry.flags, entry.method, listed=True),
+            checksum=("crc32", entry.crc), extra=ZipNote(
+                entry.flags, entry.method, declared_kind(name, entry.creator, entry.external), listed=True,
+                listed_crc=entry.crc,
+            ),
         )  # fmt: skip
         if directory.has_overlaps and directory.overlaps(at):
             self._blame(member, Status.DAMAGED, "overlap", "its bytes are those of a member before it")
@@ -314,7 +278,10 @@ class ZipParser(ArchiveParser):
             self._note("count", "the end record names another number of entries", directory.end, None,
                        wanted=directory.declared, got=directory.count)  # fmt: skip
         if directory.finish < end:
-            self._note("trailing", "other bytes follow the archive", directory.finish, end - directory.finish)
+            rest = end - directory.finish
+            zeros = rest <= BLOCK and not known_bytes(self.result.extraction.data, directory.finish, rest).strip(b"\0")
+            self._note("trailing", "zeros follow the archive" if zeros else "other bytes follow the archive",
+                       directory.finish, rest, Severity.NOTE if zeros else Severity.WARNING)  # fmt: skip
         elif directory.finish > end:
             self._note("truncated", "the archive's comment is cut", end, None, wanted=directory.finish - end, got=0)
 
@@ -330,7 +297,7 @@ class ZipParser(ArchiveParser):
     def members(self) -> Iterator[Member]:
         """Yield what `pparse ls` lists; by a trusted directory, without making nodes."""
         directory = self.directory
-        if directory is None or directory.has_overlaps or self.result.extraction.data.gaps:
+        if directory is None or directory.has_overlaps or self.spoilt or self.result.extraction.data.gaps:
             return super().members()
         self.result.check_open()
         self._note_archive(directory)
@@ -393,14 +360,17 @@ class ZipParser(ArchiveParser):
         name = decode_name(header.raw_name, header.flags, entry.extra if entry is not None else header.extra)
         creator, external = (entry.creator, entry.external) if entry is not None else (0, 0)
         times = header if entry is None else entry
-        streamed = header.flags & STREAMED
         sure = not extent.code or extent.cut or extent.code == "gap"
         member = ArchiveMember(
-            name, header.raw_name, kind_of(name, creator, external), found.at, extent.start, extent.end, extent.size,
+            name, header.raw_name, kind_of(name, creator, external, extent.content), found.at, extent.start, extent.end,
+            extent.size,
             packed=extent.packed, mtime=modified(times.date, times.time, times.extra),
             mode=mode_of(creator, external), method=method_name(header.method, header.flags),
             checksum=None if extent.crc is None else ("crc32", extent.crc),
-            extra=ZipNote(header.flags & ~STREAMED | streamed, header.method, listed=False, sure=sure),
+            extra=ZipNote(
+                header.flags, header.method, declared_kind(name, creator, external), listed=False, sure=sure,
+                listed_crc=None if entry is None else entry.crc, rival=extent.rival,
+            ),
         )  # fmt: skip
         if extent.missing is not None:
             member.pieces = self._pieces(extent)
@@ -527,18 +497,45 @@ class ZipParser(ArchiveParser):
 
     # -- checks ------------------------------------------------------------------------------------------------------
 
-    def verify(self, member: ArchiveMember, sink: Sink | None = None, skip: Skip | None = None) -> Verdict:
+    def examine(self, member: ArchiveMember, sink: Sink | None, skip: Skip | None) -> Verdict:
         """Read the content through, and compare what the local header says with the directory.
 
-        Where they contradict each other, the one that the content agrees with is right.
+        Where they contradict each other about sizes, the one that the content agrees with is right. A content of which
+        they name different checksums agrees with one of them at most: it is not verified, and damaged if that is not
+        the one in the directory.
         """
         note: ZipNote | None = member.extra
-        if note is not None and note.listed and member.status is not Status.DAMAGED:
+        if note is None:
+            return super().examine(member, sink, skip)
+        if note.declared not in (member.kind, "file"):
+            said = "socket" if note.declared == "other" else note.declared
+            self._note_member(
+                member, "kind", f"its mode or name says {said}; it holds bytes, and is a file", Severity.NOTE
+            )
+        rival = note.rival
+        if note.listed and (member.finding is None or member.finding.code not in ("overlap", "gap", "malformed")):
             header = local_at(self.result.extraction.data, member.start, self.result.extraction.known_end())
             if header is not None and not self._agrees(member, note, header):
                 self._note_member(member, "contradiction", "its local header says other sizes, method or CRC")
+                rival = self._local_crc(member, header)
                 member = self._better(member)
-        return super().verify(member, sink, skip)
+        verdict = super().examine(member, sink, skip)
+        if verdict.verified and member.checksum is not None:
+            self._compare_checksums(verdict, member, member.checksum[1], note.listed_crc, rival)
+        return verdict
+
+    def _compare_checksums(
+        self, verdict: Verdict, member: ArchiveMember, crc: int, listed: int | None, rival: int | None
+    ) -> None:
+        """Take back that a content with ``crc`` is verified, if the archive says another one anywhere."""
+        if listed not in (None, crc):
+            verdict.verified = False
+            reason = f"its CRC-32 is {crc:08x}, as its local header says, and should be {listed:08x} by the directory"
+            verdict.worsen(Status.DAMAGED, "checksum", reason)
+        elif rival not in (None, crc):
+            verdict.verified = None
+            reason = f"its CRC-32 is {crc:08x}; its local header or descriptor says {rival:08x}"
+            self._note_member(member, "checksum", reason)
 
     def _agrees(self, member: ArchiveMember, note: ZipNote, header: LocalHeader) -> bool:
         """Say whether the local header (and the descriptor) of a listed member say what the directory does."""
@@ -555,15 +552,23 @@ class ZipParser(ArchiveParser):
             match_descriptor(known_bytes(self.result.extraction.data, at, 24), 0, crc, member.packed, member.size) > 0
         )
 
+    def _local_crc(self, member: ArchiveMember, header: LocalHeader) -> int | None:
+        """Return the CRC-32 that the local header of a listed member, or the descriptor behind it, says; None: none."""
+        if header.flags & STREAMED:
+            at = member.start + header.length + member.packed
+            block = known_bytes(self.result.extraction.data, at, 24)
+            return descriptor_crc(block, member.packed, member.size)
+        return header.crc if header.crc or header.packed or header.size else None
+
     def _better(self, member: ArchiveMember) -> ArchiveMember:
         """Return ``member`` as its local header says, if only that is right."""
-        if super().verify(member).verified:
+        if super().examine(member, None, None).verified:
             return member
         found = self.scanner.alone(member.start)
         if found is None:
             return member
         other = self._scanned(found)
-        return other if super().verify(other).verified else member
+        return other if super().examine(other, None, None).verified else member
 
     def _note_member(
         self, member: ArchiveMember, code: str, reason: str, severity: Severity = Severity.WARNING

@@ -61,8 +61,8 @@ SAMPLES: Final = 32
 # Overlaps of so many entries may be damage of the directory.
 _FEW: Final = 1_000
 
-# signature, flags, packed, lengths of name, extra field and comment, offset
-_SURVEY: Final = Struct("<4s4xH10xI4xHHH8xI").unpack_from
+# signature, flags, CRC, packed, lengths of name, extra field and comment, offset
+_SURVEY: Final = Struct("<4s4xH6xII4xHHH8xI").unpack_from
 _LOCALS: Final = re.compile(re.escape(LOCAL))
 _CENTRALS: Final = re.compile(re.escape(CENTRAL))
 
@@ -192,6 +192,7 @@ def _survey(data: Data, directory: Directory, start: int, stop: int, budget: Mem
     ordered = True
     lowest, lowest_at = directory.begin - shift, -1
     samples: list[int] = []
+    odd: list[int] = []  # entries that need a look at what they are of
     # Locals save a tenth of the time.
     survey, central, size, reserved, full, local = _SURVEY, CENTRAL, CENTRAL_SIZE, RESERVED, FULL, LOCAL_SIZE
     while at < end:
@@ -201,12 +202,12 @@ def _survey(data: Data, directory: Directory, start: int, stop: int, budget: Mem
         if len(samples) < SAMPLES:
             samples.append(at)
         while pos <= last:
-            signature, flags, packed, name, extra, comment, offset = survey(block, pos)
+            signature, flags, crc, packed, name, extra, comment, offset = survey(block, pos)
             length = size + name + extra + comment
             if signature != central or pos + length > there:
                 break
-            if flags & reserved:
-                return False
+            if (flags & reserved or (crc and not packed)) and len(odd) < SAMPLES:
+                odd.append(at + pos)
             if packed == full or offset == full:
                 directory.wide = True
                 entry = read_central(block, pos)
@@ -235,6 +236,8 @@ def _survey(data: Data, directory: Directory, start: int, stop: int, budget: Mem
             place for (place, _), _ in zip(entries(data, directory.begin, directory.end), range(8), strict=False)
         ]
         if not _fits_headers(data, directory, [lowest_at, *samples], start):
+            return False
+        if any(_denies(data, directory, place) for place in odd):
             return False
     if _has_locals(data, start, directory.first, directory.first) or _has_locals(data, directory.finish, stop, stop):
         return False
@@ -268,6 +271,20 @@ def _fits_headers(data: Data, directory: Directory, places: list[int], start: in
         if place == places[0] and (right or (wrong and directory.first != start)):
             return bool(right)  # the first one of all: enough
     return right >= wrong
+
+
+def _denies(data: Data, directory: Directory, place: int) -> bool:
+    """Say whether the file denies an odd entry: its flags, or that a member with a CRC has no bytes."""
+    entry = entry_at(data, place, directory.end)
+    if entry is None:
+        return True
+    pos = entry.offset + directory.shift
+    header = local_at(data, pos, directory.begin)
+    if entry.flags & RESERVED:
+        return header is None or header.flags != entry.flags
+    if entry.packed or not entry.crc or header is None:
+        return False
+    return pos + header.length != directory.begin and known_bytes(data, pos + header.length, 2) != LOCAL[:2]
 
 
 def _has_locals(data: Data, low: int, high: int, end: int) -> bool:
@@ -348,7 +365,7 @@ class Hints:
         self._names = KeyTable(())
         self.shifts: list[int] = []
         self._reach = min((gap.offset for gap in data.gaps if not gap.exact), default=end)
-        self.trusted = False  # whether local headers were found where entries say
+        self.trusted = False  # whether local headers were found where entries say, or it lies where it should
         self._cached: dict[int, CentralEntry | None] = {}
         try:
             self._collect(budget)
@@ -385,11 +402,15 @@ class Hints:
     def _find_shifts(self) -> None:
         """Find out what offsets are counted from, by the local headers that stand where some entries say."""
         wanted = [self._start]
+        exact = False  # whether a directory lies where its end record says, counted from the start
         for number, at in enumerate(end_records(self._data, self._start, self._end)):
             found = read_end_at(self._data, at, self._start, self._end)
             if found is not None:
                 record, stop = found
                 wanted.append(stop - record.size - record.offset)
+                exact = exact or (
+                    wanted[-1] == self._start and not self._data.gaps and stop - record.size in self._places
+                )
             if number > 8:
                 break
         step = max(1, len(self._offsets) // SAMPLES)
@@ -397,7 +418,7 @@ class Hints:
         for shift in dict.fromkeys(wanted):
             scores[shift] = sum(self._agrees(ordinal, shift) for ordinal in range(0, len(self._offsets), step))
         self.shifts = sorted(scores, key=lambda shift: -scores[shift])
-        self.trusted = scores[self.shifts[0]] > 0
+        self.trusted = scores[self.shifts[0]] > 0 or exact
 
     def _agrees(self, ordinal: int, shift: int) -> bool:
         entry = self.entry(ordinal)

@@ -63,6 +63,8 @@ _END: Final = Struct("<4sHHHHIIH")
 _END64: Final = Struct("<4sQHHIIQQQQ")
 _LOCATOR: Final = Struct("<4sIQI")
 _FIELD: Final = Struct("<HH")
+# The longest target of a symbolic link.
+MOST_LINK: Final = 4096
 _CONTROL: Final = bytes([*range(32), 127])
 
 
@@ -273,6 +275,17 @@ def match_descriptor(block: bytes, at: int, crc: int | None, packed: int, size: 
     return 0
 
 
+def descriptor_crc(block: bytes, packed: int, size: int | None) -> int | None:
+    """Return the CRC-32 in the data descriptor that begins ``block`` and says these sizes; None if none does."""
+    for length, signed, layout in LAYOUTS:
+        if len(block) < length or (signed and not block.startswith(DESCRIPTOR)):
+            continue
+        crc, *sizes = layout.unpack_from(block)
+        if sizes[0] == packed and size in (None, sizes[1]):
+            return int(crc)
+    return None
+
+
 # -- extra fields ----------------------------------------------------------------------------------------------------
 
 
@@ -348,8 +361,17 @@ def decode_name(raw: bytes, flags: int, extra: bytes = b"") -> str:
         return raw.decode("cp437")
 
 
-def kind_of(name: str, creator: int, external: int) -> str:
-    """Return ``folder``, ``symlink``, ``fifo``, ``device``, ``other`` or ``file``, by the name and the unix mode."""
+def kind_of(name: str, creator: int, external: int, size: int = 0) -> str:
+    """Return ``folder``, ``symlink``, ``fifo``, ``device``, ``other`` or ``file``, by the name and the unix mode.
+
+    What has bytes (``size`` of them) is a file whatever they say, unless they may be the target of a symbolic link.
+    """
+    kind = declared_kind(name, creator, external)
+    return "file" if size and (kind != "symlink" or size > MOST_LINK) else kind
+
+
+def declared_kind(name: str, creator: int, external: int) -> str:
+    """Return what the name and the unix mode say that a member is."""
     kind = _KINDS.get(external >> 28, "file") if creator in _UNIX else "file"
     return "folder" if name.endswith("/") and kind in ("file", "folder") else "file" if kind == "folder" else kind
 

@@ -1,4 +1,7 @@
-"""The listing of a zip archive whose directory is trusted: rows straight from its entries, without nodes."""
+"""The listing of a zip archive whose directory is trusted: rows straight from its entries, without nodes.
+
+Also here: `ZipNote`, what the parser keeps of a member.
+"""
 
 from __future__ import annotations
 
@@ -35,6 +38,29 @@ _MODES: Final = frozenset((*range(16), *range(0x40, 0x50), *range(0x80, 0x90)))
 
 
 _NAME: Final = attrgetter("name")
+
+
+class ZipNote:
+    """What the parser keeps of a member.
+
+    ``flags``, ``method`` by number, ``listed`` (``start`` is a local header), ``sure``, whether the size can be relied
+    on; ``declared``, the kind that name and mode say; ``listed_crc``, the CRC-32 in the directory; ``rival``, one in
+    the local header or the descriptor that is not the member's.
+    """
+
+    __slots__ = ("declared", "flags", "listed", "listed_crc", "method", "rival", "sure")
+
+    def __init__(
+        self, flags: int, method: int, declared: str, *, listed: bool, sure: bool = True,
+        listed_crc: int | None = None, rival: int | None = None,
+    ) -> None:  # fmt: skip
+        self.flags = flags
+        self.method = method
+        self.declared = declared
+        self.listed = listed
+        self.sure = sure
+        self.listed_crc = listed_crc
+        self.rival = rival
 
 
 class ZipRow(Member):
@@ -122,6 +148,7 @@ def _rows(parser: ZipParser, directory: Directory, base: int) -> tuple[list[Memb
         name = text[name_at:name_end]
         if (
             mode in modes
+            and not (size and name[-1:] == "/")
             and how in plain
             and not (wide and FULL in (size, offset))
             and name.isascii()

@@ -30,6 +30,7 @@ from pparse.parsers.zip_records import (
     UTF8,
     CentralEntry,
     LocalHeader,
+    descriptor_crc,
     local_length,
     match_descriptor,
     read_end,
@@ -57,11 +58,13 @@ class Extent:
 
     ``size`` and ``crc`` of the content (None: unknown) and ``packed`` as somebody says, or as measured. ``code`` and
     ``reason`` say what is wrong (empty: nothing), ``cut`` that it is an end that is missing. ``missing`` bytes are
-    lost somewhere in ``[gap_start, gap_end)``; None where there is no such gap.
+    lost somewhere in ``[gap_start, gap_end)``; None where there is no such gap. ``rival`` is a CRC that somebody else
+    says of it, if another one.
     """
 
     __slots__ = (
-        "code", "crc", "cut", "end", "gap_end", "gap_start", "missing", "next", "packed", "reason", "size", "start",
+        "code", "crc", "cut", "end", "gap_end", "gap_start", "missing", "next", "packed", "reason", "rival", "size",
+        "start",
     )  # fmt: skip
 
     def __init__(self, start: int, end: int, following: int, size: int | None, crc: int | None) -> None:
@@ -75,6 +78,12 @@ class Extent:
         self.cut = False
         self.missing: int | None = None
         self.gap_start = self.gap_end = 0
+        self.rival: int | None = None
+
+    @property
+    def content(self) -> int:
+        """How many bytes it holds, as far as known; of unknown ones, how many are stored."""
+        return self.packed if self.size is None else self.packed and self.size
 
     def blame(self, code: str, reason: str, *, cut: bool = False) -> Extent:
         """Say what is wrong, and return this."""
@@ -188,8 +197,16 @@ class Scanner(Walker):
     # -- where a member ends -----------------------------------------------------------------------------------------
 
     def _extent(self, pos: int, header: LocalHeader, entry: CentralEntry | None) -> Extent:
-        start = pos + header.length
         claims = _claims(header, entry)
+        extent = self._claimed_extent(pos + header.length, header, claims)
+        said = [claim.crc for claim in claims]
+        if header.flags & STREAMED and not extent.cut:
+            said.append(descriptor_crc(self.read(extent.end, LAYOUTS[0][0])[0], extent.packed, extent.size))
+        if extent.crc is not None:
+            extent.rival = next((crc for crc in said if crc not in (None, extent.crc)), None)
+        return extent
+
+    def _claimed_extent(self, start: int, header: LocalHeader, claims: list[Claim]) -> Extent:
         streamed = bool(header.flags & STREAMED)
         for claim in claims:
             gap = inexact_gap(self.data, start, start + claim.packed)
@@ -361,6 +378,10 @@ class Scanner(Walker):
                     extent = Extent(start, at - length, at, None, claim.crc)
                     return extent.blame("contradiction", f"it has {at - length - start:,} bytes, not {claim.packed:,}")
             low = at + 1
+        if not claim.packed and summing.known and summing.at(self.end) == claim.crc:  # the last one; no size was said
+            return Extent(start, self.end, self.end, None, claim.crc).blame(
+                "contradiction", f"it has {self.end - start:,} bytes, not 0"
+            )
         summing = Summing(self.data, start, self._work)
         whole = end <= self.end and (claim.crc is None or summing.at(end) == claim.crc or not summing.known)
         if not whole and inside >= 0 and not self.read(start, 4)[0].startswith(LOCAL):

@@ -10,6 +10,7 @@ import re
 from pparse.parsers.zip_directory import BLOCK, Hints, entry_at
 from pparse.parsers.zip_records import (
     CENTRAL,
+    DESCRIPTOR,
     END,
     END64,
     EXTRA_DATA,
@@ -80,12 +81,20 @@ class Walker:
         header = read_local(block)
         if header is None or (unknown and (inexact_gap(self.data, pos, pos + length) or not header.mask(unknown))):
             return None
-        if not header.is_sane():
+        if not header.is_sane() and not self._leads_on(pos, header):
             return None
         if header.extra and not self._is_extra(pos + LOCAL_SIZE + len(header.raw_name), header):
             header.length -= len(header.extra)
             header.extra = b""
         return header
+
+    def _leads_on(self, pos: int, header: LocalHeader) -> bool:
+        """Say whether a record follows where a header with an odd name, method or flag says that its member ends."""
+        if header.packed is None or (header.flags & STREAMED and not header.packed):
+            return False
+        end = pos + header.length + header.packed
+        signature, unknown = self.read(end, 4)
+        return end == self.end or (not unknown and signature in (LOCAL, DESCRIPTOR, *_BOUNDARIES))
 
     def _is_extra(self, pos: int, header: LocalHeader) -> bool:
         """Say whether the extra field may be one: a damaged length makes it cover the records that follow."""

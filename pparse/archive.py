@@ -12,7 +12,7 @@ from __future__ import annotations
 from array import array
 from weakref import WeakValueDictionary
 
-from pparse.content import Verdict, read_through
+from pparse.content import Collector, Verdict, read_through
 from pparse.errors import (
     PASSING,
     EndOfDataError,
@@ -45,8 +45,8 @@ if TYPE_CHECKING:
 # Places in a table of names, a power of two: at first, and from where on it grows by 2 instead of 4.
 _LEAST_NAMES: Final = 1024
 _MANY_NAMES: Final = 1 << 18
-# Members that are not whole, and of which that is remembered.
-_MOST_BAD: Final = 65_536
+# Members of which it is remembered that they are not whole.
+_MOST_SPOILT: Final = 1 << 14
 
 
 class ArchiveMember:
@@ -176,7 +176,8 @@ class ArchiveParser(Parser):
     def __init__(self, result: Result) -> None:
         super().__init__(result)
         self._opened: WeakValueDictionary[int, Extraction] = WeakValueDictionary()  # by where members' headers are
-        self._bad: dict[int, tuple[Status, str, str]] = {}  # what reading members through found, by the same
+        # What was read through and is not whole: (where its header, its bytes begin) -> what is wrong with it.
+        self.spoilt: dict[tuple[int, int], tuple[Status, Finding | None]] = {}
 
     def shape(self, kind: str) -> str:
         """The root is a map; members are scalars, the bytes they hold."""
@@ -196,12 +197,35 @@ class ArchiveParser(Parser):
 
     def entry_of(self, member: ArchiveMember) -> Entry:
         """Return the entry of a member."""
-        key = None if member.kind == "gap" else member.name
         self.recall(member)
+        key = None if member.kind == "gap" else member.name
         return Entry(
             key, member.kind, member.start, member.end, status=member.status, finding=member.finding, at=member.at,
             note=member,
         )  # fmt: skip
+
+    def recall(self, member: ArchiveMember) -> None:
+        """Give ``member`` the status it had when it was read through, if that was worse than what its header says."""
+        known = self.spoilt.get((member.at, member.start)) if self.spoilt else None
+        if known is not None and member.status is Status.COMPLETE:
+            member.status, member.finding = known
+
+    def _remember(self, member: ArchiveMember, verdict: Verdict) -> None:
+        """Keep what reading ``member`` through came to: it counts for whoever asks for it, or its bytes, afterwards."""
+        if verdict.source is not None and verdict.verified is not None and not verdict.gaps:
+            data, start = verdict.source
+            if verdict.verified:
+                data.vouch(start, start + verdict.size)
+            elif data.contradiction is None:
+                data.condemn(start, start + verdict.size, verdict.reason or "its checksum does not agree")
+        verdict.source = None
+        if verdict.status is Status.COMPLETE or verdict.code == "limit" or len(self.spoilt) >= _MOST_SPOILT:
+            return
+        finding = verdict.finding(member.name, self.result.extraction.name)
+        self.spoilt[member.at, member.start] = verdict.status, finding
+        index = self.result.root.index
+        if index is not None:
+            index.group = None  # the entries read last, with what was known then
 
     def files(self) -> Iterator[ArchiveMember]:
         """Yield every member, in the order of the archive."""
@@ -213,6 +237,7 @@ class ArchiveParser(Parser):
         names = NameCounter()
         for member in self.files():
             size = member.packed if member.size is None else member.size
+            self.recall(member)
             yield Member(self.listed_name(member, names), member.kind, member.start, size or 0, member.status, member)
         root = self.result.root
         if root.known_status is None:  # all was gone through without the engine, which would do so again to know
@@ -269,18 +294,15 @@ class ArchiveParser(Parser):
         member: ArchiveMember = node.note
         session = self.result.extraction.session
         session.limits.check("scalar_bytes", member.size or 0, "the member", path=node.path)
-        chunks: list[bytes] = []
-
-        def keep(offset: int, chunk: bytes, unknown: list[tuple[int, int]]) -> None:
-            session.limits.check("scalar_bytes", offset + len(chunk), "the member", path=node.path)
-            chunks.append(chunk)
-
+        keep = Collector(lambda count: session.limits.check("scalar_bytes", count, "the member", path=node.path))
         verdict = self.verify(member, keep)
         if verdict.status is not Status.COMPLETE:
+            if verdict.code != "limit":
+                self.result.close_node(node, verdict.status, None)
             reason = f"{verdict.reason}; 'pparse extract' writes what is there"
             error = EndOfDataError if verdict.status is Status.TRUNCATED else MalformedError
             raise error(reason, path=node.path, source=self.result.extraction.name)
-        return b"".join(chunks)
+        return keep.content()
 
     def open_scalar(self, node: Node) -> Range:
         """Return a reader of the member's content."""
@@ -295,6 +317,12 @@ class ArchiveParser(Parser):
         What is found out counts from then on, by whatever way the member is looked at. A member that a limit of ours
         refuses is UNSUPPORTED, and the reason says how to lift it.
         """
+        verdict = self.examine(member, sink, skip)
+        self._remember(member, verdict)
+        return verdict
+
+    def examine(self, member: ArchiveMember, sink: Sink | None, skip: Skip | None) -> Verdict:
+        """Do what `verify` does, but for remembering it; for formats that know more than one checksum."""
         session = self.result.extraction.session
         opened = self._opened.get(member.at)
         try:
@@ -307,8 +335,7 @@ class ArchiveParser(Parser):
             )
         except LimitError as error:
             verdict = _refused(error)
-        else:
-            self._remember(member, data, start, verdict)
+        verdict.source = data, start
         if data is not self.result.extraction.data and opened is None:
             data.close()
         if verdict.verified is not True and member.status is not Status.COMPLETE:
@@ -316,29 +343,10 @@ class ArchiveParser(Parser):
             verdict.worsen(member.status, member.finding.code if member.finding is not None else "malformed", reason)
         return verdict
 
-    def _remember(self, member: ArchiveMember, data: Data, start: int, verdict: Verdict) -> None:
-        """Tell the data what a checksum said of it, and keep what is wrong with the member."""
-        if verdict.verified is True:
-            data.vouch(start, start + verdict.size)
-            self._bad.pop(member.at, None)
-        elif verdict.verified is False and data.checksum is None:
-            data.condemn(start, start + verdict.size, verdict.reason or "its checksum does not agree")
-        if verdict.status not in (Status.COMPLETE, Status.UNSUPPORTED) and len(self._bad) < _MOST_BAD:
-            self._bad[member.at] = (verdict.status, verdict.code, verdict.reason or str(verdict.status))
-
-    def recall(self, member: ArchiveMember) -> None:
-        """Give ``member`` the status that reading it through gave it, if that is worse than what its header says."""
-        found = self._bad.get(member.at)
-        if found is not None and member.status is Status.COMPLETE:
-            member.status, code, reason = found
-            member.finding = Finding(
-                code, reason, path=member.name, source=self.result.extraction.name, offset=member.start,
-                length=member.packed,
-            )  # fmt: skip
-
     def is_suspect(self, member: ArchiveMember) -> bool:
         """Say whether it is known that the content of ``member`` is not whole."""
-        return member.at in self._bad or member.status in (Status.TRUNCATED, Status.DAMAGED)
+        spoilt = (member.at, member.start) in self.spoilt
+        return spoilt or member.status in (Status.TRUNCATED, Status.DAMAGED)
 
     def prove(self, opened: Extraction) -> Finding | None:
         """Read the member that ``opened`` is through, for its checksum; return what is wrong with it.

@@ -14,14 +14,21 @@ from pparse.limits import MIB, count_words
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from typing import Final
+    from typing import Final, Protocol
 
     from pparse.data import Data, Gap
     from pparse.errors import PparseError
     from pparse.session import Session
 
-    # called with (offset in the content, bytes, unknown stretches of them as (offset in the content, length))
-    Sink = Callable[[int, bytes, list[tuple[int, int]]], object]
+    class Sink(Protocol):
+        """Takes a content as it comes."""
+
+        def __call__(self, offset: int, chunk: bytes, unknown: list[tuple[int, int]], /) -> object:
+            """Take ``chunk``, at ``offset`` of the content; ``unknown``: stretches of it, (offset there, length)."""
+
+        def restart(self) -> None:
+            """Forget what came: at its end the data turned out to be damaged, and are given once more."""
+
     # called with the number of zeros that need not be read
     Skip = Callable[[int], object]
 
@@ -39,7 +46,7 @@ class Verdict:
     knows how many bytes are missing.
     """
 
-    __slots__ = ("code", "gaps", "offset", "reason", "size", "status", "verified")
+    __slots__ = ("code", "gaps", "offset", "reason", "size", "source", "status", "verified")
 
     def __init__(self) -> None:
         self.status = Status.COMPLETE
@@ -49,6 +56,7 @@ class Verdict:
         self.offset: int | None = None
         self.size = 0
         self.gaps = GapLog()
+        self.source: tuple[Data, int] | None = None  # what was read, and where in it this begins
 
     def worsen(self, status: Status, code: str, reason: str) -> None:
         """Note what is wrong; reasons add up, the status is that of the worst."""
@@ -148,6 +156,39 @@ def read_through(
     what follows is given as if none were; ``skip``, if given, gets holes of a sparse
     file instead. Raises what says nothing of the data, and `LimitError`.
     """
+    while True:
+        revision = data.revision
+        verdict = _read_once(session, data, start, end, size, checksum, sink, skip)
+        if data.revision == revision:
+            return verdict
+        if sink is not None:
+            sink.restart()
+
+
+class Collector:
+    """A sink that keeps the bytes; ``check`` is called with their number before more are kept, and may raise."""
+
+    def __init__(self, check: Callable[[int], object]) -> None:
+        self._check = check
+        self._chunks: list[bytes] = []
+
+    def __call__(self, offset: int, chunk: bytes, unknown: list[tuple[int, int]], /) -> None:
+        self._check(offset + len(chunk))
+        self._chunks.append(chunk)
+
+    def restart(self) -> None:
+        """Forget what came."""
+        self._chunks = []
+
+    def content(self) -> bytes:
+        """Return all of it."""
+        return b"".join(self._chunks)
+
+
+def _read_once(
+    session: Session, data: Data, start: int, end: int | None, size: int | None, checksum: tuple[str, int] | None,
+    sink: Sink | None, skip: Skip | None,
+) -> Verdict:  # fmt: skip
     verdict = Verdict()
     own = data.checksum is not None and data.checksum == checksum and not start and data.size == size and bool(size)
     # What the data holds itself against when it is decoded need not be added up again.

@@ -165,7 +165,8 @@ class Data(ABC):
     Attributes: ``name`` for people; ``size`` in bytes, None until the end of a stream of unknown size was seen;
     ``access``; ``gaps``, in order, none overlapping; ``doubts``, in order; ``error``, why it does not go on as it
     should, once reading came to that; ``checksum``, what it is held against when its end is decoded, and
-    ``contradiction``, what that found if it does not agree; ``stats``.
+    ``contradiction``, what that found if it does not agree; ``revision``, how often it turned out that what was given
+    before was not right, and other bytes are given now; ``stats``.
     """
 
     name: str
@@ -176,6 +177,7 @@ class Data(ABC):
     error: PparseError | None = None
     checksum: tuple[str, int] | None = None
     contradiction: str | None = None
+    revision: int = 0
     _condemned: Condemned | None = None
     _proofs: Proofs | None = None
 

@@ -161,6 +161,10 @@ class Extraction:
                 return unwrapped
         return result
 
+    def assume(self, format: str) -> None:
+        """Take this to be of ``format`` from now on, where no parser recognises it."""
+        self._format = format
+
     def findings_of_stream(self) -> FindingList | None:
         """Return the findings that this stream shares with the document inside it."""
         result = self.results.get(self._format or "")

@@ -356,6 +356,11 @@ class Parser:
         """Say how sure this is the format, from a few reads at the start (or end) of ``reader``."""
         return Confidence.NO
 
+    @classmethod
+    def match_further(cls, reader: Reader, *, thorough: bool) -> Confidence:
+        """Say it of data that no parser matches, from 64 KiB at both ends; not ``thorough``: from the last bytes."""
+        return Confidence.NO
+
     def root_entry(self) -> Entry:
         """Describe the root node."""
         extraction = self.result.extraction

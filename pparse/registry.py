@@ -11,13 +11,15 @@ name. Content decides, not the extension; the extension speaks only where the co
 from __future__ import annotations
 
 import importlib
+from functools import partial
 
+from pparse.data import Access
 from pparse.errors import ClosedError, DataChangedError, FormatError, GapError, PparseError, SourceError
 from pparse.parser import Confidence, Parser
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from typing import Any, Final
 
     from pparse.extraction import Extraction
@@ -32,14 +34,16 @@ class Builtin:
 
     ``magic`` are ``(offset, bytes)``, one of which must be there (none: any content); ``extensions`` as of file names.
     ``generic`` formats are those that others are made of; where a name is shared by several formats, one of them is not
-    ``named_is_enough`` without its content. ``viewer`` is None where there are only nodes.
+    ``named_is_enough`` without its content. ``viewer`` is None where there are only nodes. ``further``: it may be told
+    by more than first bytes, and is asked again where nothing else matches.
     """
 
-    __slots__ = ("extensions", "folder", "generic", "magic", "name", "named_is_enough", "parser", "viewer")
+    __slots__ = ("extensions", "folder", "further", "generic", "magic", "name", "named_is_enough", "parser", "viewer")
 
     def __init__(
         self, name: str, parser: str, viewer: str | None, magic: tuple[tuple[int, bytes], ...],
         extensions: tuple[str, ...], *, generic: bool = False, folder: bool = False, named_is_enough: bool = True,
+        further: bool = False,
     ) -> None:  # fmt: skip
         self.name = name
         self.parser = parser
@@ -49,6 +53,7 @@ class Builtin:
         self.generic = generic
         self.folder = folder
         self.named_is_enough = named_is_enough
+        self.further = further
 
 
 _JSON_STARTS = tuple((0, start) for start in (b"{", b"[", b" ", b"\t", b"\n", b"\r", b'"', b"\xef\xbb\xbf", b"-",
@@ -97,13 +102,18 @@ BUILTINS: Final = (
             ((0, b"PK\x03\x04"), (0, b"PK\x05\x06"), (0, b"PK\x07\x08"), (1, b"K\x03\x04"), (0, b"P\x4b\x03"),
              (0, b"MZ"), (0, b"#!"), (0, b"\x7fELF")),
             (".zip", ".jar", ".whl", ".npz"),
-            generic=True, named_is_enough=False),
+            generic=True, named_is_enough=False, further=True),
     Builtin("tar", "pparse.parsers.tar:TarParser", None,
-            ((257, b"ustar"), (0, b"\0" * 64)), (".tar",), generic=True),
+            ((257, b"ustar"), (0, b"\0" * 64)), (".tar",), generic=True, further=True),
     *(Builtin(name, f"pparse.parsers.streams:{parser}", None, magic, extensions, generic=True)
       for name, parser, magic, extensions in _STREAMS),
 )  # fmt: skip
 
+# First bytes that mark a compressed stream of which nothing else is sound.
+_STREAM_MAGICS: Final = (
+    ("gzip", b"\x1f\x8b"), ("bz2", b"BZh"), ("xz", b"\xfd7zXZ"), ("zstd", b"\x28\xb5\x2f\xfd"),
+    ("lz4", b"\x04\x22\x4d\x18"),
+)  # fmt: skip
 # What ends up under a model's name without being one: (bytes at the start, what to tell).
 _MISTAKEN: Final = (
     (b"version https://git-lfs", "a Git LFS pointer, not the file itself: run 'git lfs pull' to fetch it"),
@@ -227,6 +237,8 @@ def detect(extraction: Extraction) -> type[Parser]:
                 continue
             if confidence:
                 best.append((parser, confidence, False))
+    if not best and not extraction.is_folder:
+        best = [(parser, confidence, True) for parser, confidence in _further_candidates(extraction)]
     if not best:
         raise FormatError(_what_it_is(extraction), source=extraction.name)
     chosen = max(best, key=lambda candidate: _rank(candidate, best))[0]
@@ -277,6 +289,42 @@ def _file_candidates(extraction: Extraction) -> Iterator[tuple[type[Parser], Con
                 yield parser, confidence
 
 
+def _further_candidates(extraction: Extraction) -> Iterator[tuple[type[Parser], Confidence]]:
+    """Ask those again that can tell more than first bytes do.
+
+    Members of archives are many, and compressed ones are not to be decoded for it: of them little or nothing is read.
+    """
+    thorough = extraction.parent is None or extraction.implicit
+    if extraction.data.access is not Access.FREE and not thorough:
+        return
+    for known in BUILTINS:
+        if known.further:
+            parser = import_dotted(known.parser)
+            confidence = _ask(parser, extraction, partial(parser.match_further, thorough=thorough))
+            if confidence:
+                yield parser, confidence
+
+
+def hidden_format(extraction: Extraction) -> str | None:
+    """Return the format of which something stands anywhere in data that no parser matches; None if there is nothing.
+
+    Everything is read. What begins as a compressed stream counts as one, though nothing of it was found to be sound.
+    """
+    if extraction.is_folder:
+        return None
+    found: list[tuple[bool, int, str]] = []
+    for known in BUILTINS:
+        if known.further:
+            reader = extraction.data.range(extraction.start, extraction.known_end())
+            at = import_dotted(known.parser).search(reader, extraction.session.check_cancelled)
+            if at is not None:  # where one is inside of the other, the outer one begins first
+                found.append((known.name != "tar" or bool(at % 512), at, known.name))
+    if found:
+        return min(found)[2]
+    head = _head(extraction, 16)
+    return next((name for name, magic in _STREAM_MAGICS if head.startswith(magic)), None)
+
+
 def _folder_candidates(extraction: Extraction) -> Iterator[tuple[type[Parser], Confidence]]:
     for known in BUILTINS:
         if known.folder:
@@ -286,7 +334,9 @@ def _folder_candidates(extraction: Extraction) -> Iterator[tuple[type[Parser], C
                 yield parser, confidence
 
 
-def _ask(parser: type[Parser], extraction: Extraction) -> Confidence:
+def _ask(
+    parser: type[Parser], extraction: Extraction, match: Callable[[Range], Confidence] | None = None
+) -> Confidence:
     if extraction.is_folder:
         match_folder = getattr(parser, "match_folder", None)
         return match_folder(extraction) if match_folder is not None else Confidence.NO
@@ -294,7 +344,7 @@ def _ask(parser: type[Parser], extraction: Extraction) -> Confidence:
     end = 1 << 62 if extraction.end is None else extraction.end
     reader: Range = extraction.data.range(extraction.start, max(extraction.start, end))
     try:
-        return parser.match(reader)
+        return (match or parser.match)(reader)
     except (SourceError, ClosedError, DataChangedError):
         raise  # it says nothing of the format
     except PparseError:

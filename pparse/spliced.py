@@ -136,6 +136,11 @@ class SplicedData(Data):
             self._known = known
             self.gaps = self._find_gaps()
 
+    @property
+    def revision(self) -> int:  # type: ignore[override]
+        """How often other bytes than before are given, by the sources."""
+        return sum(source.revision for source in self._sources)
+
     def _discoveries(self) -> int:
         return sum(source.stats.discoveries for source in self._sources)
 

@@ -8,7 +8,7 @@ inside, if a parser recognises that: the steps of decompression are implicit.
 from __future__ import annotations
 
 from pparse.codecs import CODECS
-from pparse.content import read_through, status_of
+from pparse.content import Collector, read_through, status_of
 from pparse.errors import EndOfDataError, FormatError, MalformedError, PathError, PparseError, UnsupportedError
 from pparse.findings import Finding, Severity, Status
 from pparse.node import LIST, MAP, SCALAR, Entry
@@ -188,12 +188,7 @@ class StreamParser(Parser):
         if node.kind != "content":
             return super().load_scalar(node)
         session = self.result.extraction.session
-        chunks: list[bytes] = []
-
-        def keep(offset: int, chunk: bytes, unknown: list[tuple[int, int]]) -> None:
-            session.limits.check("scalar_bytes", offset + len(chunk), "the content", path=node.path)
-            chunks.append(chunk)
-
+        keep = Collector(lambda count: session.limits.check("scalar_bytes", count, "the content", path=node.path))
         verdict = self.verify(keep)
         self.result.close_node(node, verdict.status, None)
         if verdict.status is not Status.COMPLETE:
@@ -202,7 +197,7 @@ class StreamParser(Parser):
                 f"{verdict.reason}; 'pparse extract' writes what is there", path=node.path,
                 source=self.result.extraction.name,
             )  # fmt: skip
-        return b"".join(chunks)
+        return keep.content()
 
     def open_scalar(self, node: Node) -> Range:
         """Return a reader of the content."""

@@ -226,11 +226,21 @@ class TestPrefixes:
         assert_whole(read(UnknownSizeData(archive.body)), archive.members)
 
 
+def _crc_field(archive: Archive, at: int) -> Made | None:
+    """Return the member in whose directory entry the byte at ``at`` is one of the CRC."""
+    pos = len(archive.body)
+    for member in archive.members:
+        if pos + 16 <= at < pos + 20:
+            return member
+        pos += len(member.central())
+    return None
+
+
 class TestChanges:
     @pytest.mark.parametrize("descriptor", [0, 16])
     @pytest.mark.parametrize("whole", [True, False])
     def test_every_byte(self, descriptor: int, whole: bool) -> None:
-        """One changed byte costs one member at most."""
+        """One changed byte costs one member at most; one in the CRC of the directory costs the trust in its content."""
         archive = three(descriptor=descriptor)
         source = archive.whole if whole else archive.body
         for at in range(len(source)):
@@ -240,6 +250,11 @@ class TestChanges:
                 found = read(bytes(changed))
                 assert_honest(found, archive)
                 good = {got.content for got in found if got.status is Status.COMPLETE}
+                denied = _crc_field(archive, at) if whole else None
+                if denied is not None:
+                    of_it = [(got.content, got.status) for got in found if got.name == denied.name]
+                    assert of_it == [(denied.content, Status.DAMAGED)], (at, value)
+                    good.add(denied.content)
                 hurt = next((member for member in archive.members if member.at <= at < member.end + descriptor), None)
                 for member in archive.members:
                     assert member is hurt or member.content in good, (at, value, member.name)

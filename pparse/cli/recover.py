@@ -85,7 +85,7 @@ def _tell(options: Any, out: Output, outcome: Outcome, findings: Any, files: lis
     out.findings(findings, limit=10)
     where = safe(options.output)
     if not outcome.summary.files:
-        out.line("nothing could be recovered")
+        out.line("there are no files in it" if outcome.is_whole else "nothing could be recovered")
     elif outcome.is_whole:
         count, verified = outcome.summary.files, outcome.summary.verified
         checked = "all" if verified == count else f"{verified:,}"

@@ -47,6 +47,8 @@ ARCHIVE_NAMES: Final = (
 )  # fmt: skip
 # Where bytes go that have no name: a folder beside the members of their container.
 NAMELESS: Final = "nameless"
+# The longest target of a symbolic link.
+MOST_LINK: Final = 4096
 # Bytes that are worth a file of their own.
 _LEAST: Final = 32
 # A run of zeros becomes a hole of the file from this length on.
@@ -88,16 +90,25 @@ class _Level:
 
 
 def recognise(document: Extraction) -> Result:
-    """Return what the best parser makes of a document; a zip may stand behind anything. Raises `FormatError`."""
+    """Return what the best parser makes of a document, or of a container that is somewhere in it.
+
+    Raises `FormatError` if there is none.
+    """
     try:
         return document.parse()
     except FormatError:
-        from pparse.registry import parser_class
+        from pparse.registry import hidden_format
 
-        zip_parser = parser_class(document.session.registry, "zip")
-        if document.is_folder or not zip_parser.match(document.reader):
+        name = hidden_format(document)
+        if name is None:
             raise
-        return document.parse("zip")
+        document.assume(name)
+        result = document.parse()
+        result.findings.add(Finding(
+            "searched", f"no parser recognises it; something of {name} was found in it", severity=Severity.NOTE,
+            source=_base_name(document.name),
+        ))  # fmt: skip
+        return result
 
 
 class Unpacker:
@@ -168,11 +179,10 @@ class Unpacker:
         """A container is done: what was found wrong with it counts for the document."""
         result = level.parser.result
         self._gather(result)
-        if level.count:
+        if level.count or level.member is None:
             self._write_between(level)
-        elif level.member is not None:  # nothing was found in it: as it is, then
-            outer, member = level.member
-            self._write_member(outer, member)
+        else:  # nothing was found in it: as it is, then
+            self._write_member(*level.member)
         if self._levels and result.extraction.data is not self._levels[-1].parser.result.extraction.data:
             result.extraction.data.close()
 
@@ -204,6 +214,7 @@ class Unpacker:
             if verdict.status is Status.COMPLETE and parser.checks and not parser.content.is_in_doubt:
                 verdict.verified = True
         self._gather(parser.result)
+        sink.settle(verdict)
         self._tell(sink, verdict, source, extraction.start, name)
 
     def _write_document(self, result: Result, name: str) -> None:
@@ -215,6 +226,7 @@ class Unpacker:
         with self._open_sink(name) as sink:
             verdict = read_through(self._session, extraction.data, extraction.start, end, sink=sink)
             self._judge_format(extraction, verdict)
+        sink.settle(verdict)
         self._tell(sink, verdict, name, extraction.start, name)
 
     def _salvage(self, extraction: Extraction, name: str) -> bool:
@@ -255,6 +267,7 @@ class Unpacker:
         self._progress(level, member)
         if member.kind == "folder":
             self._target.make_folder(level.prefix + member.name, None)
+            self._tell_damage(level, member)
             return
         if member.kind == "gap":
             if self._plan.nameless:
@@ -262,8 +275,12 @@ class Unpacker:
             return
         if member.kind == "hardlink" and self._write_hard_link(level, member):
             return
+        if member.kind == "symlink" and member.link is None and not self._read_link(level, member):
+            self._write_member(level, member)  # its bytes are no target, or not whole: they are not to be lost
+            return
         if member.kind not in ("file", "other"):
             self._tell_link(level, member)
+            self._tell_damage(level, member)
             return
         if self._plan.recursive and self._enter_member(level, member, listed):
             return
@@ -308,9 +325,21 @@ class Unpacker:
         packed = None if content.method == "stored" else content.packed
         with self._open_sink(name, member.mtime, packed) as sink:
             verdict = level.parser.verify(content, sink, sink.skip)
-        if sink.file is None and verdict.status is Status.COMPLETE:  # it is empty
-            sink.open().close()
+        sink.settle(verdict)
         self._tell(sink, verdict, level.source, min(content.at, content.start), member.name, level.prefix)
+
+    def _read_link(self, level: _Level, member: ArchiveMember) -> bool:
+        """Read where a symbolic link leads, which is its content. False if that cannot be the target of one."""
+        target = bytearray()
+
+        def keep(offset: int, chunk: bytes, unknown: list[tuple[int, int]]) -> None:
+            target.extend(chunk[: MOST_LINK + 1 - len(target)])
+
+        verdict = level.parser.verify(member, keep)
+        if verdict.status is not Status.COMPLETE or len(target) > MOST_LINK or b"\0" in target:
+            return False
+        member.link = target.decode("utf-8", "backslashreplace")
+        return True
 
     def _write_hard_link(self, level: _Level, member: ArchiveMember) -> bool:
         """Write what a hard link leads to, as a file of its own. False if that is not in the archive."""
@@ -408,6 +437,13 @@ class Unpacker:
             source=level.source, offset=member.at,
         ))  # fmt: skip
 
+    def _tell_damage(self, level: _Level, member: ArchiveMember) -> None:
+        """Say what is wrong with a member that is not written, as a check does."""
+        if member.size or member.status is not Status.COMPLETE:
+            finding = level.parser.verify(member).finding(member.name, level.source)
+            if finding is not None:
+                self._document.findings.add(finding)
+
     def _tell_lost(self, level: _Level, error: PparseError) -> None:
         self._document.findings.add(Finding(
             "malformed", error.reason, source=level.source, offset=error.offset,
@@ -443,6 +479,15 @@ class _Sink:
             self.error = error
             raise
 
+    def restart(self) -> None:
+        """Begin the file again: what came is not what the data are, as their end showed."""
+        if self.file is not None:
+            self.file.discard()
+            self.file = None
+        self._lost = 0
+        if self.expansion is not None:
+            self.expansion.bytes = 0
+
     def skip(self, count: int) -> None:
         """Make a hole of the file."""
         try:
@@ -462,6 +507,11 @@ class _Sink:
             file.skip(len(chunk))
         else:
             file.write(chunk)
+
+    def settle(self, verdict: Verdict) -> None:
+        """Make the file of a content that is whole and has no byte."""
+        if self.file is None and verdict.status is Status.COMPLETE:
+            self.open().close()
 
     def open(self) -> TargetFile:
         """Return the file, made if it is not there yet."""

@@ -143,10 +143,30 @@ class ResumedData(Data):
         self.access = self._head.access
         self._placed: list[_Placed] = []
         self._learned = False
+        self._revision = 0
+        self._source_revision = source.data.revision
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
+    @property
+    def revision(self) -> int:  # type: ignore[override]
+        """How often other bytes than before are given, by this or by its source."""
+        return self._revision + self._source.data.revision
+
+    def _refresh(self) -> None:
+        """Begin again if the source gives other bytes than it did."""
+        with self._lock:
+            if self._source_revision != self._source.data.revision:
+                self._source_revision = self._source.data.revision
+                for placed in self._placed:
+                    placed.data.close()
+                self._head.close()
+                self._head = self._inflate(self._source)
+                self._placed, self.problems, self.doubts, self.gaps, self.error = [], [], (), (), None
+                self.size, self._learned = self._declared, False
+
     def _pread(self, offset: int, length: int) -> bytes:
+        self._refresh()
         if not self._learned:
             chunk = self._read_head(offset, length)
             if chunk or not self.finished:
@@ -155,12 +175,16 @@ class ResumedData(Data):
         return self._read_placed(offset, length)
 
     def _read_head(self, offset: int, length: int) -> bytes:
+        revision = self.revision
         try:
-            return self._head.pread(offset, length)
+            chunk = self._head.pread(offset, length)
         except GapError:
-            return b""
-        finally:
+            chunk = b""
+        except BaseException:
             self._notice()
+            raise
+        self._notice()
+        return chunk if self.revision == revision else b""  # else it is read again, from what is known now
 
     def _read_placed(self, offset: int, length: int) -> bytes:
         pieces: list[bytes] = []
@@ -186,6 +210,7 @@ class ResumedData(Data):
     def read_known(self, offset: int, length: int) -> tuple[bytes, list[tuple[int, int]]]:
         """Read on through gaps; see `Data.read_known`. One read a piece, however many small gaps it has."""
         self._check_open()
+        self._refresh()
         if not self._learned:
             chunk = self._read_head(offset, length) if self._clip(offset, length) else b""
             if len(chunk) == length or not self.finished:
@@ -227,6 +252,7 @@ class ResumedData(Data):
     def finish(self) -> None:
         """Decode to the end, so that ``size``, ``error``, ``gaps`` … are final. Raises `LimitError`."""
         self._check_open()
+        self._refresh()
         if not self._learned:
             self._head.finish()
             self._notice()
@@ -269,6 +295,7 @@ class ResumedData(Data):
 
     def look(self) -> None:
         """Decode to the end if the stream is suspect, or its source is cut or damaged. Raises `LimitError`."""
+        self._refresh()
         if self._learned or not self.flawed:
             return
         source = self._source
@@ -353,6 +380,8 @@ class ResumedData(Data):
         self._head.close()
         self._source = HiddenData(self._source.data, found).range(self._source.start, self._source.end)
         self._head = self._inflate(self._source)
+        self._revision += 1
+        self._source_revision = self._source.data.revision
         return True
 
     def _failure(self, error: PparseError) -> Failure:

@@ -119,6 +119,11 @@ class HiddenData(Data):
                 self.gaps.add(start, offset + length - start)
                 reached = offset + length
 
+    @property
+    def revision(self) -> int:  # type: ignore[override]
+        """That of the data."""
+        return self._data.revision
+
     def pread(self, offset: int, length: int) -> bytes:
         """Read what is not hidden; the reads are counted once, by the data itself."""
         length = self._clip(offset, length)
