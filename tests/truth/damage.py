@@ -99,7 +99,8 @@ class Reach:
     ``ranges`` of the original; one of no length marks a place where bytes came in. ``shifted``: what lies behind is at
     another offset now. ``cut``: what lies behind is not there, and nothing else is wrong. ``lost``: what leads to it is
     hit (its header), so that it need not be found, or under another name. ``doubt``: it was decoded from damaged bytes,
-    or its checksum is hit, so that nobody can vouch for bytes that are right.
+    or its checksum is hit, so that nobody can vouch for bytes that are right. ``frayed``: the stream that it comes from
+    is hit, if only where it no longer matters: it need not be called whole, but what is in it is to be had.
     """
 
     ranges: tuple[tuple[int, int], ...] = ()
@@ -107,16 +108,17 @@ class Reach:
     cut: bool = False
     lost: bool = False
     doubt: bool = False
+    frayed: bool = False
 
     @property
     def is_clean(self) -> bool:
         """Whether nothing at all is wrong."""
-        return not (self.ranges or self.lost or self.doubt)
+        return not (self.ranges or self.lost or self.doubt or self.frayed)
 
     def touches(self, start: int, end: int) -> bool:
         """Whether any byte of ``[start, end)`` may be another, or some came in between."""
         return any(first < end and last > start for first, last in self.ranges if first < last) or any(
-            start < first < end for first, last in self.ranges if first == last
+            start < first < end or first == start == 0 for first, last in self.ranges if first == last
         )
 
     @property

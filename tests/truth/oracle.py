@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.truth.salvaged import judge_file
-from tests.truth.ways import BUDGET, Attempt, Seen
+from tests.truth.ways import BUDGET, Attempt, Command, Seen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 CODES = (0, 2, 3, 4)
 # Bytes that all sources may serve, each question on its own: so many times the file with all that is packed in it.
 TIMES, CONSTANT = 60, 8 << 20
+# Of a Riegeli file.
+BLOCK, BLOCK_HEADER, CHUNK_HEADER = 1 << 16, 24, 40
 CLAUSES: dict[str, Callable[[Attempt], Iterator[str]]] = {}
 
 
@@ -81,6 +83,10 @@ def a_nothing_false_is_vouched_for(attempt: Attempt) -> Iterator[str]:
     for seen in attempt.values:
         if seen.status == "complete" and seen.verified is False:
             yield f"{seen.name} by {seen.by}: complete, though a checksum contradicts"
+        if seen.status == "complete" and attempt.read_all and hash_contradicts(attempt, seen.name):
+            yield f"{seen.name} by {seen.by}: complete, though the hash of the chunk that it is in contradicts"
+        if seen.status == "complete" and is_cut_off(attempt, seen.name):
+            yield f"{seen.name} by {seen.by}: complete, though the file ends before it does"
         if seen.content is None:
             continue
         yield from vouched(attempt, seen, truth)
@@ -91,6 +97,32 @@ def a_nothing_false_is_vouched_for(attempt: Attempt) -> Iterator[str]:
         found = attempt.run("check", "-q", "-R", attempt.path)
         if found.code == 0:
             yield "a wrong value was handed out, and check finds nothing though a checksum covers it"
+
+
+def is_cut_off(attempt: Attempt, name: str) -> bool:
+    """Whether the file ends before this value does. Records are told one by one in a chunk that is cut."""
+    sample, reach = attempt.case.sample, attempt.case.reach
+    if not reach.cut or sample.layout == "chunks" or sample.kind == "blob" or name not in sample.values:
+        return False
+    start, end = sample.values[name].place
+    return start < end and reach.touches(start, end)
+
+
+def hash_contradicts(attempt: Attempt, name: str) -> bool:
+    """Whether damage changed data of the chunk that a value is in, so that its hash fails.
+
+    Not if a header of the chunk or of a block is hit: those are made good again if the data prove whole.
+    """
+    case = attempt.case
+    if not case.sample.hashed or name not in case.sample.values or case.damage.kind not in ("bit", "noise", "zeros"):
+        return False
+    place = case.sample.values[name].place
+    reach = case.reach
+    if reach.lost or reach.doubt or len(reach.ranges) != 1:
+        return False
+    ((start, end),) = reach.ranges
+    near_block = start % BLOCK < BLOCK_HEADER or end // BLOCK != start // BLOCK
+    return place[0] + CHUNK_HEADER <= start and end <= place[1] and not near_block
 
 
 def is_true(attempt: Attempt, seen: Seen, truth: dict[str, Value]) -> bool:
@@ -179,6 +211,9 @@ def b_ways_agree(attempt: Attempt) -> Iterator[str]:
     What is sound is said to be sound, by every way.
     """
     yield from attempt.forgotten
+    for seen in attempt.values:
+        if seen.status == "complete" and seen.error and seen.by != "get":
+            yield f"{seen.name!r} by {seen.by}: complete, and refused with {seen.error}"
     codes = {command.words[0]: command.code for command in reversed(attempt.commands)}
     if {"check", "recover"} <= set(codes) and codes["check"] != codes["recover"]:
         yield f"check gives exit code {codes['check']}, recover {codes['recover']}"
@@ -188,8 +223,7 @@ def b_ways_agree(attempt: Attempt) -> Iterator[str]:
             yield f"check says ok is {found['ok']}, with exit code {command.code}"
     if attempt.case.damage.kind == "none":
         for command in attempt.commands:
-            # A file of text, or of noise, has no format: only what is around it does.
-            if command.code not in ((0, 2, 3) if attempt.case.sample.kind == "blob" else (0,)):
+            if command.code not in sound_codes(attempt, command):
                 yield f"{' '.join(command.words[:3])}: exit code {command.code} for a sound file"
         for seen in [*attempt.values, *attempt.files.values()]:
             if seen.status != "complete":
@@ -199,6 +233,14 @@ def b_ways_agree(attempt: Attempt) -> Iterator[str]:
         if wrong and codes.get("recover") == 0:
             yield f"recover ends with 0, though {wrong[0]['path']} is {wrong[0]['status']}"
     yield from must_be_noticed(attempt, codes)
+
+
+def sound_codes(attempt: Attempt, command: Command) -> tuple[int, ...]:
+    """Return the exit codes that a command may give for a sound file."""
+    if attempt.case.sample.kind == "blob":  # text and noise have no format: only what is around them does
+        return 0, 2, 3
+    # What is no archive has nothing to be extracted.
+    return (0, 2) if command.words[0] == "extract" and not attempt.case.wrapped.inner else (0,)
 
 
 def must_be_noticed(attempt: Attempt, codes: dict[str, int]) -> Iterator[str]:
@@ -309,7 +351,7 @@ def depth(files: dict[str, File]) -> int:
 def is_deliverable(file: File, damage: Reach) -> bool:
     """Whether a file is wholly outside of the damage, and so is all that leads to it."""
     reach = file.reach(damage)
-    return not reach.lost and not reach.doubt and not reach.touches(0, max(len(file.content), 1))
+    return reach.is_clean
 
 
 def salvaged_values(attempt: Attempt, wanted: list[str]) -> Iterator[str]:

@@ -64,12 +64,12 @@ class Sample:
         inside = any(value.place[0] <= at and end <= value.place[1] for value in self.values.values())
         if self.layout == "offset":
             if at < self.header:
-                return Reach(((0, size),), reach.shifted, reach.cut, True, reach.doubt)
+                return Reach(((0, size),), reach.shifted, reach.cut, True, reach.doubt, reach.frayed)
             ranges = ((at, size),) if reach.shifted else reach.ranges
-            return Reach(ranges, reach.shifted, reach.cut, reach.lost, reach.doubt)
+            return Reach(ranges, reach.shifted, reach.cut, reach.lost, reach.doubt, reach.frayed)
         if inside and not reach.shifted and not reach.cut:
             return reach
-        return Reach(((at, size),), reach.shifted, reach.cut, reach.lost, reach.doubt)
+        return Reach(((at, size),), reach.shifted, reach.cut, reach.lost, reach.doubt, reach.frayed)
 
     def untouched(self, name: str, reach: Reach) -> bool:
         """Whether damage that reaches ``reach`` of the file leaves this value, and what leads to it, alone."""

@@ -10,6 +10,7 @@ import random
 import sys
 import threading
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pparse
@@ -18,7 +19,6 @@ from pparse.errors import DamagedTensorError, PparseError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from tests.truth.cases import Case
 
@@ -87,6 +87,11 @@ class Attempt:
     def target(self) -> str:
         """The path of the sample: through the archives, if it is in some."""
         return "::".join((self.path, *self.case.wrapped.inner))
+
+    @property
+    def file(self) -> str:
+        """The file itself: of a folder the one that is hit, where a command takes no folder."""
+        return str(Path(self.path).with_name(self.case.wrapped.name)) if self.case.wrapped.folder else self.path
 
     @property
     def options(self) -> dict[str, str]:
@@ -408,7 +413,7 @@ def extract(attempt: Attempt) -> None:
     """Write the members of the archive, or the content of the stream."""
     attempt.read_all = True
     attempt.out = attempt.folder / "out"
-    found = attempt.run("extract", "--json", attempt.path, "-o", str(attempt.out)).json
+    found = attempt.run("extract", "--json", attempt.file, "-o", str(attempt.out)).json
     for row in found["files"] if found is not None else ():
         if row["path"] is None:
             continue
@@ -421,7 +426,7 @@ def recover(attempt: Attempt) -> None:
     """Save everything; and look at everything, which must come to the same."""
     attempt.read_all = True
     attempt.out = attempt.folder / "out"
-    attempt.run("recover", "--json", attempt.path, "-o", str(attempt.out))
+    attempt.run("recover", "--json", attempt.file, "-o", str(attempt.out))
     report = attempt.out / "RECOVERY.json"
     if report.exists():
         attempt.report = json.loads(report.read_text())
@@ -429,4 +434,4 @@ def recover(attempt: Attempt) -> None:
             if row["path"] is not None:
                 content = (attempt.out / row["path"]).read_bytes()
                 attempt.files[row["path"]] = Seen(row["path"], row["status"], row["verified"], content, by="recover")
-    attempt.run("check", "--json", "-R", attempt.path)
+    attempt.run("check", "--json", "-R", attempt.file)

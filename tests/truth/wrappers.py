@@ -32,7 +32,8 @@ class Layer:
     """Where one file lies in a wrapping: bytes ``[start, end)``, ``needs``, the bytes of its header.
 
     ``decoded`` says how much of the file a prefix of its compressed bytes gives (None: it is stored). ``covered``: a
-    checksum confirms the bytes; it stands in the ranges ``checks``. ``size`` of the file.
+    checksum confirms the bytes; it stands in the ranges ``checks``. ``size`` of the file. ``edge``: where bytes that
+    come in or go are not told from a change of the file itself (the padding behind a member of a tar).
     """
 
     start: int
@@ -42,23 +43,29 @@ class Layer:
     decoded: Callable[[int], int] | None = None
     covered: bool = False
     checks: tuple[tuple[int, int], ...] = ()
+    edge: tuple[int, int] | None = None
 
     def inward(self, reach: Reach) -> Reach:
         """Return what of the file is reached."""
         lost = reach.lost or any(reach.touches(*need) for need in self.needs)
-        first = next((max(at, self.start) for at, _ in reach.ranges if reach.touches(self.start, self.end)), None)
+        hit = reach.touches(self.start, self.end)
         doubt = reach.doubt or (self.covered and not reach.cut and any(reach.touches(*check) for check in self.checks))
-        if first is None:
-            return Reach((), False, reach.cut, lost, doubt)
+        if self.edge is not None and reach.shifted:
+            doubt = doubt or any(at <= self.edge[1] and end >= self.edge[0] for at, end in reach.ranges)
+        if not hit:
+            return Reach((), False, reach.cut, lost, doubt, reach.frayed)
         if self.decoded is not None:
+            first = min(max(at, self.start) for at, end in reach.ranges if end >= self.start)
             at = self.decoded(first - self.start)
-            return Reach(((at, self.size),), False, reach.cut, lost, doubt or not reach.cut)
+            ranges: tuple[tuple[int, int], ...] = ((at, self.size),) if at < self.size else ()
+            return Reach(ranges, False, reach.cut, lost, doubt or not reach.cut, True)
         ranges = tuple(
             (max(at, self.start) - self.start, min(end, self.end) - self.start)
-            for at, end in reach.ranges if reach.touches(self.start, self.end)
-        )  # fmt: skip
+            for at, end in reach.ranges
+            if Reach(((at, end),)).touches(self.start, self.end)
+        )
         # Behind a checksum, the whole of a file that was hit is in doubt.
-        return Reach(ranges, reach.shifted, reach.cut, lost, doubt or (self.covered and not reach.cut))
+        return Reach(ranges, reach.shifted, reach.cut, lost, doubt or (self.covered and not reach.cut), True)
 
 
 @dataclass(frozen=True)
@@ -154,7 +161,8 @@ def tarred(entries: Entries) -> tuple[bytes, Layers, tuple[int, ...]]:
     with tarfile.open(fileobj=io.BytesIO(whole)) as archive:
         for info, (name, content) in zip(archive.getmembers(), entries, strict=True):
             start, end = info.offset_data, info.offset_data + info.size
-            layers[name] = Layer(start, end, len(content), ((info.offset, start),))
+            padded = end + -end % tarfile.BLOCKSIZE
+            layers[name] = Layer(start, end, len(content), ((info.offset, start),), edge=(end, padded))
             marks += [info.offset, info.offset + 124, info.offset + 148, start, end]
     return whole, layers, (*marks, len(whole) - 1024)
 
