@@ -101,6 +101,7 @@ class Reach:
     hit (its header), so that it need not be found, or under another name. ``doubt``: it was decoded from damaged bytes,
     or its checksum is hit, so that nobody can vouch for bytes that are right. ``frayed``: the stream that it comes from
     is hit, if only where it no longer matters: it need not be called whole, but what is in it is to be had.
+    ``vouched``: in doubt or not, a checksum of its own that is not hit confirms it.
     """
 
     ranges: tuple[tuple[int, int], ...] = ()
@@ -109,6 +110,7 @@ class Reach:
     lost: bool = False
     doubt: bool = False
     frayed: bool = False
+    vouched: bool = False
 
     @property
     def is_clean(self) -> bool:

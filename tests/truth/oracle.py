@@ -8,13 +8,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tests.truth.attempt import BUDGET, Attempt, Command, Seen
+from tests.truth.damage import Reach
 from tests.truth.salvaged import judge_file
-from tests.truth.ways import BUDGET, Attempt, Command, Seen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tests.truth.damage import Reach
     from tests.truth.samples import Value
     from tests.truth.wrappers import File
 
@@ -91,6 +91,10 @@ def a_nothing_false_is_vouched_for(attempt: Attempt) -> Iterator[str]:
             continue
         yield from vouched(attempt, seen, truth)
         hidden = hidden or not is_true(attempt, seen, truth)
+    cut = any(is_cut_off(attempt, name) for name in case.sample.values)
+    for command in attempt.commands if cut else ():
+        if command.words[-1] == attempt.target and (command.json or {}).get("status") == "complete":
+            yield f"{command.words[0]} says that the file is complete, though it ends before its values do"
     for path, seen in attempt.files.items():
         yield from file_vouched(attempt, path, seen)
     if hidden and covered and not attempt.read_all:
@@ -170,6 +174,10 @@ def file_vouched(attempt: Attempt, path: str, seen: Seen) -> Iterator[str]:
     if seen.status != "complete":
         return
     what = f"file {path!r} by {seen.by}: complete, verified {seen.verified}"
+    file = attempt.case.wrapped.files.get(path)
+    reach = file.reach(attempt.case.damage.reach(attempt.case.wrapped.content)) if file is not None else Reach()
+    if reach.cut and any(start < end for start, end in reach.ranges) and not is_made(attempt, path):
+        yield f"{what}, though the archive ends before it does"
     if seen.verified is False:
         yield f"{what}, though a checksum contradicts"
     if seen.content is None or is_exempt(path):
@@ -182,12 +190,10 @@ def file_vouched(attempt: Attempt, path: str, seen: Seen) -> Iterator[str]:
     if seen.verified is True:
         yield f"{what}, and not the original"
         return
-    file = files.get(path)
     if file is None:
         if all(one.covered for one in files.values()) and attempt.read_all:
             yield f"{what}, and none of the originals"
         return
-    reach = file.reach(attempt.case.damage.reach(attempt.case.wrapped.content))
     if file.covered and attempt.read_all:
         yield f"{what}, and not the original, though a checksum covers it"
     elif reach.is_clean:
@@ -330,7 +336,9 @@ def delivered_files(attempt: Attempt) -> Iterator[str]:
         return
     damage = case.damage.reach(case.wrapped.content)
     for path, file in case.wrapped.files.items():
-        if not is_deliverable(file, damage) or (len(file.chain) > depth(case.wrapped.files) and case.way != "recover"):
+        if not is_deliverable(file, damage, case.way) or (
+            len(file.chain) > depth(case.wrapped.files) and case.way != "recover"
+        ):
             continue
         seen = attempt.files.get(path)
         if seen is None:
@@ -348,10 +356,13 @@ def depth(files: dict[str, File]) -> int:
     return min(len(file.chain) for file in files.values())
 
 
-def is_deliverable(file: File, damage: Reach) -> bool:
-    """Whether a file is wholly outside of the damage, and so is all that leads to it."""
+def is_deliverable(file: File, damage: Reach, way: str) -> bool:
+    """Whether a file is wholly outside of the damage, and so is all that leads to it.
+
+    Of a stream that is in doubt, what a checksum of its own confirms; by `recover`, which asks that.
+    """
     reach = file.reach(damage)
-    return reach.is_clean
+    return reach.is_clean or (way == "recover" and reach.vouched and not reach.lost)
 
 
 def salvaged_values(attempt: Attempt, wanted: list[str]) -> Iterator[str]:

@@ -9,9 +9,10 @@ import sys
 import threading
 from typing import TYPE_CHECKING
 
+from tests.truth.attempt import Attempt, counted
 from tests.truth.cases import Case
 from tests.truth.oracle import judge
-from tests.truth.ways import WAYS, Attempt, counted
+from tests.truth.ways import WAYS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -53,7 +53,8 @@ class Layer:
         if self.edge is not None and reach.shifted:
             doubt = doubt or any(at <= self.edge[1] and end >= self.edge[0] for at, end in reach.ranges)
         if not hit:
-            return Reach((), False, reach.cut, lost, doubt, reach.frayed)
+            vouched = self.covered and not any(reach.touches(*check) for check in self.checks)
+            return Reach((), False, reach.cut, lost, doubt, reach.frayed, vouched)
         if self.decoded is not None:
             first = min(max(at, self.start) for at, end in reach.ranges if end >= self.start)
             at = self.decoded(first - self.start)
