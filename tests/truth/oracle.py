@@ -8,15 +8,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tests.truth.archived import delivered_files, file_vouched, is_exempt
 from tests.truth.attempt import BUDGET, Attempt, Command, Seen
-from tests.truth.damage import Reach
 from tests.truth.salvaged import judge_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from tests.truth.damage import Reach
     from tests.truth.samples import Value
-    from tests.truth.wrappers import File
 
 CODES = (0, 2, 3, 4)
 # Bytes that all sources may serve, each question on its own: so many times the file with all that is packed in it.
@@ -106,6 +106,8 @@ def a_nothing_false_is_vouched_for(attempt: Attempt) -> Iterator[str]:
 def is_cut_off(attempt: Attempt, name: str) -> bool:
     """Whether the file ends before this value does. Records are told one by one in a chunk that is cut."""
     sample, reach = attempt.case.sample, attempt.case.reach
+    if attempt.case.damage.file or not attempt.case.wrapped.files[attempt.case.wrapped.main].exact:
+        return False
     if not reach.cut or sample.layout == "chunks" or sample.kind == "blob" or name not in sample.values:
         return False
     start, end = sample.values[name].place
@@ -169,47 +171,6 @@ def vouched(attempt: Attempt, seen: Seen, truth: dict[str, Value]) -> Iterator[s
         yield f"{what} in bytes that the damage does not reach"
 
 
-def file_vouched(attempt: Attempt, path: str, seen: Seen) -> Iterator[str]:
-    """Judge one file that came out of an archive."""
-    if seen.status != "complete":
-        return
-    what = f"file {path!r} by {seen.by}: complete, verified {seen.verified}"
-    file = attempt.case.wrapped.files.get(path)
-    reach = file.reach(attempt.case.damage.reach(attempt.case.wrapped.content)) if file is not None else Reach()
-    if reach.cut and any(start < end for start, end in reach.ranges) and not is_made(attempt, path):
-        yield f"{what}, though the archive ends before it does"
-    if seen.verified is False:
-        yield f"{what}, though a checksum contradicts"
-    if seen.content is None or is_exempt(path):
-        return
-    files = attempt.case.wrapped.files
-    known = [file.content for file in files.values()] + list(attempt.case.wrapped.known)
-    known.append(attempt.case.wrapped.content)
-    if seen.content in known or is_made(attempt, path):
-        return
-    if seen.verified is True:
-        yield f"{what}, and not the original"
-        return
-    if file is None:
-        if all(one.covered for one in files.values()) and attempt.read_all:
-            yield f"{what}, and none of the originals"
-        return
-    if file.covered and attempt.read_all:
-        yield f"{what}, and not the original, though a checksum covers it"
-    elif reach.is_clean:
-        yield f"{what}, and not the original, though the damage does not reach it"
-
-
-def is_made(attempt: Attempt, path: str) -> bool:
-    """Whether a file is made anew by recovery: lists of what is lost, pieces, a message of its chunks."""
-    return path.endswith((".rest.json", ".pb")) and attempt.case.sample.kind == "tensors"
-
-
-def is_exempt(path: str) -> bool:
-    """Whether a name says that nothing is promised of the file."""
-    return ".doubtful" in path or ".partial/" in path or path.startswith("nameless/") or "/nameless/" in path
-
-
 @clause
 def b_ways_agree(attempt: Attempt) -> Iterator[str]:
     """``check`` and ``recover`` look at everything and agree; what one question has found out, the next one knows.
@@ -256,6 +217,7 @@ def must_be_noticed(attempt: Attempt, codes: dict[str, int]) -> Iterator[str]:
         return
     reach = case.reach
     hit = bool(case.wrapped.files[case.wrapped.main].covered and reach.ranges and not all_equal(attempt, reach))
+    hit = hit or any(hash_contradicts(attempt, name) for name in case.sample.values)
     if case.damage.kind == "cut":
         # A message may end between two fields; behind the last member of a tar there are only zeros.
         hit = bool(reach.ranges) and case.sample.layout != "stream" and case.sample.kind != "blob"
@@ -289,7 +251,8 @@ def d_what_is_whole_is_delivered(attempt: Attempt) -> Iterator[str]:
     """What lies wholly outside of the damage is delivered: values by name, files of an archive with their bytes."""
     case = attempt.case
     reach = case.reach
-    wanted = [] if reach.lost or reach.doubt else [name for name in truth_of(attempt) if untouched(attempt, name)]
+    nothing = reach.lost or reach.doubt or (case.sample.kind == "blob" and reach.frayed)
+    wanted = [] if nothing else [name for name in truth_of(attempt) if untouched(attempt, name)]
     by_way = {"view", "threads", "check"} if case.sample.kind == "tensors" else {"view", "threads", "check", "open"}
     if case.way in by_way and case.sample.kind not in ("blob", "records"):
         yield from delivered_values(attempt, wanted)
@@ -327,42 +290,6 @@ def delivered_values(attempt: Attempt, wanted: list[str]) -> Iterator[str]:
                 yield f"{name!r} by {seen.by}: {seen.status} {seen.error}, though it is whole"
             elif seen.content is not None and seen.content != truth[name].content:
                 yield f"{name!r} by {seen.by}: not the original, though it is whole"
-
-
-def delivered_files(attempt: Attempt) -> Iterator[str]:
-    """Every file of the archive that is whole was written, or given, with its bytes."""
-    case = attempt.case
-    if case.way not in ("extract", "recover", "ls", "open") or not case.wrapped.inner:
-        return
-    damage = case.damage.reach(case.wrapped.content)
-    for path, file in case.wrapped.files.items():
-        if not is_deliverable(file, damage, case.way) or (
-            len(file.chain) > depth(case.wrapped.files) and case.way != "recover"
-        ):
-            continue
-        seen = attempt.files.get(path)
-        if seen is None:
-            outer = case.wrapped.inner[0]
-            whole = attempt.files.get(outer)  # what is sound need not be taken apart
-            if case.way == "recover" and whole is not None and whole.content in case.wrapped.known:
-                continue
-            yield f"{case.way}: {path!r} is not there, though it is whole"
-        elif seen.status != "complete" or (seen.by != "ls" and seen.content != file.content):
-            yield f"{case.way}: {path!r} is {seen.status} {seen.error}, though it is whole"
-
-
-def depth(files: dict[str, File]) -> int:
-    """Return how many layers there are around the files of the outermost archive."""
-    return min(len(file.chain) for file in files.values())
-
-
-def is_deliverable(file: File, damage: Reach, way: str) -> bool:
-    """Whether a file is wholly outside of the damage, and so is all that leads to it.
-
-    Of a stream that is in doubt, what a checksum of its own confirms; by `recover`, which asks that.
-    """
-    reach = file.reach(damage)
-    return reach.is_clean or (way == "recover" and reach.vouched and not reach.lost)
 
 
 def salvaged_values(attempt: Attempt, wanted: list[str]) -> Iterator[str]:

@@ -163,7 +163,64 @@ def plant_recovered_file_unreadable(monkeypatch):
     )
 
 
+def plant_hashes_ignored(monkeypatch):
+    from pparse.riegeli import chunks
+
+    monkeypatch.setattr(chunks.ChunkReader, "_compare", lambda *words: None)
+
+
+def plant_second_question_forgets(monkeypatch):
+    from pparse.tensor import Tensor
+
+    numpy = Tensor.numpy
+    asked = set()
+
+    def forgetful(tensor, **more):
+        if tensor.name not in asked:
+            asked.add(tensor.name)
+            raise DamagedTensorError("planted", name=tensor.name)
+        return numpy(tensor, **more)
+
+    monkeypatch.setattr(Tensor, "numpy", forgetful)
+
+
+def plant_wrong_node(monkeypatch):
+    from pparse.node import Node
+
+    to_python = Node.to_python
+    monkeypatch.setattr(Node, "to_python", lambda node, *words: "planted" if node.key == "key 7" else to_python(node))
+
+
+def plant_wrong_value_printed(monkeypatch):
+    from pparse.tensor import Tensor
+
+    blocks = Tensor.raw_blocks
+    monkeypatch.setattr(Tensor, "raw_blocks", lambda tensor: (bytes(len(block)) for block in blocks(tensor)))
+
+
+def plant_records_dropped(monkeypatch):
+    from pparse.riegeli.writer import RecordWriter
+
+    write = RecordWriter.write_record
+    monkeypatch.setattr(RecordWriter, "write_record", lambda writer, record: len(record) % 2 and write(writer, record))
+
+
+def plant_info_believes_all(monkeypatch):
+    from pparse.viewer import Extent
+
+    monkeypatch.setattr(Extent, "status", Status.COMPLETE)
+
+
+PLAIN = load("riegeli-plain").values["15062/0"].place[0] + 3000
+
 PLANTED = {
+    "hashes_ignored": (plant_hashes_ignored, f"riegeli-plain/plain/noise:{PLAIN}:16:1/recover", {"b", "c"}),
+    "hashes_ignored by check": (plant_hashes_ignored, f"riegeli-plain/plain/noise:{PLAIN}:16:1/check", {"a", "b"}),
+    "records_dropped": (plant_records_dropped, f"riegeli-plain/plain/cut:{PLAIN}/recover", {"d"}),
+    "second_question_forgets": (plant_second_question_forgets, "safetensors/plain/none/view", {"b"}),
+    "wrong_node": (plant_wrong_node, "json/zip-stored/none/open", {"a", "d"}),
+    "wrong_value_printed": (plant_wrong_value_printed, "safetensors/plain/none/get", {"a"}),
+    "info_believes_all": (plant_info_believes_all, f"{CUT}/info", {"a"}),
     "all_complete": (plant_all_complete, f"{CUT}/view", {"a"}),
     "all_complete in a list": (plant_all_complete, f"{CUT}/ls", {"a"}),
     "all_verified": (plant_all_verified, f"safetensors/plain/bit:{BIT}:3/view", {"a"}),

@@ -33,7 +33,8 @@ class Layer:
 
     ``decoded`` says how much of the file a prefix of its compressed bytes gives (None: it is stored). ``covered``: a
     checksum confirms the bytes; it stands in the ranges ``checks``. ``size`` of the file. ``edge``: where bytes that
-    come in or go are not told from a change of the file itself (the padding behind a member of a tar).
+    come in or go are not told from a change of the file itself (the padding behind a member of a tar). ``exact``:
+    ``decoded`` is not just the least that can be had.
     """
 
     start: int
@@ -44,10 +45,12 @@ class Layer:
     covered: bool = False
     checks: tuple[tuple[int, int], ...] = ()
     edge: tuple[int, int] | None = None
+    exact: bool = True
 
     def inward(self, reach: Reach) -> Reach:
         """Return what of the file is reached."""
         lost = reach.lost or any(reach.touches(*need) for need in self.needs)
+        lost = lost or any(at == end == self.start for at, end in reach.ranges)  # between the header and its file
         hit = reach.touches(self.start, self.end)
         doubt = reach.doubt or (self.covered and not reach.cut and any(reach.touches(*check) for check in self.checks))
         if self.edge is not None and reach.shifted:
@@ -81,6 +84,11 @@ class File:
         """Whether a checksum is over its bytes."""
         return any(layer.covered for layer in self.chain)
 
+    @property
+    def exact(self) -> bool:
+        """Whether no more can be had of it than `reach` says."""
+        return all(layer.exact for layer in self.chain)
+
     def reach(self, damage: Reach) -> Reach:
         """Return what of this file is reached, if ``damage`` of the outermost one is."""
         for layer in self.chain:
@@ -108,6 +116,11 @@ class Wrapped:
     def reach(self, damage: Damage) -> Reach:
         """Return what of the sample's file is reached."""
         return self.files[self.main].reach(damage.reach(self.content))
+
+    @property
+    def given(self) -> bool:
+        """Whether a member of an archive is the sample itself, not a stream of it."""
+        return bool(self.inner) and self.inner[-1].endswith(self.sample.file)
 
     @property
     def covered(self) -> bool:
@@ -237,7 +250,8 @@ def streamed(codec: str, content: bytes) -> tuple[bytes, Layer, tuple[int, ...]]
     size = len(content)
     # The header leads to the rest; the trailer has the checksum.
     head = {"gz": 10, "bz2": 4, "xz": 12, "zst": 6, "lz4": 7}[codec]
-    layer = Layer(0, len(packed), size, ((0, head),), lambda count: min(inner(count), size), True, ((0, len(packed)),))
+    layer = Layer(0, len(packed), size, ((0, head),), lambda count: min(inner(count), size), True, ((0, len(packed)),),
+                  exact=codec != "lz4")  # fmt: skip
     return packed, layer, (head, len(packed) // 2, len(packed) - 28, len(packed) - 8, len(packed) - 4)
 
 

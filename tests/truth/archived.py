@@ -1,0 +1,96 @@
+"""What the oracle says of files that came out of an archive, or were recovered."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.truth.damage import Reach
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.truth.attempt import Attempt, Seen
+    from tests.truth.wrappers import File
+
+
+def file_vouched(attempt: Attempt, path: str, seen: Seen) -> Iterator[str]:
+    """Judge one file that came out of an archive."""
+    if seen.status != "complete":
+        return
+    what = f"file {path!r} by {seen.by}: complete, verified {seen.verified}"
+    file = attempt.case.wrapped.files.get(path)
+    reach = file.reach(attempt.case.damage.reach(attempt.case.wrapped.content)) if file is not None else Reach()
+    if (
+        reach.cut
+        and file is not None
+        and file.exact
+        and any(start < end for start, end in reach.ranges)
+        and not is_made(attempt, path)
+    ):
+        yield f"{what}, though the archive ends before it does"
+    if seen.verified is False:
+        yield f"{what}, though a checksum contradicts"
+    if seen.content is None or is_exempt(path):
+        return
+    files = attempt.case.wrapped.files
+    known = [file.content for file in files.values()] + list(attempt.case.wrapped.known)
+    known.append(attempt.case.wrapped.content)
+    if seen.content in known or is_made(attempt, path):
+        return
+    if seen.verified is True:
+        yield f"{what}, and not the original"
+        return
+    if file is None:
+        if all(one.covered for one in files.values()) and attempt.read_all:
+            yield f"{what}, and none of the originals"
+        return
+    if (file.covered and attempt.read_all) or (seen.by == "extract" and file.chain[-1].covered):
+        yield f"{what}, and not the original, though a checksum covers it"
+    elif reach.is_clean:
+        yield f"{what}, and not the original, though the damage does not reach it"
+
+
+def is_made(attempt: Attempt, path: str) -> bool:
+    """Whether a file is made anew by recovery: lists of what is lost, pieces, a message of its chunks."""
+    return path.endswith((".rest.json", ".pb")) and attempt.case.sample.kind == "tensors"
+
+
+def is_exempt(path: str) -> bool:
+    """Whether a name says that nothing is promised of the file."""
+    return ".doubtful" in path or ".partial/" in path or path.startswith("nameless/") or "/nameless/" in path
+
+
+def delivered_files(attempt: Attempt) -> Iterator[str]:
+    """Every file of the archive that is whole was written, or given, with its bytes."""
+    case = attempt.case
+    if case.way not in ("extract", "recover", "ls", "open") or not case.wrapped.inner:
+        return
+    damage = case.damage.reach(case.wrapped.content)
+    for path, file in case.wrapped.files.items():
+        if not is_deliverable(file, damage, case.way) or (
+            len(file.chain) > depth(case.wrapped.files) and case.way != "recover"
+        ):
+            continue
+        seen = attempt.files.get(path)
+        if seen is None:
+            outer = case.wrapped.inner[0]
+            whole = attempt.files.get(outer)  # what is sound need not be taken apart
+            if case.way == "recover" and whole is not None and whole.content in case.wrapped.known:
+                continue
+            yield f"{case.way}: {path!r} is not there, though it is whole"
+        elif seen.status != "complete" or (seen.by != "ls" and seen.content != file.content):
+            yield f"{case.way}: {path!r} is {seen.status} {seen.error}, though it is whole"
+
+
+def depth(files: dict[str, File]) -> int:
+    """Return how many layers there are around the files of the outermost archive."""
+    return min(len(file.chain) for file in files.values())
+
+
+def is_deliverable(file: File, damage: Reach, way: str) -> bool:
+    """Whether a file is wholly outside of the damage, and so is all that leads to it.
+
+    Of a stream that is in doubt, what a checksum of its own confirms; by `recover`, which asks that.
+    """
+    reach = file.reach(damage)
+    return reach.is_clean or (way == "recover" and reach.vouched and not reach.lost)
