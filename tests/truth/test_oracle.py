@@ -214,8 +214,8 @@ def plant_info_believes_all(monkeypatch):
 PLAIN = load("riegeli-plain").values["15062/0"].place[0] + 3000
 
 PLANTED = {
-    "hashes_ignored": (plant_hashes_ignored, f"riegeli-plain/plain/noise:{PLAIN}:16:1/recover", {"b", "c"}),
-    "hashes_ignored by check": (plant_hashes_ignored, f"riegeli-plain/plain/noise:{PLAIN}:16:1/check", {"a", "b"}),
+    "hashes_ignored": (plant_hashes_ignored, "cpb-plain/plain/noise:11000:16:1/recover", {"b", "c"}),
+    "hashes_ignored by check": (plant_hashes_ignored, "cpb-plain/plain/noise:11000:16:1/check", {"a", "b"}),
     "records_dropped": (plant_records_dropped, f"riegeli-plain/plain/cut:{PLAIN}/recover", {"d"}),
     "second_question_forgets": (plant_second_question_forgets, "safetensors/plain/none/view", {"b"}),
     "wrong_node": (plant_wrong_node, "json/zip-stored/none/open", {"a", "d"}),
