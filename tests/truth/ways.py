@@ -89,7 +89,7 @@ def node_bytes(kind: str, node: Any) -> bytes:
         value = node.to_python()
         if isinstance(value, bytes):
             return value
-        return value.encode() if node.kind == "text" else json.dumps(value, sort_keys=True).encode()
+        return value.encode() if node.kind == "text" else json.dumps(value, sort_keys=True, default=repr).encode()
     return bytes(node.load())
 
 
