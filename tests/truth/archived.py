@@ -94,3 +94,34 @@ def is_deliverable(file: File, damage: Reach, way: str) -> bool:
     """
     reach = file.reach(damage)
     return reach.is_clean or (way == "recover" and reach.vouched and not reach.lost)
+
+
+def delivered_parts(attempt: Attempt) -> Iterator[str]:
+    """Of a file that is cut, what precedes the cut was written; of one that is hit in place, what lies beside that.
+
+    Model files are another matter: of these a new file is made.
+    """
+    case = attempt.case
+    if case.way not in ("extract", "recover") or (case.wrapper == "plain" and case.sample.kind == "blob"):
+        return  # text and noise alone are of no format
+    damage = case.damage.reach(case.wrapped.content)
+    for path, file in case.wrapped.files.items():
+        if path == case.wrapped.main and (case.sample.kind not in ("blob", "keys") or case.sample.name == "protobuf"):
+            continue
+        reach = file.reach(damage)
+        if reach.lost or reach.doubt or reach.shifted or reach.first in (None, 0):
+            continue
+        if case.way == "extract" and (not case.wrapped.inner or len(file.chain) > depth(case.wrapped.files)):
+            continue
+        seen = attempt.files.get(path)
+        if seen is None or seen.content is None:
+            yield f"{case.way}: nothing is written of {path!r}, whose first {reach.first} bytes are whole"
+            continue
+        pairs = zip(file.content, seen.content, strict=False)
+        wrong = next(
+            (at for at, (one, other) in enumerate(pairs) if one != other and not reach.touches(at, at + 1)), None
+        )
+        if wrong is not None:
+            yield f"{case.way}: byte {wrong} of {path!r} is another, though the damage does not reach it"
+        elif len(seen.content) < (reach.first if reach.cut else len(file.content)):
+            yield f"{case.way}: {path!r} has {len(seen.content)} bytes, and more of it is whole"

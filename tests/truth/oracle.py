@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.truth.archived import delivered_files, file_vouched, is_exempt
+from tests.truth.archived import delivered_files, delivered_parts, file_vouched, is_exempt
 from tests.truth.attempt import BUDGET, Attempt, Command, Seen
 from tests.truth.salvaged import judge_file
 
@@ -271,6 +271,7 @@ def d_what_is_whole_is_delivered(attempt: Attempt) -> Iterator[str]:
             if listed.get(name) != "complete":
                 yield f"ls says {listed.get(name, 'nothing')} of {name!r}, which is whole"
     yield from delivered_files(attempt)
+    yield from delivered_parts(attempt)
     if attempt.report is not None:
         yield from salvaged_values(attempt, wanted)
 

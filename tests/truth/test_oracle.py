@@ -211,11 +211,21 @@ def plant_info_believes_all(monkeypatch):
     monkeypatch.setattr(Extent, "status", Status.COMPLETE)
 
 
+def plant_end_withheld(monkeypatch):
+    from pparse.recovery.target import TargetFile
+
+    write = TargetFile.write
+    monkeypatch.setattr(
+        TargetFile, "write", lambda file, content: write(file, content[:-1000] if len(content) > 5000 else content)
+    )
+
+
 PLAIN = load("riegeli-plain").values["15062/0"].place[0] + 3000
 
 PLANTED = {
     "hashes_ignored": (plant_hashes_ignored, "cpb-plain/plain/noise:11000:16:1/recover", {"b", "c"}),
     "hashes_ignored by check": (plant_hashes_ignored, "cpb-plain/plain/noise:11000:16:1/check", {"a", "b"}),
+    "end_withheld": (plant_end_withheld, "text/tar-gz/cut:12000/recover", {"d"}),
     "records_dropped": (plant_records_dropped, f"riegeli-plain/plain/cut:{PLAIN}/recover", {"d"}),
     "second_question_forgets": (plant_second_question_forgets, "safetensors/plain/none/view", {"b"}),
     "wrong_node": (plant_wrong_node, "json/zip-stored/none/open", {"a", "d"}),
