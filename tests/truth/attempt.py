@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any
 import pparse
 from pparse.data import IoStats
 from pparse.errors import PparseError
+from pparse.findings import FindingList
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from pparse.findings import Finding
     from tests.truth.cases import Case
 
 BUDGET = 32 << 20
@@ -75,6 +77,7 @@ class Attempt:
     out: Path | None = None
     read_all: bool = False
     served: int = 0
+    steps: int = 0
     questions: int = 0
     peak: int = 0
 
@@ -138,15 +141,20 @@ class Attempt:
 
 @contextlib.contextmanager
 def counted(attempt: Attempt) -> Iterator[None]:
-    """Count the bytes that all sources serve meanwhile."""
-    original = IoStats.count
+    """Count the bytes that all sources serve meanwhile, and as steps their reads, and findings."""
+    count, add = IoStats.count, FindingList.add
 
-    def count(self: IoStats, source: str, offset: int, length: int) -> None:
+    def counting(self: IoStats, source: str, offset: int, length: int) -> None:
         attempt.served += length
-        original(self, source, offset, length)
+        attempt.steps += 1
+        count(self, source, offset, length)
 
-    IoStats.count = count  # type: ignore[method-assign]
+    def adding(self: FindingList, finding: Finding) -> None:
+        attempt.steps += 1
+        add(self, finding)
+
+    IoStats.count, FindingList.add = counting, adding  # type: ignore[method-assign]
     try:
         yield
     finally:
-        IoStats.count = original  # type: ignore[method-assign]
+        IoStats.count, FindingList.add = count, add  # type: ignore[method-assign]

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 CODES = (0, 2, 3, 4)
 # Bytes that all sources may serve, each question on its own: so many times the file with all that is packed in it.
 TIMES, CONSTANT = 60, 8 << 20
+# Reads and findings of a question, besides one for each 16 bytes.
+STEPS = 10_000
 # Of a Riegeli file.
 BLOCK, BLOCK_HEADER, CHUNK_HEADER = 1 << 16, 24, 40
 CLAUSES: dict[str, Callable[[Attempt], Iterator[str]]] = {}
@@ -325,3 +327,5 @@ def e_it_behaves(attempt: Attempt) -> Iterator[str]:
     most = (TIMES * size + CONSTANT) * max(1, attempt.questions)
     if attempt.served > most:
         yield f"{attempt.served:,} bytes were served, {attempt.served / size:.0f} times the file"
+    if attempt.steps > (STEPS + size // 16) * max(1, attempt.questions):
+        yield f"{attempt.steps:,} reads and findings, of a file of {size:,} bytes"

@@ -114,6 +114,19 @@ def plant_read_again_and_again(monkeypatch):
     monkeypatch.setattr(Tensor, "numpy", wasteful)
 
 
+def plant_small_steps(monkeypatch):
+    from pparse.tensor import Tensor
+
+    numpy = Tensor.numpy
+
+    def slow(tensor, **more):
+        for _ in range(2000):
+            tensor.spans[0].data.pread(0, 1)
+        return numpy(tensor, **more)
+
+    monkeypatch.setattr(Tensor, "numpy", slow)
+
+
 def plant_check_blind(monkeypatch):
     from pparse.cli import check
 
@@ -251,6 +264,7 @@ PLANTED = {
     "foreign_error": (plant_foreign_error, "safetensors/gz/none/view", {"e"}),
     "bug_in_command": (plant_bug_in_command, "json/plain/none/ls", {"e"}),
     "read_again_and_again": (plant_read_again_and_again, "safetensors/plain/none/view", {"e"}),
+    "small_steps": (plant_small_steps, "safetensors/plain/none/view", {"e"}),
     "check_blind": (plant_check_blind, f"{CUT}/recover", {"b"}),
     "check_blind to a checksum": (plant_check_blind, f"safetensors/zip-stored/bit:{STORED + BIT}:3/check", {"b"}),
     "zeros_to_other_threads": (plant_zeros_to_other_threads, "safetensors/plain/none/threads", {"a", "d"}),
