@@ -94,3 +94,51 @@ def many(tmp_path_factory) -> Path:
     path = tmp_path_factory.mktemp("many") / "many.safetensors"
     path.write_bytes(safetensors(header, bytes(25_000)))
     return path
+
+
+# -- the truth matrix: which cases are run, and what is told of them ------------------------------------------------
+
+
+def pytest_addoption(parser):
+    group = parser.getgroup("truth", "the truth matrix (tests/truth)")
+    group.addoption("--truth-cases", type=int, default=None, metavar="N", help="run N cases, and sum them up")
+    group.addoption("--truth-seed", type=int, default=0, metavar="S", help="draw the cases from this seed")
+    group.addoption("--truth-case", action="append", default=[], metavar="CASE", help="run this case; repeatable")
+
+
+def pytest_generate_tests(metafunc):
+    if "truth_case" not in metafunc.fixturenames:
+        return
+    from tests.truth.cases import DEFAULT_CASES, choose
+
+    options = metafunc.config.option
+    cases = options.truth_case or choose(options.truth_cases or DEFAULT_CASES, options.truth_seed)
+    metafunc.parametrize("truth_case", cases, ids=cases)
+
+
+@pytest.fixture
+def truth_tally(request):
+    """Note what is wrong with a case, for the sum at the end."""
+
+    def note(problems: list) -> None:
+        clauses = "".join(sorted({letter for letter, _ in problems}))
+        request.node.user_properties.append(("truth", clauses))
+
+    return note
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    if config.option.truth_cases is None:
+        return
+    told = [
+        (dict(report.user_properties)["truth"], report.duration)
+        for reports in terminalreporter.stats.values()
+        for report in reports
+        if getattr(report, "when", "") == "call" and "truth" in dict(report.user_properties)
+    ]
+    seconds = sum(duration for _, duration in told)
+    terminalreporter.section("truth matrix")
+    terminalreporter.line(f"{len(told)} cases, {len(told) / max(seconds, 0.001):.1f} a second of work, "
+                          f"{sum(bool(clauses) for clauses, _ in told)} failed")  # fmt: skip
+    for letter in sorted(set("".join(clauses for clauses, _ in told))):
+        terminalreporter.line(f"  clause {letter}: {sum(letter in clauses for clauses, _ in told)} cases")

@@ -1,0 +1,127 @@
+"""What the oracle says of files that came out of an archive, or were recovered."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.truth.damage import Reach
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.truth.attempt import Attempt, Seen
+    from tests.truth.wrappers import File
+
+
+def file_vouched(attempt: Attempt, path: str, seen: Seen) -> Iterator[str]:
+    """Judge one file that came out of an archive."""
+    if seen.status != "complete":
+        return
+    what = f"file {path!r} by {seen.by}: complete, verified {seen.verified}"
+    file = attempt.case.wrapped.files.get(path)
+    reach = file.reach(attempt.case.damage.reach(attempt.case.wrapped.content)) if file is not None else Reach()
+    if (
+        reach.cut
+        and file is not None
+        and file.exact
+        and any(start < end for start, end in reach.ranges)
+        and not is_made(attempt, path)
+    ):
+        yield f"{what}, though the archive ends before it does"
+    if seen.verified is False:
+        yield f"{what}, though a checksum contradicts"
+    if seen.content is None or is_exempt(path):
+        return
+    files = attempt.case.wrapped.files
+    known = [file.content for file in files.values()] + list(attempt.case.wrapped.known)
+    known.append(attempt.case.wrapped.content)
+    if seen.content in known or is_made(attempt, path):
+        return
+    if seen.verified is True:
+        yield f"{what}, and not the original"
+        return
+    if file is None:
+        if all(one.covered for one in files.values()) and attempt.read_all:
+            yield f"{what}, and none of the originals"
+        return
+    if (file.covered and attempt.read_all) or (seen.by == "extract" and file.chain[-1].covered):
+        yield f"{what}, and not the original, though a checksum covers it"
+    elif reach.is_clean:
+        yield f"{what}, and not the original, though the damage does not reach it"
+
+
+def is_made(attempt: Attempt, path: str) -> bool:
+    """Whether a file is made anew by recovery: lists of what is lost, pieces, a message of its chunks."""
+    return path.endswith((".rest.json", ".pb")) and attempt.case.sample.kind == "tensors"
+
+
+def is_exempt(path: str) -> bool:
+    """Whether a name says that nothing is promised of the file."""
+    return ".doubtful" in path or ".partial/" in path or path.startswith("nameless/") or "/nameless/" in path
+
+
+def delivered_files(attempt: Attempt) -> Iterator[str]:
+    """Every file of the archive that is whole was written, or given, with its bytes."""
+    case = attempt.case
+    if case.way not in ("extract", "recover", "ls", "open") or not case.wrapped.inner:
+        return
+    damage = case.damage.reach(case.wrapped.content)
+    for path, file in case.wrapped.files.items():
+        if not is_deliverable(file, damage, case.way) or (
+            len(file.chain) > depth(case.wrapped.files) and case.way != "recover"
+        ):
+            continue
+        seen = attempt.files.get(path)
+        if seen is None:
+            outer = case.wrapped.inner[0]
+            whole = attempt.files.get(outer)  # what is sound need not be taken apart
+            if case.way == "recover" and whole is not None and whole.content in case.wrapped.known:
+                continue
+            yield f"{case.way}: {path!r} is not there, though it is whole"
+        elif seen.status != "complete" or (seen.by != "ls" and seen.content != file.content):
+            yield f"{case.way}: {path!r} is {seen.status} {seen.error}, though it is whole"
+
+
+def depth(files: dict[str, File]) -> int:
+    """Return how many layers there are around the files of the outermost archive."""
+    return min(len(file.chain) for file in files.values())
+
+
+def is_deliverable(file: File, damage: Reach, way: str) -> bool:
+    """Whether a file is wholly outside of the damage, and so is all that leads to it.
+
+    Of a stream that is in doubt, what a checksum of its own confirms; by `recover`, which asks that.
+    """
+    reach = file.reach(damage)
+    return reach.is_clean or (way == "recover" and reach.vouched and not reach.lost)
+
+
+def delivered_parts(attempt: Attempt) -> Iterator[str]:
+    """Of a file that is cut, what precedes the cut was written; of one that is hit in place, what lies beside that.
+
+    Model files are another matter: of these a new file is made.
+    """
+    case = attempt.case
+    if case.way not in ("extract", "recover") or (case.wrapper == "plain" and case.sample.kind == "blob"):
+        return  # text and noise alone are of no format
+    damage = case.damage.reach(case.wrapped.content)
+    for path, file in case.wrapped.files.items():
+        if path == case.wrapped.main and (case.sample.kind not in ("blob", "keys") or case.sample.name == "protobuf"):
+            continue
+        reach = file.reach(damage)
+        if reach.lost or reach.doubt or reach.shifted or reach.first in (None, 0):
+            continue
+        if case.way == "extract" and (not case.wrapped.inner or len(file.chain) > depth(case.wrapped.files)):
+            continue
+        seen = attempt.files.get(path)
+        if seen is None or seen.content is None:
+            yield f"{case.way}: nothing is written of {path!r}, whose first {reach.first} bytes are whole"
+            continue
+        pairs = zip(file.content, seen.content, strict=False)
+        wrong = next(
+            (at for at, (one, other) in enumerate(pairs) if one != other and not reach.touches(at, at + 1)), None
+        )
+        if wrong is not None:
+            yield f"{case.way}: byte {wrong} of {path!r} is another, though the damage does not reach it"
+        elif len(seen.content) < (reach.first if reach.cut else len(file.content)):
+            yield f"{case.way}: {path!r} has {len(seen.content)} bytes, and more of it is whole"

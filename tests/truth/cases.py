@@ -1,0 +1,129 @@
+"""Cases: a sample in a wrapping, damaged, asked in one way; each has a text that makes it again.
+
+``safetensors/zip-deflated/cut:30000/view``
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tests.truth.damage import KINDS, Damage, Reach, draw
+from tests.truth.samples import SAMPLES, Sample
+from tests.truth.wrappers import WRAPPERS, Wrapped, applies, wrap
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+WAY_NAMES = ("open", "view", "threads", "ls", "info", "get", "check", "extract", "recover")
+# How often a way is drawn: those that look at most find most.
+WEIGHTS = {"view": 4, "recover": 4, "check": 3, "threads": 2}
+DEFAULT_CASES = 600
+
+
+@dataclass(frozen=True)
+class Case:
+    """One case; its text is ``sample/wrapper/damage/way``."""
+
+    sample_name: str
+    wrapper: str
+    damage: Damage
+    way: str
+
+    @classmethod
+    def parse(cls, text: str) -> Case:
+        """Return the case of that text."""
+        sample, wrapper, damage, way = text.split("/")
+        if sample not in SAMPLES or wrapper not in WRAPPERS or way not in WAY_NAMES or not applies(sample, wrapper):
+            raise ValueError(f"no case: {text!r}")
+        return cls(sample, wrapper, Damage.parse(damage), way)
+
+    def __str__(self) -> str:
+        return f"{self.sample_name}/{self.wrapper}/{self.damage}/{self.way}"
+
+    @property
+    def wrapped(self) -> Wrapped:
+        """The sample in its wrapping, as it was before."""
+        return wrap(self.sample_name, self.wrapper)
+
+    @property
+    def sample(self) -> Sample:
+        """The sample."""
+        return self.wrapped.sample
+
+    @property
+    def reach(self) -> Reach:
+        """What of the sample's file the damage reaches."""
+        if self.damage.file:
+            return Reach(lost=True)
+        return self.wrapped.reach(self.damage)
+
+    def write(self, folder: Path) -> str:
+        """Write the damaged file, or folder; return its path."""
+        wrapped = self.wrapped
+        files = dict(wrapped.sample.siblings) if wrapped.folder else {}
+        files[wrapped.name] = wrapped.content
+        hit = self.damage.file or wrapped.name
+        for name, content in files.items():
+            (folder / name).write_bytes(self.damage.apply(content) if name == hit else content)
+        return str(folder / (wrapped.sample.entry if wrapped.folder else wrapped.name))
+
+
+def choose(count: int = DEFAULT_CASES, seed: int = 0) -> list[str]:
+    """Return the texts of ``count`` cases, or of as many as cover every pair of sample, wrapper and kind of damage."""
+    rng = random.Random(f"truth {seed}")
+    pairs = [(sample, wrapper) for sample in SAMPLES for wrapper in WRAPPERS if applies(sample, wrapper)]
+    wanted = {("sw", pair) for pair in pairs}
+    wanted |= {("sd", (sample, kind)) for sample in SAMPLES for kind in KINDS}
+    wanted |= {("wd", (wrapper, kind)) for wrapper in WRAPPERS for kind in KINDS}
+    # A way has to meet every wrapper, and every kind of damage.
+    wanted |= {("yw", (way, wrapper)) for way in WAY_NAMES for wrapper in WRAPPERS}
+    wanted |= {("yd", (way, kind)) for way in WAY_NAMES for kind in KINDS}
+    ways = [way for way in WAY_NAMES for _ in range(WEIGHTS.get(way, 1))]
+    found: list[str] = []
+    while wanted or len(found) < count:
+        # The best of some draws: what covers most of what is still to be covered.
+        best: tuple[int, tuple[str, str, str, str]] | None = None
+        for _ in range(12 if wanted else 1):
+            sample, wrapper = rng.choice(pairs)
+            if wanted and rng.random() < 0.5:
+                what, (one, other) = rng.choice(sorted(wanted))
+                sample, wrapper = next(
+                    (pair for pair in rng.sample(pairs, len(pairs))
+                     if {"sw": pair == (one, other), "sd": pair[0] == one, "wd": pair[1] == one,
+                         "yw": pair[1] == other, "yd": True}[what]),
+                )  # fmt: skip
+                kind = other if what in ("sd", "wd", "yd") else rng.choice(KINDS)
+                way = one if what in ("yw", "yd") else rng.choice(ways)
+            else:
+                kind, way = rng.choice(KINDS), rng.choice(ways)
+            covered = wanted & set(keys(sample, wrapper, kind, way))
+            if best is None or len(covered) > best[0]:
+                best = (len(covered), (sample, wrapper, kind, way))
+        assert best is not None
+        sample, wrapper, kind, way = best[1]
+        text = str(Case(sample, wrapper, draw_damage(rng, sample, wrapper, kind), way))
+        wanted -= set(keys(sample, wrapper, kind, way))
+        if text not in found:
+            found.append(text)
+        elif not wanted and kind == "none":
+            count -= 1  # there are only so many sound ones
+    return found
+
+
+def keys(sample: str, wrapper: str, kind: str, way: str) -> list[tuple[str, tuple[str, str]]]:
+    """Return the pairs that a case covers."""
+    return [
+        ("sw", (sample, wrapper)), ("sd", (sample, kind)), ("wd", (wrapper, kind)), ("yw", (way, wrapper)),
+        ("yd", (way, kind)),
+    ]  # fmt: skip
+
+
+def draw_damage(rng: random.Random, sample: str, wrapper: str, kind: str) -> Damage:
+    """Return damage of that kind to that file; in a folder, the index is hit at times."""
+    wrapped = wrap(sample, wrapper)
+    if wrapped.folder and rng.random() < 0.2:
+        entry = wrapped.sample.entry
+        return draw(rng, kind, len(wrapped.sample.siblings[entry]), (), entry if kind != "none" else "")
+    return draw(rng, kind, len(wrapped.content), wrapped.landmarks)

@@ -1,0 +1,331 @@
+"""The oracle: knows the original, and says what of an attempt is wrong. One function for each clause.
+
+A clause yields sentences; none means that the rule holds.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tests.truth.archived import delivered_files, delivered_parts, file_vouched, is_exempt
+from tests.truth.attempt import BUDGET, Attempt, Command, Seen
+from tests.truth.salvaged import judge_file
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.truth.damage import Reach
+    from tests.truth.samples import Value
+
+CODES = (0, 2, 3, 4)
+# Bytes that all sources may serve, each question on its own: so many times the file with all that is packed in it.
+TIMES, CONSTANT = 60, 8 << 20
+# Reads and findings of a question, besides one for each 16 bytes.
+STEPS = 10_000
+# Of a Riegeli file.
+BLOCK, BLOCK_HEADER, CHUNK_HEADER = 1 << 16, 24, 40
+CLAUSES: dict[str, Callable[[Attempt], Iterator[str]]] = {}
+
+
+def clause(function: Callable[[Attempt], Iterator[str]]) -> Callable[[Attempt], Iterator[str]]:
+    """Register a clause under the letter that its name begins with."""
+    CLAUSES[function.__name__[0]] = function
+    return function
+
+
+def judge(attempt: Attempt) -> list[tuple[str, str]]:
+    """Return what is wrong, as pairs of clause and sentence; at most eight a clause."""
+    found = []
+    for letter, function in CLAUSES.items():
+        for number, sentence in enumerate(function(attempt)):
+            if number == 8:
+                found.append((letter, "…"))
+                break
+            found.append((letter, sentence))
+    return found
+
+
+def truth_of(attempt: Attempt) -> dict[str, Value]:
+    """Return the values that the target should have: in a folder, those of all shards."""
+    case = attempt.case
+    return {**case.sample.values, **case.sample.sibling_values} if case.wrapped.folder else case.sample.values
+
+
+def untouched(attempt: Attempt, name: str) -> bool:
+    """Whether the damage leaves a value, and all that leads to it, alone."""
+    case = attempt.case
+    if case.damage.file:  # the index of a folder is hit: nobody need find the shards
+        return False
+    if name not in case.sample.values:
+        return True
+    return case.sample.untouched(name, case.reach)
+
+
+def same_where_untouched(expected: bytes, got: bytes, place: tuple[int, int], reach: Reach) -> bool:
+    """Whether two values of one length differ only where damage reaches them."""
+    start = place[0]
+    return all(
+        one == other or reach.touches(start + at, start + at + 1)
+        for at, (one, other) in enumerate(zip(expected, got, strict=True))
+    )  # fmt: skip
+
+
+@clause
+def a_nothing_false_is_vouched_for(attempt: Attempt) -> Iterator[str]:
+    """Nothing verified differs from the original, and nothing complete where a checksum was, or could have been, asked.
+
+    A value that no checksum covers may differ where the damage reaches it. One that is covered may be handed out before
+    its checksum was come to: then it is not ``verified``, only bytes that are reached differ, and ``check`` finds it.
+    """
+    truth = truth_of(attempt)
+    case = attempt.case
+    covered = case.wrapped.covered
+    hidden = False
+    for seen in attempt.values:
+        if seen.status == "complete" and seen.verified is False:
+            yield f"{seen.name} by {seen.by}: complete, though a checksum contradicts"
+        if seen.status == "complete" and attempt.read_all and hash_contradicts(attempt, seen.name):
+            yield f"{seen.name} by {seen.by}: complete, though the hash of the chunk that it is in contradicts"
+        if seen.status == "complete" and is_cut_off(attempt, seen.name):
+            yield f"{seen.name} by {seen.by}: complete, though the file ends before it does"
+        if seen.content is None:
+            continue
+        yield from vouched(attempt, seen, truth)
+        hidden = hidden or not is_true(attempt, seen, truth)
+    cut = any(is_cut_off(attempt, name) for name in case.sample.values)
+    for command in attempt.commands if cut else ():
+        if command.words[-1] == attempt.target and (command.json or {}).get("status") == "complete":
+            yield f"{command.words[0]} says that the file is complete, though it ends before its values do"
+    for path, seen in attempt.files.items():
+        yield from file_vouched(attempt, path, seen)
+    if hidden and covered and not attempt.read_all:
+        found = attempt.run("check", "-q", "-R", attempt.path)
+        if found.code == 0:
+            yield "a wrong value was handed out, and check finds nothing though a checksum covers it"
+
+
+def is_cut_off(attempt: Attempt, name: str) -> bool:
+    """Whether the file ends before this value does. Records are told one by one in a chunk that is cut."""
+    sample, reach = attempt.case.sample, attempt.case.reach
+    if attempt.case.damage.file or not attempt.case.wrapped.files[attempt.case.wrapped.main].exact:
+        return False
+    if not reach.cut or sample.layout == "chunks" or sample.kind == "blob" or name not in sample.values:
+        return False
+    start, end = sample.values[name].place
+    return start < end and reach.touches(start, end)
+
+
+def hash_contradicts(attempt: Attempt, name: str) -> bool:
+    """Whether damage changed data of the chunk that a value is in, so that its hash fails.
+
+    Not if a header of the chunk or of a block is hit: those are made good again if the data prove whole.
+    """
+    case = attempt.case
+    if not case.sample.hashed or name not in case.sample.values or case.damage.kind not in ("bit", "noise", "zeros"):
+        return False
+    place = case.sample.values[name].place
+    reach = case.reach
+    if reach.lost or reach.doubt or len(reach.ranges) != 1:
+        return False
+    ((start, end),) = reach.ranges
+    near_block = start % BLOCK < BLOCK_HEADER or end // BLOCK != start // BLOCK
+    return place[0] + CHUNK_HEADER <= start and end <= place[1] and not near_block
+
+
+def is_true(attempt: Attempt, seen: Seen, truth: dict[str, Value]) -> bool:
+    """Whether what was handed out is the original; a record may stand elsewhere now, a chunk have lost its name."""
+    if (attempt.case.sample.layout == "chunks" and seen.name not in truth) or attempt.case.sample.kind == "records":
+        return any(seen.content == value.content for value in truth.values())
+    return seen.name in truth and seen.content == truth[seen.name].content
+
+
+def vouched(attempt: Attempt, seen: Seen, truth: dict[str, Value]) -> Iterator[str]:
+    """Judge one value that was handed out."""
+    case = attempt.case
+    if is_true(attempt, seen, truth) or seen.content is None:
+        return
+    what = f"{seen.name!r} by {seen.by}: {seen.status}, verified {seen.verified}, not the original"
+    if seen.verified is True:
+        yield f"{what}, though verified"
+    # A tensor that is not complete is refused; of members and records some bytes may be had.
+    if seen.status != "complete":
+        return
+    if case.wrapped.covered and attempt.read_all:
+        yield f"{what}, though a checksum covers it and everything was read"
+    reach = case.sample.spread(case.reach)
+    value = truth.get(seen.name)
+    if value is None:
+        # Names stand in bytes too: those of the header, or of a message.
+        if not reach.lost and not reach.ranges:
+            yield f"{what}: nothing has this name"
+    elif case.damage.file:
+        # A damaged index may lead to another shard, or none; a shard says itself what is in it.
+        yield f"{what}, though only the index is damaged"
+    elif untouched(attempt, seen.name):
+        yield f"{what}, though the damage does not reach it"
+    elif (
+        len(value.content) == len(seen.content)
+        and case.sample.layout == "offset"
+        and not reach.lost
+        and not same_where_untouched(value.content, seen.content, value.place, reach)
+    ):
+        yield f"{what} in bytes that the damage does not reach"
+
+
+@clause
+def b_ways_agree(attempt: Attempt) -> Iterator[str]:
+    """``check`` and ``recover`` look at everything and agree; what one question has found out, the next one knows.
+
+    What is sound is said to be sound, by every way.
+    """
+    yield from attempt.forgotten
+    for seen in attempt.values:
+        if seen.status == "complete" and seen.error and seen.by != "get":
+            yield f"{seen.name!r} by {seen.by}: complete, and refused with {seen.error}"
+    codes = {command.words[0]: command.code for command in reversed(attempt.commands)}
+    if {"check", "recover"} <= set(codes) and codes["check"] != codes["recover"]:
+        yield f"check gives exit code {codes['check']}, recover {codes['recover']}"
+    for command in attempt.commands:
+        found = command.json
+        if command.words[0] == "check" and found is not None and found["ok"] != (command.code == 0):
+            yield f"check says ok is {found['ok']}, with exit code {command.code}"
+    if attempt.case.damage.kind == "none":
+        for command in attempt.commands:
+            if command.code not in sound_codes(attempt, command):
+                yield f"{' '.join(command.words[:3])}: exit code {command.code} for a sound file"
+        for seen in [*attempt.values, *attempt.files.values()]:
+            if seen.status != "complete":
+                yield f"{seen.name!r} by {seen.by} of a sound file: {seen.status} {seen.error}"
+    elif attempt.read_all and attempt.report is not None:
+        wrong = [row for row in attempt.report["files"] if row["status"] != "complete"]
+        if wrong and codes.get("recover") == 0:
+            yield f"recover ends with 0, though {wrong[0]['path']} is {wrong[0]['status']}"
+    yield from must_be_noticed(attempt, codes)
+
+
+def sound_codes(attempt: Attempt, command: Command) -> tuple[int, ...]:
+    """Return the exit codes that a command may give for a sound file."""
+    if attempt.case.sample.kind == "blob":  # text and noise have no format: only what is around them does
+        return 0, 2, 3
+    # What is no archive has nothing to be extracted.
+    return (0, 2) if command.words[0] == "extract" and not attempt.case.wrapped.inner else (0,)
+
+
+def must_be_noticed(attempt: Attempt, codes: dict[str, int]) -> Iterator[str]:
+    """Damage to bytes that a checksum covers is noticed by whoever looks at everything; and so is a cut."""
+    case = attempt.case
+    if case.damage.file or (case.wrapped.folder and case.damage.kind != "cut"):
+        return
+    reach = case.reach
+    hit = bool(case.wrapped.files[case.wrapped.main].covered and reach.ranges and not all_equal(attempt, reach))
+    hit = hit or any(hash_contradicts(attempt, name) for name in case.sample.values)
+    if case.damage.kind == "cut":
+        # A message may end between two fields; behind the last member of a tar there are only zeros.
+        hit = bool(reach.ranges) and case.sample.layout != "stream" and case.sample.kind != "blob"
+    for name in ("check", "recover"):
+        if hit and codes.get(name) == 0:
+            yield f"{name} ends with 0, though bytes that a checksum covers were changed, or are cut"
+
+
+def all_equal(attempt: Attempt, reach: Reach) -> bool:
+    """Whether the reach is of no bytes: damage to the end of a stream may change none."""
+    return all(start >= end for start, end in reach.ranges) and not reach.shifted
+
+
+@clause
+def c_what_is_recovered_loads(attempt: Attempt) -> Iterator[str]:
+    """What ``recover`` writes loads in the format's own library, and every value in it is the original.
+
+    But for flips of bytes that nothing protects, and for files whose name says that they are doubtful.
+    """
+    if attempt.report is None or attempt.out is None:
+        return
+    for row in attempt.report["files"]:
+        path = row["path"]
+        if path is None or is_exempt(path) or path.endswith(".rest.json"):
+            continue
+        yield from (f"{path}: {problem}" for problem in judge_file(attempt, Path(attempt.out, path), row))
+
+
+@clause
+def d_what_is_whole_is_delivered(attempt: Attempt) -> Iterator[str]:
+    """What lies wholly outside of the damage is delivered: values by name, files of an archive with their bytes."""
+    case = attempt.case
+    reach = case.reach
+    nothing = reach.lost or reach.doubt or (case.sample.kind == "blob" and reach.frayed)
+    wanted = [] if nothing else [name for name in truth_of(attempt) if untouched(attempt, name)]
+    by_way = {"view", "threads", "check"} if case.sample.kind == "tensors" else {"view", "threads", "check", "open"}
+    if case.way in by_way and case.sample.kind not in ("blob", "records"):
+        yield from delivered_values(attempt, wanted)
+    if case.way in ("view", "threads", "check") and case.sample.kind == "records":
+        given = {seen.content for seen in attempt.values if seen.status == "complete"}
+        for name in wanted:
+            if case.sample.values[name].content not in given:
+                yield f"record {name} is not delivered, though its chunk is whole"
+    if case.way == "get":
+        for seen in attempt.values:
+            if seen.name in wanted and seen.content is None and case.sample.kind != "records":
+                yield f"get {seen.name!r} fails, though it is whole: {seen.error.strip()}"
+    if case.way == "ls" and case.sample.kind == "tensors":
+        listed = attempt.listed or {}
+        for name in wanted:
+            if listed.get(name) != "complete":
+                yield f"ls says {listed.get(name, 'nothing')} of {name!r}, which is whole"
+    yield from delivered_files(attempt)
+    yield from delivered_parts(attempt)
+    if attempt.report is not None:
+        yield from salvaged_values(attempt, wanted)
+
+
+def delivered_values(attempt: Attempt, wanted: list[str]) -> Iterator[str]:
+    """Every whole value was handed out whenever it was asked for."""
+    given: dict[str, list[Seen]] = {}
+    for seen in attempt.values:
+        given.setdefault(seen.name, []).append(seen)
+    truth = truth_of(attempt)
+    for name in wanted:
+        if name not in given:
+            yield f"{name!r} is not there, though it is whole"
+            continue
+        for seen in given[name]:
+            if seen.status != "complete" or seen.error:
+                yield f"{name!r} by {seen.by}: {seen.status} {seen.error}, though it is whole"
+            elif seen.content is not None and seen.content != truth[name].content:
+                yield f"{name!r} by {seen.by}: not the original, though it is whole"
+
+
+def salvaged_values(attempt: Attempt, wanted: list[str]) -> Iterator[str]:
+    """Every whole value is in what was recovered."""
+    from tests.truth.salvaged import saved_values
+
+    case = attempt.case
+    if case.sample.kind not in ("tensors", "records") or not wanted or attempt.out is None:
+        return
+    saved = saved_values(attempt)
+    for name in wanted:
+        if name not in case.sample.values:
+            continue
+        if case.sample.values[name].content not in saved:
+            yield f"recover: {name!r} is in none of the files, though it is whole"
+
+
+@clause
+def e_it_behaves(attempt: Attempt) -> Iterator[str]:
+    """No error but the package's own, exit codes 0, 2, 3, 4, memory within the budget, work in step with the file."""
+    yield from attempt.crashes
+    for command in attempt.commands:
+        if command.code not in CODES:
+            yield f"{' '.join(command.words[:3])}: exit code {command.code}: {command.err.strip()[-300:]}"
+    if attempt.peak > BUDGET:
+        yield f"{attempt.peak:,} bytes were kept, above the budget of {BUDGET:,}"
+    wrapped = attempt.case.wrapped
+    size = (
+        len(wrapped.content) + sum(map(len, wrapped.known)) + sum(len(file.content) for file in wrapped.files.values())
+    )
+    size += sum(map(len, wrapped.sample.siblings.values())) if wrapped.folder else 0
+    most = (TIMES * size + CONSTANT) * max(1, attempt.questions)
+    if attempt.served > most:
+        yield f"{attempt.served:,} bytes were served, {attempt.served / size:.0f} times the file"
+    if attempt.steps > (STEPS + size // 16) * max(1, attempt.questions):
+        yield f"{attempt.steps:,} reads and findings, of a file of {size:,} bytes"

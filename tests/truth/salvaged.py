@@ -1,0 +1,184 @@
+"""What `recover` wrote, read by the format's own library, and compared with the original."""
+
+from __future__ import annotations
+
+import json
+import math
+import struct
+import zipfile
+from typing import TYPE_CHECKING, Any
+
+from tests.truth.samples import SIZES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.truth.attempt import Attempt
+    from tests.truth.samples import Sample
+
+
+def read_safetensors(path: Path) -> dict[str, bytes]:
+    """Return the tensors of a file; raises what the library raises. Where it is not installed, its rules are ours."""
+    content = path.read_bytes()
+    try:
+        import safetensors
+    except ImportError:
+        (length,) = struct.unpack_from("<Q", content)
+        entries = {name: entry for name, entry in json.loads(content[8 : 8 + length]).items() if name != "__metadata__"}
+        at, found = 0, {}
+        for name, entry in sorted(entries.items(), key=lambda item: item[1]["data_offsets"]):
+            begin, end = entry["data_offsets"]
+            if begin != at or end - begin != math.prod(entry["shape"]) * SIZES[entry["dtype"]]:
+                raise ValueError(f"{name} does not follow what is before it") from None
+            found[name] = content[8 + length + begin : 8 + length + end]
+            at = end
+        if 8 + length + at != len(content):
+            raise ValueError("the file is not covered") from None
+        return found
+    return {name: bytes(tensor["data"]) for name, tensor in safetensors.deserialize(content)}
+
+
+def read_graph(path: Path, kind: str) -> dict[str, bytes]:
+    """Return the constants of a GraphDef or SavedModel; raises what protobuf raises."""
+    from pparse.protos import message_class
+
+    message: Any = message_class(kind)()
+    message.ParseFromString(path.read_bytes())
+    graphs = [meta.graph_def for meta in message.meta_graphs] if kind.endswith("SavedModel") else [message]
+    return {
+        node.name: node.attr["value"].tensor.tensor_content
+        for graph in graphs for node in graph.node
+        if node.op == "Const" and node.attr["value"].tensor.tensor_content
+    }  # fmt: skip
+
+
+def read_records(path: Path) -> list[bytes]:
+    """Return the records of a Riegeli file that must be sound."""
+    from pparse.riegeli import RecordReader
+
+    with RecordReader(path, salvage=False) as reader:
+        return list(reader)
+
+
+def read_chunked(path: Path, kind: str) -> dict[str, bytes]:
+    """Return the constants of a `.cpb`, put together by the merger."""
+    from pparse.proto_splitter import Merger
+    from pparse.protos import message_class
+
+    message: Any = message_class(kind)()
+    Merger.read(str(path).removesuffix(".cpb"), message)
+    whole = path.with_name(path.name + ".merged")
+    whole.write_bytes(message.SerializeToString())
+    try:
+        return read_graph(whole, kind)
+    finally:
+        whole.unlink()
+
+
+def values_in(sample: Sample, path: Path) -> dict[str, bytes]:
+    """Return the values of a file of the sample's format."""
+    if sample.name.startswith("safetensors"):
+        return read_safetensors(path)
+    if sample.kind == "records":
+        return {str(number): record for number, record in enumerate(read_records(path))}
+    if path.suffix == ".cpb":
+        return read_chunked(path, sample.message)
+    return read_graph(path, sample.message or "tensorflow.GraphDef")
+
+
+def is_of_sample(sample: Sample, path: str) -> bool:
+    """Whether a file that was written is the sample's, or was made of it."""
+    name = path.rpartition("/")[2]
+    stem = sample.file.rpartition(".")[0]
+    return name == sample.file or (sample.file.endswith(".cpb") and name == f"{stem}.pb")
+
+
+def judge_file(attempt: Attempt, path: Path, row: dict[str, Any]) -> Iterator[str]:
+    """Say what is wrong with a file that was written."""
+    case = attempt.case
+    sample = case.sample
+    if is_of_sample(sample, row["path"]) and sample.kind in ("tensors", "records"):
+        try:
+            if path.suffix == ".cpb" and metadata_lost(attempt):
+                read_records(path)
+                return
+            found = values_in(sample, path)
+        except Exception as error:
+            yield f"its own library refuses it ({row['status']}): {type(error).__name__}: {error}"
+            return
+        yield from judge_values(attempt, found, row)
+    elif path.suffix == ".gz" and not path.read_bytes().startswith(b"\x1f\x8b"):
+        yield "it has the name of a gzip file, and is none"
+    elif row["status"] == "complete":
+        try:
+            load(path)
+        except Exception as error:
+            yield f"complete, and its own library refuses it: {type(error).__name__}: {error}"
+
+
+def metadata_lost(attempt: Attempt) -> bool:
+    """Whether the last record of a `.cpb` is hit: nothing says what belongs where, and chunks are all there is."""
+    case = attempt.case
+    last = max(need for value in case.sample.values.values() for need in value.needs)
+    reach = case.reach
+    return reach.lost or reach.touches(*last)
+
+
+def load(path: Path) -> None:
+    """Load a file in the usual library, if there is one for it."""
+    if path.suffix == ".json":
+        json.loads(path.read_bytes())
+    elif path.suffix == ".zip":
+        with zipfile.ZipFile(path) as archive:
+            archive.testzip()
+    elif path.suffix == ".gz":
+        import gzip
+
+        gzip.decompress(path.read_bytes())
+    elif path.suffix == ".safetensors":
+        read_safetensors(path)
+
+
+def judge_values(attempt: Attempt, found: dict[str, bytes], row: dict[str, Any]) -> Iterator[str]:
+    """Say which values of a saved file are not the original's, though something could have told so."""
+    case = attempt.case
+    sample = case.sample
+    reach = case.reach
+    if sample.kind == "records":
+        known = {value.content for value in sample.values.values()}
+        for name, content in found.items():
+            if content not in known:
+                yield f"record {name} is none of the originals"
+        return
+    for name, content in found.items():
+        value = sample.values.get(name)
+        if value is not None and value.content == content:
+            continue
+        if case.wrapped.covered:
+            yield f"{name!r} is not the original, though a checksum covers it ({row['status']})"
+        elif value is None:
+            if not sample.spread(reach).ranges and not reach.lost:
+                yield f"{name!r} is no tensor of the original"
+        elif sample.untouched(name, reach):
+            yield f"{name!r} is not the original, though the damage does not reach it"
+
+
+def saved_values(attempt: Attempt) -> set[bytes]:
+    """Return the values in all files of the sample's format that were written; those that cannot be read have none."""
+    sample = attempt.case.sample
+    found: set[bytes] = set()
+    assert attempt.out is not None
+    for path in sorted(attempt.out.rglob("*")):
+        relative = path.relative_to(attempt.out).as_posix()
+        if not path.is_file() or path.name == "RECOVERY.json" or ".partial/" in relative:
+            continue
+        content = path.read_bytes()
+        if content == sample.content or content in attempt.case.wrapped.known:
+            return {value.content for value in sample.values.values()}
+        if path.suffix in (".safetensors", ".riegeli", ".cpb", ".pb"):
+            try:
+                found |= set(values_in(sample, path).values())
+            except Exception:  # clause c says so
+                continue
+    return found

@@ -1,0 +1,182 @@
+"""Samples of records and messages: Riegeli, protocol buffers, chunked protos."""
+
+from __future__ import annotations
+
+import io
+import os
+import random
+import struct
+import tempfile
+from pathlib import Path
+
+from tests.truth.known import Sample, Value, mixed, sample, text_bytes
+
+FLOAT = 1
+
+
+# -- Riegeli ---------------------------------------------------------------------------------------------------------
+
+
+def chunk_starts(content: bytes) -> list[int]:
+    """Return where the chunks of a sound Riegeli file begin, and its end."""
+    from pparse.riegeli import RecordReader
+
+    with RecordReader(content) as reader:
+        starts = {reader.last_pos.chunk_begin for _ in reader}
+    return sorted({0, 64, *starts, len(content)})
+
+
+def riegeli(name: str, options: str, count: int = 60, size: int = 1500) -> Sample:
+    from pparse.riegeli import RecordReader, RecordWriter
+
+    rng = random.Random(name)
+    out = io.BytesIO()
+    with RecordWriter(out, owns_dest=False, options=options) as writer:
+        for number in range(count):
+            content = mixed(rng, rng.randrange(size), number)
+            # A number makes each record another one, so that any order can be told.
+            if "transpose" in options:  # a message, which is what transposing takes apart
+                content = b"\x08" + bytes([number]) + b"\x12" + varint(len(content)) + content
+            else:
+                content = struct.pack("<H", number) + content
+            writer.write_record(content)
+    file = out.getvalue()
+    starts = chunk_starts(file)
+    values = {}
+    with RecordReader(file) as reader:
+        for content in reader:
+            begin = reader.last_pos.chunk_begin
+            end = starts[starts.index(begin) + 1]
+            values[str(reader.last_pos)] = Value(content, (begin, end), ((0, 64),))
+    marks = (24, 64, *starts, *(start + 40 for start in starts), *range(0, len(file), 65536))
+    return Sample(name, "records.riegeli", file, "records", values, "chunks", marks, hashed=True)
+
+
+def varint(number: int) -> bytes:
+    out = bytearray()
+    while number > 127:
+        out.append(number & 127 | 128)
+        number >>= 7
+    return bytes([*out, number])
+
+
+@sample
+def make_riegeli_plain() -> Sample:
+    return riegeli("riegeli-plain", "uncompressed,chunk_size:16384", 90, 3000)
+
+
+@sample
+def make_riegeli_brotli() -> Sample:
+    return riegeli("riegeli-brotli", "brotli:4,chunk_size:12000")
+
+
+@sample
+def make_riegeli_transposed() -> Sample:
+    return riegeli("riegeli-transposed", "transpose,zstd,chunk_size:12000")
+
+
+# -- protocol buffers ------------------------------------------------------------------------------------------------
+
+
+def graph(seed: int, count: int, least: int = 600) -> tuple[object, dict[str, bytes]]:
+    """Return a GraphDef of constants, and their bytes."""
+    from pparse.protos import message_class
+
+    rng = random.Random(seed)
+    made = message_class("tensorflow.GraphDef")()
+    made.versions.producer = 1994
+    truth = {}
+    for number in range(count):
+        node = made.node.add(name=f"layer{number}/kernel", op="Const")
+        node.attr["dtype"].type = FLOAT
+        tensor = node.attr["value"].tensor
+        tensor.dtype = FLOAT
+        elements = least + rng.randrange(2000)
+        tensor.tensor_shape.dim.add(size=elements)
+        # No NaN: that has many representations.
+        content = mixed(rng, elements * 4, number)
+        tensor.tensor_content = content
+        truth[node.name] = content
+        made.node.add(name=f"layer{number}", op="Relu", input=[node.name])
+    return made, truth
+
+
+@sample
+def make_graph_def() -> Sample:
+    message, truth = graph(6, 12)
+    content = message.SerializeToString(deterministic=True)
+    values = {}
+    for name, expected in truth.items():
+        at = content.index(expected)
+        values[name] = Value(expected, (at, at + len(expected)), ((0, at),))
+    marks = tuple(place for value in values.values() for place in value.place)
+    return Sample("graph-def", "graph.pb", content, "tensors", values, "stream", marks)
+
+
+@sample
+def make_protobuf() -> Sample:
+    """A message without a schema: ten fields of text and bytes, by number."""
+    rng = random.Random(7)
+    out = bytearray()
+    values = {}
+    for number in range(1, 16):
+        content = text_bytes(number, 50 + rng.randrange(900)) if number % 2 else b"\xff" + rng.randbytes(700)
+        start = len(out)
+        out += bytes([number << 3 | 2]) + varint(len(content))
+        values[str(number)] = Value(content, (len(out), len(out) + len(content)), ((0, len(out)),))
+        out += content
+        assert start < len(out)
+    marks = tuple(place for value in values.values() for place in value.place)
+    return Sample("protobuf", "message.binpb", bytes(out), "keys", values, "stream", marks)
+
+
+def chunked(name: str, compression: str, saved_model: bool = False) -> Sample:
+    """Return a `.cpb` of constants, some of which share a chunk of the Riegeli file with the metadata."""
+    from pparse.proto_splitter.stream_split import split_file
+    from pparse.protos import message_class
+    from pparse.riegeli import RecordReader
+
+    message, truth = graph(8, 14, 300)
+    kind = "tensorflow.GraphDef"
+    if saved_model:
+        kind = "tensorflow.SavedModel"
+        saved = message_class(kind)(saved_model_schema_version=1)
+        saved.meta_graphs.add().graph_def.CopyFrom(message)
+        saved.meta_graphs[0].meta_info_def.tags.append("serve")
+        message = saved
+    with tempfile.TemporaryDirectory() as folder:
+        whole = Path(folder, "whole.pb")
+        whole.write_bytes(message.SerializeToString(deterministic=True))
+        prefix = os.path.join(folder, "graph")
+        split_file(str(whole), prefix, message=kind, max_size="30KiB" if "transpose" in compression else "8KiB",
+                   writer_options=compression)  # fmt: skip
+        content = Path(prefix + ".cpb").read_bytes()
+    starts = chunk_starts(content)
+    records = []
+    with RecordReader(content) as reader:
+        for record in reader:
+            begin = reader.last_pos.chunk_begin
+            records.append((record, (begin, starts[starts.index(begin) + 1])))
+    values = {}
+    for tensor, expected in truth.items():
+        # Other chunks hold the message around it, and the last one says where chunks belong.
+        place = next(place for record, place in records if expected in record)
+        named = [other for record, other in records if tensor.encode() in record]
+        values[tensor] = Value(expected, place, ((0, 64), records[0][1], records[-1][1], *named))
+    marks = (24, 64, *starts, *(start + 40 for start in starts), *range(0, len(content), 65536))
+    return Sample(name, "graph.cpb", content, "tensors", values, "chunks", marks, hashed=True, message=kind)
+
+
+@sample
+def make_cpb_plain() -> Sample:
+    return chunked("cpb-plain", "uncompressed", saved_model=True)
+
+
+@sample
+def make_cpb_zstd() -> Sample:
+    return chunked("cpb-zstd", "zstd,chunk_size:20000")
+
+
+@sample
+def make_cpb_transposed() -> Sample:
+    return chunked("cpb-transposed", "transpose,zstd")
