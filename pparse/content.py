@@ -173,6 +173,7 @@ class Collector:
         self._chunks: list[bytes] = []
 
     def __call__(self, offset: int, chunk: bytes, unknown: list[tuple[int, int]], /) -> None:
+        """Keep ``chunk``."""
         self._check(offset + len(chunk))
         self._chunks.append(chunk)
 
@@ -183,6 +184,22 @@ class Collector:
     def content(self) -> bytes:
         """Return all of it."""
         return b"".join(self._chunks)
+
+
+class Beginning:
+    """A sink that keeps the first ``most`` bytes: `content`."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self.content = b""
+
+    def __call__(self, offset: int, chunk: bytes, unknown: list[tuple[int, int]], /) -> None:
+        """Keep what there is room for."""
+        self.content += chunk[: self._most - len(self.content)]
+
+    def restart(self) -> None:
+        """Forget what came."""
+        self.content = b""
 
 
 def _read_once(

@@ -10,7 +10,7 @@ from array import array
 from contextlib import suppress
 
 from pparse.archive import ArchiveParser, NameCounter
-from pparse.content import Verdict, read_through
+from pparse.content import Beginning, Verdict, read_through
 from pparse.errors import (
     PASSING,
     EndOfDataError,
@@ -330,12 +330,9 @@ class Unpacker:
 
     def _read_link(self, level: _Level, member: ArchiveMember) -> bool:
         """Read where a symbolic link leads, which is its content. False if that cannot be the target of one."""
-        target = bytearray()
-
-        def keep(offset: int, chunk: bytes, unknown: list[tuple[int, int]]) -> None:
-            target.extend(chunk[: MOST_LINK + 1 - len(target)])
-
+        keep = Beginning(MOST_LINK + 1)
         verdict = level.parser.verify(member, keep)
+        target = keep.content
         if verdict.status is not Status.COMPLETE or len(target) > MOST_LINK or b"\0" in target:
             return False
         member.link = target.decode("utf-8", "backslashreplace")

@@ -44,6 +44,7 @@ _XZ_CHECKS: Final = (b"\x01", b"\x04", b"\x0a")
 
 # Codecs without checksums between those of a whole stream.
 _NO_BLOCK_CHECKS: Final = ("gzip", "zlib", "deflate")
+_SUSPECT: Final = "its compressed bytes are in doubt, and what they decode to has not the size or checksum it should"
 
 
 def is_contradiction(data: InflatedData) -> bool:
@@ -143,6 +144,7 @@ class ResumedData(Data):
         self.access = self._head.access
         self._placed: list[_Placed] = []
         self._learned = False
+        self._suspects: list[tuple[int, int]] = []  # (output before, end in the source) of stretches with damage inside
         self._revision = 0
         self._source_revision = source.data.revision
 
@@ -360,7 +362,7 @@ class ResumedData(Data):
 
     def _hide_suspects(self) -> bool:
         """If decoding came to the end and is contradicted there, begin again without what is probably damaged."""
-        from pparse.resync.suspects import HiddenData, suspects, without_sparse
+        from pparse.resync.suspects import HiddenData, suspects
 
         error = self._head.error
         if error is None or self.codec not in _NO_BLOCK_CHECKS or not is_contradiction(self._head):
@@ -373,10 +375,10 @@ class ResumedData(Data):
             first += 2
         failed_at = self._source.end if error.offset is None else min(error.offset, self._source.end)
         member = self._source.data.range(first, failed_at)
-        found = without_sparse(member, first, suspects(member, first))
+        found = suspects(member, first)
         if not found:
             return False
-        self._reason = error.reason
+        self._suspects = [(self._head.member_out + each.out, each.end) for each in found if not each.hidden]
         self._head.close()
         self._source = HiddenData(self._source.data, found).range(self._source.start, self._source.end)
         self._head = self._inflate(self._source)
@@ -430,6 +432,11 @@ class ResumedData(Data):
                 self._lay(waiting, piece.position, gaps)
                 waiting = []
         self._lay(waiting, None, gaps)
+        for out, end in self._suspects:  # what was decoded of them, up to the place where it begins again
+            for placed, reached in zip(self._placed, (failure.at, *(piece.end for piece, _ in pieces)), strict=True):
+                if end <= reached + 1 and out < placed.end:
+                    self.doubts += (Doubt(max(out, placed.start), placed.end, _SUSPECT),)
+                    break
         for placed, (piece, _) in zip(self._placed[1:], pieces, strict=True):
             for doubt in piece.data.doubts:  # known only after the failure behind it
                 start, end = placed.start + doubt.start - placed.skip, placed.start + doubt.end - placed.skip

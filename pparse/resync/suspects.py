@@ -30,27 +30,47 @@ _MOST: Final = 4_096
 _SMALL_PART: Final = 4
 
 
-def suspects(source: Range, first: int) -> list[tuple[int, int]]:
-    """Return stretches ``(start, end)`` of the source, in order and apart, that are probably damaged.
+class Suspect:
+    """A stretch ``[start, end)`` of the source that is probably damaged.
 
-    ``first``: where the compressed data begin. At most 4,096.
+    ``hidden``: all of it is known to be wrong; else damage is somewhere in it. ``out``: how much output precedes it.
     """
-    found = [*_doubtful(source, first), *_runs(source, first)]
-    joined: list[tuple[int, int]] = []
-    for start, end in sorted(found)[:_MOST]:
-        if joined and start <= joined[-1][1]:
-            joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
+
+    __slots__ = ("end", "hidden", "out", "start")
+
+    def __init__(self, start: int, end: int, *, hidden: bool) -> None:
+        self.start = start
+        self.end = end
+        self.hidden = hidden
+        self.out = 0
+
+    @property
+    def gap(self) -> tuple[int, int]:
+        """What is passed over: all of it, or, where only its end is known to be behind the damage, the last byte."""
+        return (self.start if self.hidden else self.end - 1), self.end
+
+
+def suspects(source: Range, first: int) -> list[Suspect]:
+    """Return stretches of the source that are probably damaged, in order and apart; at most 4,096.
+
+    ``first``: where the compressed data begin.
+    """
+    found = [*_doubtful(source, first), *(Suspect(start, end, hidden=True) for start, end in _runs(source, first))]
+    apart: list[Suspect] = []
+    for suspect in sorted(found, key=lambda suspect: suspect.start)[:_MOST]:
+        if apart and suspect.start < apart[-1].end:
+            apart[-1].end = max(apart[-1].end, suspect.end)
         else:
-            joined.append((start, end))
-    return joined
+            apart.append(suspect)
+    return _in_output(source, first, apart)
 
 
-def _doubtful(source: Range, first: int) -> Iterator[tuple[int, int]]:
+def _doubtful(source: Range, first: int) -> Iterator[Suspect]:
     most = (source.end - source.start) // _SMALL_PART
     for doubt in source.data.doubts:
         start, end = max(doubt.start, first), min(doubt.end, source.end)
         if 0 < end - start <= most:
-            yield start, end
+            yield Suspect(start, end, hidden=False)
 
 
 def _runs(source: Range, first: int) -> Iterator[tuple[int, int]]:
@@ -73,41 +93,44 @@ def _runs(source: Range, first: int) -> Iterator[tuple[int, int]]:
         yield held
 
 
-def without_sparse(source: Range, first: int, found: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return those of ``found`` that do not stand for long runs of output themselves, as such data compress to."""
+def _in_output(source: Range, first: int, found: Sequence[Suspect]) -> list[Suspect]:
+    """Find where in the output the suspects are; leave out runs that stand for long runs of output themselves."""
     decoder = zlib.decompressobj(-zlib.MAX_WBITS)
-    kept: list[tuple[int, int]] = []
-    at = first
-    for start, end in found:
-        out = 0
-        for low, high in ((at, start), (start, end)):
-            out = 0
-            while low < high and not decoder.eof:
-                block = source.data.read_known(low, min(_BLOCK, high - low))[0]
+    kept: list[Suspect] = []
+    at, out = first, 0
+    for suspect in found:
+        for end in (suspect.start, suspect.end):
+            before = out
+            while at < end and not decoder.eof:
+                block = source.data.read_known(at, min(_BLOCK, end - at))[0]
                 if not block:
                     return kept
-                low += len(block)
+                at += len(block)
                 try:
                     while block:
                         out += len(decoder.decompress(block, _BLOCK))
                         block = decoder.unconsumed_tail
-                except zlib.error:
-                    return [*kept, *((a, b) for a, b in found if a >= start)]
-        if out <= _MOST_RATIO * (end - start):
-            kept.append((start, end))
-        at = end
+                except zlib.error:  # the decoder that came to the end was another one: leave it at these
+                    return kept
+            if end == suspect.start:
+                suspect.out = out
+        if not suspect.hidden or out - before <= _MOST_RATIO * (suspect.end - suspect.start):
+            kept.append(suspect)
     return kept
 
 
 class HiddenData(Data):
-    """Data of which some stretches are hidden: they are gaps, and the rest is as it is."""
+    """Data of which suspects are hidden: they are gaps, and the rest is as it is."""
 
-    def __init__(self, data: Data, hidden: Sequence[tuple[int, int]]) -> None:
+    def __init__(self, data: Data, hidden: Sequence[Suspect]) -> None:
         super().__init__(data.name, data.size, data.stats)
         self._data = data
         self._hidden = list(hidden)
         self.access = data.access
-        gaps = [*((gap.offset, gap.length) for gap in data.gaps), *((start, end - start) for start, end in hidden)]
+        gaps = [
+            *((gap.offset, gap.length) for gap in data.gaps),
+            *((start, end - start) for start, end in (each.gap for each in hidden)),
+        ]
         self.gaps = GapTable()
         reached = 0
         for offset, length in sorted(gaps, key=lambda gap: gap[0]):
@@ -133,8 +156,8 @@ class HiddenData(Data):
         return self._data.pread(offset, length)
 
     def doubtful(self, start: int, end: int) -> str | None:
-        """Ask the data, of what is not hidden."""
-        for low, high in (*self._hidden, (end, end)):
+        """Ask the data, of what is not suspect."""
+        for low, high in (*((each.start, each.end) for each in self._hidden), (end, end)):
             reason = self._data.doubtful(start, min(low, end))
             if reason is not None:
                 return reason
