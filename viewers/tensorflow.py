@@ -47,6 +47,8 @@ class TensorflowViewer(Viewer):
         self._maker.lost_content = self.root.kind == CHUNKS
         self.constants = Constants(self.parser, self._maker)
         self._extent: Extent | None = None
+        self._found = 0
+        self._extent_of = 0  # what was known of the chunks when it was made
         self._graph: Any = None
 
     @classmethod
@@ -191,7 +193,7 @@ class TensorflowViewer(Viewer):
 
     def extent(self) -> Extent:
         """Say how large the document is and should be, and where it was cut."""
-        if self._extent is None:
+        if self._extent is None or self._extent_of != self._known:
             extent = self.new_extent()
             for tensor in self.tensors():
                 extent.add(tensor)
@@ -199,13 +201,23 @@ class TensorflowViewer(Viewer):
         assert self._extent is not None  # noqa: S101 -- close_extent sets it
         return self._extent
 
+    @property
+    def _known(self) -> int:
+        """How much was found wrong with the bytes that the tensors are made of."""
+        verdicts = getattr(self.parser, "verdicts", None)
+        return self._found + (verdicts.version if verdicts is not None else 0)
+
+    def note_damage(self) -> None:
+        """Reading a tensor found it damaged: what was said of the whole is out of date."""
+        self._found += 1
+
     def new_extent(self) -> Extent:
         """Return an extent to which the tensors can be added while they are listed; then `close_extent`."""
         return Extent(self.source.known_end() - self.source.start)
 
     def close_extent(self, extent: Extent) -> Extent:
         """Complete an extent to which all tensors were added; `extent` returns it from then on."""
-        self._extent = extent
+        self._extent, self._extent_of = extent, self._known
         root, source = self.root, self.source
         try:
             status = root.status

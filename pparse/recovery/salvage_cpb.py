@@ -125,6 +125,10 @@ def _metadata(parser: CpbParser, charge: Any) -> Any:
 
     from pparse.protos import message_class
 
+    try:
+        parser._new_lookup("all").record(parser.metadata_position)
+    except (MalformedError, EndOfDataError):  # of a chunk so large that it was read without its hash
+        return None
     record = parser.chunks.metadata.record
     charge.resize(_COST * len(record))
     try:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pparse.riegeli.chunks import Chunk, ChunkData
     from pparse.riegeli.projection import FieldProjection
     from pparse.riegeli.source import Source
+    from pparse.riegeli.verdicts import Verdicts
     from pparse.scratch import Scratch
 
 
@@ -173,6 +174,10 @@ class _Decoded(Data):
     def _drop(self) -> None:
         self._records = None
 
+    def doubtful(self, start: int, end: int) -> str | None:
+        """Ask the data that the records are decoded from: every record may come from any byte of them."""
+        return self._packed.doubtful(0, self._chunk.header.data_size)
+
     def _pread(self, offset: int, length: int) -> bytes:
         records = self.records()
         index = bisect_right(self.ends, offset)
@@ -216,15 +221,19 @@ def open_records(
     limits: Limits | None = None,
     scratch: Scratch | None = None,
     projection: FieldProjection | None = None,
+    verdicts: Verdicts | None = None,
 ) -> ChunkRecords | None:
-    """Open the records of a chunk; None if it is of a kind that has none. Its data's hash is not checked."""
+    """Open the records of a chunk; None if it is of a kind that has none. Its data's hash is not checked.
+
+    What ``verdicts`` know, now or later, the data of the records say (`pparse.data.Data.doubtful`).
+    """
     from pparse.riegeli.chunks import ChunkData
 
     if chunk.header.chunk_type == SIMPLE:
         from pparse.riegeli.simple import SimpleRecords
 
-        data = ChunkData(source, chunk)
+        data = ChunkData(source, chunk, verdicts)
         return SimpleRecords(data, chunk.header, budget=budget, limits=limits, scratch=scratch)
     if chunk.header.chunk_type == TRANSPOSED:
-        return TransposedRecords(ChunkData(source, chunk), chunk, budget=budget, projection=projection)
+        return TransposedRecords(ChunkData(source, chunk, verdicts), chunk, budget=budget, projection=projection)
     return None
