@@ -64,6 +64,8 @@ _CHUNK_TYPES: Final = (
     "tensorflow.FunctionDefLibrary", "tensorflow.TensorProto",
 )  # fmt: skip
 _SHAPE_BYTES: Final = 64 << 10
+# A range that ends here goes to the end of a stream, which is not known.
+_ENDLESS: Final = 1 << 62
 # Stretches that a check can tell of.
 _SKIPPED: Final = 10_000
 # Findings on chunks that are kept to be given again.
@@ -165,6 +167,9 @@ class CpbParser(ProtobufParser):
             raise MalformedError("there are no records")
         self.metadata_position = position
         record = self.lookup.record(position)
+        most = session.limits.header_bytes
+        if len(record) > most and not record.data.available(record.start, most + 1):
+            raise MalformedError("the last record is not as long as its chunk says", wanted=len(record))
         session.limits.check("header_bytes", len(record), "the chunk metadata", offset=record.start)
         return ChunkMetadata(record, session.budget, any_version=session.options.get("versions") == "any")
 
@@ -203,9 +208,14 @@ class CpbParser(ProtobufParser):
     @classmethod
     def match(cls, reader: Reader) -> Confidence:
         """CERTAIN for a Riegeli file named ``.cpb``, or whose last record is chunk metadata."""
+        return cls.match_named(reader, reader.data.name)
+
+    @classmethod
+    def match_named(cls, reader: Reader, name: str) -> Confidence:
+        """Say so by the name that the document has: a member of an archive is not called as the archive."""
         from pparse.registry import bare_name
 
-        named = bare_name(reader.data.name).endswith(cls.extensions)
+        named = bare_name(name).endswith(cls.extensions)
         if reader.peek(len(FILE_SIGNATURE)) != FILE_SIGNATURE:
             from pparse.parsers.riegeli import RiegeliParser
 
@@ -516,9 +526,10 @@ def _is_text(raw: bytes) -> bool:
 def _ends_with_metadata(reader: Reader) -> bool:
     from pparse.budget import MemoryBudget
 
-    end = reader.data.size
-    if end is None:
+    end, size = reader.end, reader.data.size
+    if end is None or (size is None and end >= _ENDLESS):
         return False
+    end = end if size is None else min(end, size)
     budget = MemoryBudget("16MiB")
     lookup = RecordLookup(reader.data.range(reader.start, end), budget=budget, verify="headers")
     try:

@@ -395,12 +395,13 @@ class RiegeliParser(HashedParser):
 
         holder = node.parent if node.kind == "descriptors" and node.parent is not None else node
         chunk = self.chunk(holder)
-        check_room(chunk, self.result.extraction.session.budget)
+        packed = ChunkData(self._source, chunk)
+        check_room(chunk, packed, self.result.extraction.session.budget)
         if holder.known_status is Status.COMPLETE and self.verify != "headers":
             problem = self._hash_problem(chunk)
             if problem is not None:
                 raise InvalidArgumentError(problem.reason, offset=problem.offset)
-        data = ChunkData(self._source, chunk).read_exact(0, chunk.header.data_size)
+        data = packed.read_exact(0, chunk.header.data_size)
         return decode_transposed(data, 1, chunk.header.decoded_data_size)[0]
 
     def expect_fields(self, ctx: NodeContext, block: bytes, base: int) -> tuple[int, Any, int]:

@@ -356,6 +356,11 @@ class Parser:
         """Say how sure this is the format, from a few reads at the start (or end) of ``reader``."""
         return Confidence.NO
 
+    @classmethod
+    def match_named(cls, reader: Reader, name: str) -> Confidence:
+        """Say so of a document that is called ``name`` (a member of an archive has another one than its data)."""
+        return cls.match(reader)
+
     def root_entry(self) -> Entry:
         """Describe the root node."""
         extraction = self.result.extraction

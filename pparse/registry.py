@@ -294,7 +294,7 @@ def _ask(parser: type[Parser], extraction: Extraction) -> Confidence:
     end = 1 << 62 if extraction.end is None else extraction.end
     reader: Range = extraction.data.range(extraction.start, max(extraction.start, end))
     try:
-        return parser.match(reader)
+        return parser.match_named(reader, extraction.name)
     except (SourceError, ClosedError, DataChangedError):
         raise  # it says nothing of the format
     except PparseError:

@@ -51,6 +51,8 @@ NAMELESS: Final = "nameless"
 _LEAST: Final = 32
 # A run of zeros becomes a hole of the file from this length on.
 _HOLE: Final = 64 << 10
+# Formats of chunks with hashes.
+_HASHED: Final = ("riegeli", "cpb", "saved-model-folder")
 
 
 class Plan:
@@ -222,7 +224,10 @@ class Unpacker:
         from pparse.recovery.salvage import salvage
 
         try:
-            if extraction.status is Status.COMPLETE and not extraction.data.gaps and not _viewed_damage(extraction):
+            if (
+                extraction.status is Status.COMPLETE and not extraction.data.gaps and not _viewed_damage(extraction)
+                and not _checked_damage(extraction)
+            ):  # fmt: skip
                 return False
             return salvage(extraction, self._target, name, report=self._report)
         except PASSING:
@@ -239,6 +244,8 @@ class Unpacker:
             status = extraction.status
         except PparseError:
             return
+        if status is Status.COMPLETE and _checked_damage(extraction):
+            status = Status.DAMAGED
         if status is not Status.COMPLETE and verdict.status is Status.COMPLETE:
             verdict.worsen(status, str(status), f"{extraction.format} says that it is {status}")
 
@@ -490,6 +497,20 @@ def _safe(member: ArchiveMember) -> str:
 
 def _base_name(path: str) -> str:
     return path.replace("\\", "/").rstrip("/").rpartition("/")[2] or "file"
+
+
+def _checked_damage(extraction: Extraction) -> bool:
+    """Say whether a check finds damage in a file whose parts have checksums of their own, which nothing else compares.
+
+    Then nothing is called complete that a check would not: it has looked at everything.
+    """
+    result = extraction.parse()
+    if result.parser.name not in _HASHED:
+        return False
+    found = False
+    for finding in result.check():
+        found = found or (finding.severity is Severity.ERROR and finding.code != "limit")
+    return found
 
 
 def _viewed_damage(extraction: Extraction) -> bool:
