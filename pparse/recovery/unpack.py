@@ -113,6 +113,7 @@ class Unpacker:
         self._plan = plan
         self._levels: list[_Level] = []
         self._entered = 0
+        self._unsound: Extraction | None = None  # what looked whole, and a check found damaged
         self._sink: _Sink | None = None  # what was written last
 
     def run(self, result: Result) -> None:
@@ -224,11 +225,11 @@ class Unpacker:
         from pparse.recovery.salvage import salvage
 
         try:
-            if (
-                extraction.status is Status.COMPLETE and not extraction.data.gaps and not _viewed_damage(extraction)
-                and not _checked_damage(extraction)
-            ):  # fmt: skip
-                return False
+            whole = extraction.status is Status.COMPLETE and not extraction.data.gaps and not _viewed_damage(extraction)
+            if whole:
+                if not _checked_damage(extraction):
+                    return False
+                self._unsound = extraction
             return salvage(extraction, self._target, name, report=self._report)
         except PASSING:
             raise
@@ -237,14 +238,13 @@ class Unpacker:
         except PparseError:
             return False
 
-    @staticmethod
-    def _judge_format(extraction: Extraction, verdict: Verdict) -> None:
+    def _judge_format(self, extraction: Extraction, verdict: Verdict) -> None:
         """What its own format says of a file counts too: all the bytes of a cut file are there."""
         try:
             status = extraction.status
         except PparseError:
             return
-        if status is Status.COMPLETE and _checked_damage(extraction):
+        if status is Status.COMPLETE and extraction is self._unsound:
             status = Status.DAMAGED
         if status is not Status.COMPLETE and verdict.status is Status.COMPLETE:
             verdict.worsen(status, str(status), f"{extraction.format} says that it is {status}")
