@@ -11,6 +11,7 @@ Texts (DT_STRING) are no array of numbers: their dtype is None, and `TensorflowT
 
 from __future__ import annotations
 
+from pparse.data import BytesData, FileData
 from pparse.dtype import DTYPES, DType
 from pparse.errors import (
     ClosedError,
@@ -121,7 +122,8 @@ class TensorflowTensor(Tensor):
     @property
     def _doubt(self) -> str | None:
         """Why its bytes may be wrong though they can be read."""
-        return self._maker.make.doubt(self._parts) if self._maker is not None else None
+        maker = self._maker
+        return None if maker is None else maker.make.doubt(self._parts)
 
     @property  # type: ignore[override]
     def status(self) -> Status:
@@ -209,6 +211,8 @@ class TensorMaker:
         self.owner = owner
         self.lost_content = False
         self._path = extraction.path
+        # Plain bytes of a file: there is no checksum, and no stream, that could contradict them.
+        self._is_sure = type(extraction.data) in (FileData, BytesData)
 
     # -- places ------------------------------------------------------------------------------------------------------
 
@@ -235,6 +239,8 @@ class TensorMaker:
             found = self._quick(name, pieces, near) if near is not None and len(pieces) == 1 else None
             found = found or self._read(name, Message(self.make, pieces, self.type, near))
             parts = [piece for piece in pieces if isinstance(piece, Range)]
+            if self._is_sure and len(parts) == len(pieces) == 1 and parts[0].data is self.extraction.data:
+                return found
             if found._texts is not None and found._texts[1] is not None:
                 parts.append(found._texts[1])
             elif found._content is not None and found._content.data is not None:
