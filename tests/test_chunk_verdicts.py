@@ -414,3 +414,8 @@ def test_a_check_of_a_chunked_proto_looks_at_the_block_headers_inside_its_chunks
     assert "block header hash mismatch" in finding.reason
     assert "no record is lost" in finding.reason
     assert main(["check", str(path)]) == main(["recover", str(path), "-o", str(tmp_path / "saved")]) == 4
+    report = json.loads((tmp_path / "saved" / "RECOVERY.json").read_text())
+    assert {file["path"]: file["status"] for file in report["files"]} == {
+        "block.cpb": "damaged",
+        "block.pb": "complete",
+    }
