@@ -11,6 +11,7 @@ the type that its shape suggests.
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_left
 
 from pparse.data import BytesData
 from pparse.errors import (
@@ -25,27 +26,29 @@ from pparse.errors import (
 from pparse.findings import Finding, Status
 from pparse.kernels.wire import LEN, PADDING, SLACK, scan
 from pparse.limits import count_words
-from pparse.node import UNLOADED_VALUE, Entry
+from pparse.node import SCALAR, UNLOADED_VALUE, Entry
 from pparse.parser import Confidence
 from pparse.parsers.cpb_metadata import TYPE_NAMES, ChunkMetadata
 from pparse.parsers.cpb_overlay import Chunks, Scope
 from pparse.parsers.protobuf import ProtobufParser
-from pparse.parsers.protobuf_index import Lost, Origin, PartScan
+from pparse.parsers.protobuf_index import FieldGraft, Lost, Origin, PartScan
 from pparse.parsers.protobuf_schema import builtin_schema
 from pparse.parsers.protobuf_values import is_message
+from pparse.reader import Range
 from pparse.riegeli.layout import FILE_SIGNATURE
 from pparse.riegeli.lookup import RecordLookup
+from pparse.riegeli.verdicts import Verdicts
 from pparse.schema import TYPE_STRING
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from typing import ClassVar, Final
+    from typing import Any, ClassVar, Final
 
     from pparse.index import ChildIndex
     from pparse.node import Node
     from pparse.parsers.protobuf_index import Piece
-    from pparse.reader import Range, Reader
+    from pparse.reader import Reader
     from pparse.result import Result
     from pparse.riegeli.positions import SkippedRegion
     from pparse.schema import MessageType
@@ -61,6 +64,12 @@ _CHUNK_TYPES: Final = (
     "tensorflow.FunctionDefLibrary", "tensorflow.TensorProto",
 )  # fmt: skip
 _SHAPE_BYTES: Final = 64 << 10
+# A range that ends here goes to the end of a stream, which is not known.
+_ENDLESS: Final = 1 << 62
+# Stretches that a check can tell of.
+_SKIPPED: Final = 10_000
+# Findings on chunks that are kept to be given again.
+_DOUBTS: Final = 1_000
 # Chunks that are compared with the metadata of a damaged file before those are believed.
 _PROVED: Final = 100_000
 # Metadata of at most this many bytes are looked at as a whole when they are opened (some milliseconds).
@@ -96,6 +105,8 @@ class CpbParser(ProtobufParser):
         if verify not in VERIFY:
             raise OptionError(f"the option verify is {', '.join(VERIFY)}, not {verify!r}")
         self.result = result
+        self.verdicts = Verdicts()
+        self._doubts: dict[str, Finding] = {}
         self.lookup = self._new_lookup(verify)
         self._unchecked = self.lookup
         self.chunks: Chunks | None = None
@@ -105,12 +116,15 @@ class CpbParser(ProtobufParser):
         self._proved = False
         self._read_metadata()
         super().__init__(result)
+        self.make.witness = self.chunks.metadata.record if self.chunks is not None else None
+        self.verdicts.listeners.append(self._tell_living)
 
     def _new_lookup(self, verify: str) -> RecordLookup:
         session = self.result.extraction.session
         return RecordLookup(
-            self.source(), verify=verify, budget=session.budget, limits=session.limits, scratch=session.spools
-        )
+            self.source(), verify=verify, budget=session.budget, limits=session.limits, scratch=session.spools,
+            verdicts=self.verdicts,
+        )  # fmt: skip
 
     def source(self) -> Range:
         """Return the bytes of the Riegeli file."""
@@ -153,6 +167,9 @@ class CpbParser(ProtobufParser):
             raise MalformedError("there are no records")
         self.metadata_position = position
         record = self.lookup.record(position)
+        most = session.limits.header_bytes
+        if len(record) > most and not record.data.available(record.start, most + 1):
+            raise MalformedError("the last record is not as long as its chunk says", wanted=len(record))
         session.limits.check("header_bytes", len(record), "the chunk metadata", offset=record.start)
         return ChunkMetadata(record, session.budget, any_version=session.options.get("versions") == "any")
 
@@ -191,9 +208,14 @@ class CpbParser(ProtobufParser):
     @classmethod
     def match(cls, reader: Reader) -> Confidence:
         """CERTAIN for a Riegeli file named ``.cpb``, or whose last record is chunk metadata."""
+        return cls.match_named(reader, reader.data.name)
+
+    @classmethod
+    def match_named(cls, reader: Reader, name: str) -> Confidence:
+        """Say so by the name that the document has: a member of an archive is not called as the archive."""
         from pparse.registry import bare_name
 
-        named = bare_name(reader.data.name).endswith(cls.extensions)
+        named = bare_name(name).endswith(cls.extensions)
         if reader.peek(len(FILE_SIGNATURE)) != FILE_SIGNATURE:
             from pparse.parsers.riegeli import RiegeliParser
 
@@ -239,7 +261,7 @@ class CpbParser(ProtobufParser):
         if self.chunks is None:
             entry.kind = CHUNKS
             entry.note = Origin(None)
-        return entry
+        return self._judged(entry)
 
     def root_pieces(self) -> Sequence[Piece]:
         """Return what the metadata say that the root is made of."""
@@ -268,8 +290,48 @@ class CpbParser(ProtobufParser):
     def entries(self, node: Node, index: ChildIndex, first: int, count: int) -> list[Entry]:
         """Return entries of chunks, or of what is merged."""
         if isinstance(index.note, _Positions):
-            return [self._chunk_entry(position) for position in index.note.positions[first : first + count]]
-        return super().entries(node, index, first, count)
+            found = [self._chunk_entry(position) for position in index.note.positions[first : first + count]]
+        else:
+            found = super().entries(node, index, first, count)
+        return found if not self.verdicts.version else [self._judged(entry) for entry in found]
+
+    # -- what a failed hash covers -----------------------------------------------------------------------------------
+
+    def _judged(self, entry: Entry) -> Entry:
+        """Return an entry, DAMAGED where it is made of a chunk whose hash was found wrong: then nothing of it loads."""
+        if entry.status is None or entry.status is Status.COMPLETE or entry.status is Status.TRUNCATED:
+            reason = self.make.doubt(_made_of(entry.parts, entry.note))
+            if reason is not None:
+                entry.status, entry.finding = Status.DAMAGED, self._doubt_finding(reason, entry.start)
+                entry.value = UNLOADED_VALUE
+        return entry
+
+    def _doubt_finding(self, reason: str, offset: int) -> Finding:
+        """Return the finding on a chunk: one for all that is made of it."""
+        found = self._doubts.get(reason)
+        if found is None:
+            if len(self._doubts) >= _DOUBTS:
+                self._doubts.clear()
+            found = Finding("hash", reason, source=self.result.extraction.name, offset=offset)
+            self._doubts[reason] = found
+        return found
+
+    def _tell_living(self, _begin: int) -> None:
+        """A chunk was found wrong: tell the nodes that were made of it before, and that somebody holds."""
+        stack = [self.result._root] if self.result._root is not None else []
+        while stack:
+            node = stack.pop()
+            stack += node.living()
+            if node.index is not None and node.index.group is not None:
+                for entry in node.index.group[1]:  # somebody may be about to make nodes of them
+                    self._judged(entry)
+            if node.known_status is Status.DAMAGED or node.known_status is Status.UNSUPPORTED:
+                continue
+            reason = self.make.doubt(_made_of(node._extra[1] if node._extra is not None else None, node.note))
+            if reason is not None:
+                self.result.close_node(node, Status.DAMAGED, self._doubt_finding(reason, node.start))
+                if node.shape == SCALAR:
+                    node.unload()
 
     def _chunk_entry(self, position: int) -> Entry:
         """Return the entry of one chunk; DAMAGED where the hash of its data is wrong, or its data are."""
@@ -330,21 +392,83 @@ class CpbParser(ProtobufParser):
         yield "versions", f"splitter {metadata.splitter_version}, needs merger {metadata.join_version} or later"
 
     def check(self, *, strict: bool = False) -> Iterator[Visit]:
-        """Open every chunk, compare it with the metadata, and then parse everything."""
+        """Compare every hash, look at every block header, hold each chunk against the metadata; then parse everything.
+
+        So a check sees what a recovery sees.
+        """
         self.prove_metadata()
         self._note_damage_of_metadata()
-        if self.chunks is not None:
-            root = self.result.root
-            every = Chunks(self.chunks.metadata, self._new_lookup("all"), self.chunks.budget)
-            for index in range(self.chunks.metadata.chunk_count):
-                self.result.extraction.session.check_cancelled()
-                piece = every.piece(index)
-                if isinstance(piece, Lost):
-                    code = "limit" if isinstance(piece.error, LimitError) else "malformed"
-                    self.result.findings.add(Finding(
-                        code, piece.reason, source=self.result.extraction.name, offset=root.start,
-                    ))  # fmt: skip
+        every = self._new_lookup("all")
+        skipped: list[SkippedRegion] = []
+        every.survey(lambda region: skipped.append(region) if len(skipped) < _SKIPPED else None, self._note_limit)
+        told = array("Q", sorted(self._check_chunks(every)))
+        source = self.source()
+        for region in skipped:
+            at = bisect_left(told, region.begin)
+            if at < len(told) and told[at] < region.end:
+                continue  # the chunk in it says so
+            self.result.findings.add(Finding(
+                "malformed", region.message, source=self.result.extraction.name, offset=source.start + region.begin,
+                length=region.end - region.begin,
+            ))  # fmt: skip
         yield from super().check(strict=strict)
+
+    def _note_limit(self, error: LimitError) -> None:
+        offset = self.source().start + error.offset if error.offset is not None else None
+        self.result.findings.add(
+            Finding("limit", error.reason, source=self.result.extraction.name, offset=offset, wanted=error.wanted)
+        )
+
+    def _check_chunks(self, lookup: RecordLookup) -> Iterator[int]:
+        """Open every chunk, its hash checked, and yield the positions of those that are wrong and say so."""
+        check_cancelled = self.result.extraction.session.check_cancelled
+        if self.chunks is None:
+            found = self.result.root.index_to(None).note
+            for position in found.positions if isinstance(found, _Positions) else ():
+                check_cancelled()
+                if self._problem_of(lookup, position) is not None:
+                    yield position
+            return
+        metadata = self.chunks.metadata
+        every = Chunks(metadata, lookup, self.chunks.budget)
+        problem = self._problem_of(lookup, self.metadata_position)
+        if problem is not None:
+            reason = f"the chunk metadata may be wrong: {problem.reason}"
+            self.result.findings.add(
+                Finding("hash", reason, source=self.result.extraction.name, offset=self.result.root.start)
+            )
+            yield self.metadata_position
+        for index, info in enumerate(metadata.chunks()):
+            check_cancelled()
+            piece = every.piece(index)
+            if isinstance(piece, Lost):
+                code = "limit" if isinstance(piece.error, LimitError) else "malformed"
+                self.result.findings.add(Finding(
+                    code, piece.reason, source=self.result.extraction.name, offset=self.result.root.start,
+                ))  # fmt: skip
+                yield info.position
+
+    @staticmethod
+    def _problem_of(lookup: RecordLookup, position: int) -> PparseError | None:
+        try:
+            lookup.record(position)
+        except PASSING:
+            raise
+        except PparseError as error:
+            return error
+        return None
+
+
+def _made_of(parts: tuple[Range, ...] | None, note: Any) -> Iterator[Range]:
+    """Yield the stretches that a node is made of, of its chunks."""
+    yield from parts or ()
+    if isinstance(note, Origin):
+        for piece in note.pieces:
+            if isinstance(piece, Range):
+                yield piece
+        for item in note.contributions:
+            if not isinstance(item, FieldGraft):
+                yield item[0].part
 
 
 class _Positions:
@@ -402,9 +526,10 @@ def _is_text(raw: bytes) -> bool:
 def _ends_with_metadata(reader: Reader) -> bool:
     from pparse.budget import MemoryBudget
 
-    end = reader.data.size
-    if end is None:
+    end, size = reader.end, reader.data.size
+    if end is None or (size is None and end >= _ENDLESS):
         return False
+    end = end if size is None else min(end, size)
     budget = MemoryBudget("16MiB")
     lookup = RecordLookup(reader.data.range(reader.start, end), budget=budget, verify="headers")
     try:

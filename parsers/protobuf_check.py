@@ -102,8 +102,10 @@ class Checker:
 
     def _walk(self, part: Range, type: MessageType) -> bool:
         table = table_of(type, self._tables)
-        # Open messages: their end (of a group: minus its number), and the table to go back to.
+        # Open messages: their end (of a group: minus its number), and the table to go back to. A group ends by itself,
+        # but not beyond the message that it is in: ``bounds`` are where nothing goes on.
         ends: list[int] = [part.end]
+        bounds: list[int] = [part.end]
         tables: list[_Table] = [table]
         pos, base, size = part.start, 0, 0
         block = b""
@@ -113,12 +115,13 @@ class Checker:
             end = ends[-1]
             if pos == end:
                 ends.pop()
+                bounds.pop()
                 tables.pop()
                 if not ends:
                     return True
                 table = tables[-1]
                 continue
-            if pos > end >= 0 or pos >= last:
+            if pos >= bounds[-1]:  # beyond the message; or at its end, in a group that does not end in it
                 return False
             self.stopped = pos
             at = pos - base
@@ -145,7 +148,7 @@ class Checker:
                 else:
                     length, at = read_length(block, at, base)
                 pos = base + at
-                if length > (end if end >= 0 else last) - pos:
+                if length > bounds[-1] - pos:
                     return False
                 what, field, below = table[tag]
                 if below is not None:
@@ -153,6 +156,7 @@ class Checker:
                         return False
                     table = below
                     ends.append(pos + length)
+                    bounds.append(pos + length)
                     tables.append(table)
                     continue
                 if what == _TEXT and at + length <= size:  # what nearly all leaves are
@@ -175,12 +179,14 @@ class Checker:
                 if below is not None:
                     table = below
                 ends.append(-(tag >> 3))
+                bounds.append(bounds[-1])
                 tables.append(table)
                 pos = base + at
             elif wire == END_GROUP:
                 if end != -(tag >> 3):
                     return False
                 ends.pop()
+                bounds.pop()
                 tables.pop()
                 table = tables[-1]
                 pos = base + at

@@ -12,7 +12,7 @@ from pparse.reader import Range
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from typing import Any, Final
 
     from pparse.data import Data
@@ -37,6 +37,8 @@ class ValueEntries:
     def __init__(self, extraction: Extraction, types: Mapping[tuple[int, ...], str]) -> None:
         self.extraction = extraction
         self.types = types
+        # What everything is placed by (the metadata of a `.cpb`): where that is in doubt, all is.
+        self.witness: Range | None = None
         self._origins: dict[FieldType | None, Origin] = {}
 
     def _plain(self, field: FieldType | None) -> Origin:
@@ -45,6 +47,14 @@ class ValueEntries:
         if found is None:
             found = self._origins[field] = Origin(field)
         return found
+
+    def doubt(self, parts: Iterable[Range]) -> str | None:
+        """Say why these bytes may be wrong though they can be read: a checksum over them failed, or their source's."""
+        for part in parts if self.witness is None else (self.witness, *parts):
+            reason = part.data.doubtful(part.start, part.end)
+            if reason is not None:
+                return reason
+        return None
 
     def data_end(self, part: Range) -> int:
         """Return where the bytes of the part's data end in fact."""

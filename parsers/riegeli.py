@@ -25,7 +25,8 @@ from pparse.findings import Finding, Severity, Status
 from pparse.kernels.riegeli_scan import block_headers
 from pparse.limits import count_words
 from pparse.node import LIST, MAP, Entry
-from pparse.parser import DONE, Confidence, NodeContext, Parser
+from pparse.parser import DONE, Confidence, NodeContext
+from pparse.parsers.riegeli_hashes import HashedParser
 from pparse.parsers.riegeli_metadata import metadata_entries
 from pparse.paths import KeyStep, OrdinalStep, format_path
 from pparse.riegeli.chunks import Chunk, ChunkError, ChunkReader, header_size, parse_header
@@ -46,6 +47,7 @@ from pparse.riegeli.records import open_records
 from pparse.riegeli.salvage import read_header, resume
 from pparse.riegeli.search import first_damage
 from pparse.riegeli.source import Source
+from pparse.riegeli.verdicts import Verdicts
 from pparse.visit import Member, Visit
 
 TYPE_CHECKING = False
@@ -55,7 +57,7 @@ if TYPE_CHECKING:
 
     from pparse.index import ChildIndex
     from pparse.node import Key, Node
-    from pparse.reader import Reader
+    from pparse.reader import Range, Reader
     from pparse.result import Result
     from pparse.riegeli.records import ChunkRecords
     from pparse.riegeli.salvage import Outcome
@@ -64,10 +66,9 @@ RECORDS: Final = ("simple", "transposed")  # kinds of chunks that hold some
 VERIFY: Final = ("headers", "touched", "all")
 # With verify=touched, chunks of at most this many bytes are read whole when a record of theirs is loaded.
 TOUCHED: Final = 4 << 20
-_MAX_REMEMBERED: Final = 4096
 
 
-class RiegeliParser(Parser):
+class RiegeliParser(HashedParser):
     """A Riegeli/records file."""
 
     name = "riegeli"
@@ -101,7 +102,8 @@ class RiegeliParser(Parser):
         self._chunks = ChunkReader(self._source)
         self._opened: tuple[int, ChunkRecords] | None = None
         self._shown: Chunk | None = None  # the chunk made visible last
-        self._sound: set[int] = set()  # chunks whose hash was found right
+        self.verdicts = Verdicts()  # what is known of the chunks' hashes
+        self.verdicts.listeners.append(self._tell_living)
 
     @classmethod
     def match(cls, reader: Reader) -> Confidence:
@@ -243,14 +245,6 @@ class RiegeliParser(Parser):
         except (PparseError, EOFError):
             return False
 
-    def _unwritten(self, begin: int, end: int) -> str:
-        """Say which bytes of ``[begin, end)`` were never written: the mark of a preallocated download."""
-        data, start = self._source.locate(begin)
-        hole = next(data.holes(start, start + end - begin), None)
-        if hole is None:
-            return ""
-        return f"; the bytes from {hole[0]} to {hole[1]} were never written (a file hole): resume the download there"
-
     def resync(self, ctx: NodeContext, error: MalformedError) -> tuple[int, Any, int] | None:
         """Go on behind a gap of the data."""
         if ctx.node.parent is not None:
@@ -294,8 +288,9 @@ class RiegeliParser(Parser):
         session = self.result.extraction.session
         chunk = self.chunk(node)
         records = open_records(
-            self._source, chunk, budget=session.budget, limits=session.limits, scratch=session.spools
-        )
+            self._source, chunk, budget=session.budget, limits=session.limits, scratch=session.spools,
+            verdicts=self.verdicts,
+        )  # fmt: skip
         if records is None:
             raise MalformedError(f"a chunk of {chunk.header.type_name} holds no records", offset=node.start)
         self._opened = (node.start, records)
@@ -332,7 +327,8 @@ class RiegeliParser(Parser):
     def entries(self, node: Node, index: ChildIndex, first: int, count: int) -> list[Entry]:
         """Return children of the root (read again), of a chunk (by their sizes), or of the metadata."""
         if node.parent is None:
-            return super().entries(node, index, first, count)
+            found = super().entries(node, index, first, count)
+            return [self._judged(entry) for entry in found] if self.verdicts.version else found
         if node.kind in ("metadata", "descriptors"):
             return metadata_entries(node, self._metadata(node))[first : first + count]
         records = self.records(node)
@@ -343,7 +339,7 @@ class RiegeliParser(Parser):
         part = records.range(ordinal)
         status, finding = Status.COMPLETE, None
         if cut and node.known_status is Status.DAMAGED:
-            status, finding = Status.DAMAGED, node.finding
+            status, finding = Status.DAMAGED, self.record_finding(node)
         elif cut:
             there = records.extent()
             if part.end > there:
@@ -367,49 +363,29 @@ class RiegeliParser(Parser):
             return super().load_scalar(node)
         self.result.extraction.session.limits.check("scalar_bytes", len(node.parts[0]), "the record", path=node.path)
         chunk_node = node.parent
-        if chunk_node.known_status is Status.COMPLETE and self.verify != "headers":
-            chunk = self.chunk(chunk_node)
-            if self.verify == "all" or chunk.header.data_size <= TOUCHED:
-                self.check_hash(chunk, node.path)
+        self._check_touched(chunk_node, node.path)
         records = self.records(chunk_node)
         record = records.read(node.ordinal)
         if self.verify != "headers" and chunk_node.known_status is Status.COMPLETE and records.total <= TOUCHED:
             records.settle()
         return record
 
-    def check_hash(self, chunk: Chunk, path: str) -> None:
-        """Compare the hash of a chunk's data. Raises `MalformedError` if it differs."""
-        if chunk.begin in self._sound:
-            return
-        problem = self._hash_problem(chunk)
-        if problem is not None:
-            raise MalformedError(
-                f"{problem.reason}; -O verify=headers reads it all the same", offset=problem.offset, path=path,
-                source=self.result.extraction.name,
-            )  # fmt: skip
-        if len(self._sound) > _MAX_REMEMBERED:
-            self._sound.clear()
-        self._sound.add(chunk.begin)
+    def open_scalar(self, node: Node) -> Range:
+        """Return a reader of a record; where its chunk's hash is wrong, the record is DAMAGED from then on."""
+        if node.kind == "record" and node.parent is not None and node.known_status is Status.COMPLETE:
+            try:
+                self._check_touched(node.parent, node.path)
+            except MalformedError as error:
+                if node.known_status is Status.COMPLETE:  # no hash says so: a stream that ends early, a gap
+                    self._close(node, Status.DAMAGED, "malformed", error)
+        return super().open_scalar(node)
 
-    def _hash_problem(self, chunk: Chunk) -> PparseError | None:
-        try:
-            self._chunks.verify(chunk, blocks=False)
-        except ChunkError as error:
-            return None if self._moves(chunk, error) else error.error
-        return None
-
-    def _moves(self, chunk: Chunk, error: ChunkError) -> bool:
-        """Say whether a chunk is sound on another grid: bytes were lost, or came in, before it. Learns that grid."""
-        outcome = resume(self._chunks, error)
-        if outcome.healed is None or outcome.layout is None:
-            return False
-        self._chunks.add_grid(chunk.begin, outcome.layout)
-        self._opened = None
-        self.result.findings.add(Finding(
-            "malformed", "the block headers from here on are not where they should be: bytes were lost, or came in",
-            path=f"[{chunk.begin}]", source=self.result.extraction.name, offset=self._start + chunk.begin,
-        ))  # fmt: skip
-        return True
+    def _check_touched(self, chunk_node: Node, path: str) -> None:
+        """Compare the hash of a chunk before bytes of it are handed out, as the option ``verify`` says."""
+        if chunk_node.known_status is Status.COMPLETE and self.verify != "headers":
+            chunk = self.chunk(chunk_node)
+            if self.verify == "all" or chunk.header.data_size <= TOUCHED:
+                self.check_hash(chunk, path)
 
     def _metadata(self, node: Node) -> bytes:
         """Return the serialized metadata. Raises `InvalidArgumentError`."""
@@ -419,8 +395,13 @@ class RiegeliParser(Parser):
 
         holder = node.parent if node.kind == "descriptors" and node.parent is not None else node
         chunk = self.chunk(holder)
-        check_room(chunk, self.result.extraction.session.budget)
-        data = ChunkData(self._source, chunk).read_exact(0, chunk.header.data_size)
+        packed = ChunkData(self._source, chunk)
+        check_room(chunk, packed, self.result.extraction.session.budget)
+        if holder.known_status is Status.COMPLETE and self.verify != "headers":
+            problem = self._hash_problem(chunk)
+            if problem is not None:
+                raise InvalidArgumentError(problem.reason, offset=problem.offset)
+        data = packed.read_exact(0, chunk.header.data_size)
         return decode_transposed(data, 1, chunk.header.decoded_data_size)[0]
 
     def expect_fields(self, ctx: NodeContext, block: bytes, base: int) -> tuple[int, Any, int]:
@@ -431,7 +412,8 @@ class RiegeliParser(Parser):
             for entry in metadata_entries(node, self._metadata(node)):
                 ctx.emit(entry)
         except (InvalidArgumentError, Unimplemented) as error:
-            self._close(node, Status.DAMAGED, "malformed", error)
+            if node.known_status is Status.COMPLETE:
+                self._close(node, Status.DAMAGED, "malformed", error)
         except EOFError:
             pass  # the chunk is cut, which it says itself
         return end, DONE, 0
@@ -452,8 +434,8 @@ class RiegeliParser(Parser):
         self.result.extraction.session.check_cancelled()
         chunk = self.chunk(node)
         if node.known_status is Status.COMPLETE and (problem := self._hash_problem(chunk)) is not None:
-            problem.reason += self._unwritten(chunk.begin, chunk.end)
-            self._close(node, Status.DAMAGED, "hash", problem)
+            if node.known_status is Status.COMPLETE:  # no hash said so: a gap
+                self._close(node, Status.DAMAGED, "hash", problem)
             return
         if node.known_status is Status.COMPLETE:
             chunk = self.chunk(node)  # perhaps on another grid now

@@ -147,7 +147,7 @@ class SavedModelFolderParser(CpbParser):
     def check(self, *, strict: bool = False) -> Iterator[Visit]:
         """Check the message; the variables are another document."""
         self._note_variables()
-        yield from super().check(strict=strict)
+        yield from ProtobufParser.check(self, strict=strict) if self.plain else super().check(strict=strict)
 
     def root_pieces(self) -> Sequence[Piece]:
         """Return what the message is made of."""

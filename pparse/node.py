@@ -377,6 +377,10 @@ class Node:
         self.result.retention.touch(kid)
         return kid
 
+    def living(self) -> list[Node]:
+        """Return the children that somebody holds: those that must be told when something is found out about them."""
+        return [kid for ref in list((self._kids or {}).values()) if (kid := ref()) is not None]
+
     def children(self) -> Iterator[Node]:
         """Yield every child, duplicates too, indexing only as far as the iteration goes."""
         for ordinal, entry in self.result.entries_from(self, 0):

@@ -361,6 +361,11 @@ class Parser:
         """Say it of data that no parser matches, from 64 KiB at both ends; not ``thorough``: from the last bytes."""
         return Confidence.NO
 
+    @classmethod
+    def match_named(cls, reader: Reader, name: str) -> Confidence:
+        """Say so of a document that is called ``name`` (a member of an archive has another one than its data)."""
+        return cls.match(reader)
+
     def root_entry(self) -> Entry:
         """Describe the root node."""
         extraction = self.result.extraction

@@ -344,7 +344,7 @@ def _ask(
     end = 1 << 62 if extraction.end is None else extraction.end
     reader: Range = extraction.data.range(extraction.start, max(extraction.start, end))
     try:
-        return (match or parser.match)(reader)
+        return match(reader) if match is not None else parser.match_named(reader, extraction.name)
     except (SourceError, ClosedError, DataChangedError):
         raise  # it says nothing of the format
     except PparseError:

@@ -106,15 +106,18 @@ class Result:
             raise
         return ctx.answer
 
-    def close_node(self, node: Node, status: Status, finding: Finding | None, end: int | None = None) -> None:
-        """Give ``node`` its status, a finding, and its end; for parsers."""
+    def close_node(
+        self, node: Node, status: Status, finding: Finding | None, end: int | None = None, *, told: bool = False
+    ) -> None:
+        """Give ``node`` its status, a finding, and its end; for parsers. ``told``: another finding says so."""
         node._status = status
         if end is not None and node._end is None:
             node._end = end
         if finding is not None:
             _, parts, note = node._extra or (None, None, None)
             node._extra = (finding, parts, note)
-            self.findings.add(finding)
+            if not told:
+                self.findings.add(finding)
 
     def note_limit(self, node: Node, error: LimitError) -> None:
         """Mark ``node`` as UNSUPPORTED: a limit of ours refuses it."""

@@ -255,3 +255,16 @@ def test_cancelled_is_no_damage():
 def test_types_are_decimal():
     with pytest.raises(pparse.PparseError, match="items like"):
         pparse.open(b"\x08\x01", format="protobuf", options={"types": "²=message"}).root.load()
+
+
+@pytest.mark.parametrize(
+    ("behind", "what"),
+    [(b"\x4c", "an end of a group of the same number"), (b"\x0a\x03\x0a\x01n", "another node"), (b"", "nothing")],
+)
+def test_a_group_that_does_not_end_in_its_message_is_found_in_that_message(behind, what):
+    """What follows the message is none of it: the fault is where the group begins, not where it seems to end."""
+    graph = b"\x0a\x04\x0a\x01aK" + behind  # the first node has a name, and begins the group 9
+    with pparse.open(graph, format="protobuf", options={"message": "tensorflow.GraphDef"}) as document:
+        found = list(document.check())
+    assert any(finding.path.startswith("node[0]") for finding in found), what
+    assert not any("though no field that it shows is damaged" in finding.reason for finding in found)

@@ -46,6 +46,8 @@ class TensorflowViewer(Viewer):
         self._maker = TensorMaker(self.source, self.parser.make, builtin_schema(), self)
         self._maker.lost_content = self.root.kind == CHUNKS
         self.constants = Constants(self.parser, self._maker)
+        self._found = 0
+        self._extent_of = 0  # what was known of the chunks when it was made
         self._graph: Any = None
 
     @classmethod
@@ -190,13 +192,23 @@ class TensorflowViewer(Viewer):
 
     def extent(self) -> Extent:
         """Say how large the document is and should be, and where it was cut."""
-        extent = self.kept_extent
+        extent = self.kept_extent if self._extent_of == self._known else None
         if extent is None:
             extent = self.new_extent()
             for tensor in self.tensors():
                 extent.add(tensor)
             self.close_extent(extent)
         return extent
+
+    @property
+    def _known(self) -> int:
+        """How much was found wrong with the bytes that the tensors are made of."""
+        verdicts = getattr(self.parser, "verdicts", None)
+        return self._found + (verdicts.version if verdicts is not None else 0)
+
+    def note_damage(self) -> None:
+        """Reading a tensor found it damaged: what was said of the whole is out of date."""
+        self._found += 1
 
     def new_extent(self) -> Extent:
         """Return an extent to which the tensors can be added while they are listed; then `close_extent`."""
@@ -205,6 +217,7 @@ class TensorflowViewer(Viewer):
 
     def close_extent(self, extent: Extent) -> Extent:
         """Complete an extent to which all tensors were added; `extent` returns it from then on."""
+        self._extent_of = self._known
         root, source = self.root, self.source
         try:
             status = root.status

@@ -13,6 +13,7 @@ from pparse.parsers.protobuf_index import ChunkRange, FieldGraft, Graft, Lost, M
 from pparse.parsers.protobuf_values import decode, is_message
 from pparse.parsers.protobuf_window import Window
 from pparse.reader import Range
+from pparse.riegeli.errors import HashMismatch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,11 +36,15 @@ MAX_ELEMENTS: Final = 1 << 20
 
 
 class Problem:
-    """Why a message is not whole: its ``status``, the ``reason``, and where (``offset``; None: not to be told)."""
+    """Why a message is not whole: its ``status``, the ``reason``, and where (``offset``; None: not to be told).
 
-    __slots__ = ("offset", "reason", "status")
+    ``contradicted``: a checksum says so.
+    """
 
-    def __init__(self, status: Status, reason: str, offset: int | None = None) -> None:
+    __slots__ = ("contradicted", "offset", "reason", "status")
+
+    def __init__(self, status: Status, reason: str, offset: int | None = None, *, contradicted: bool = False) -> None:
+        self.contradicted = contradicted
         self.status = status
         self.reason = reason
         self.offset = offset
@@ -48,13 +53,15 @@ class Problem:
 def problem_of(error: PparseError) -> Problem:
     """Return the problem that an error tells of."""
     cut = isinstance(error, EndOfDataError)
-    return Problem(Status.MISSING if cut else Status.DAMAGED, error.reason, error.offset)
+    contradicted = isinstance(error, HashMismatch)
+    return Problem(Status.MISSING if cut else Status.DAMAGED, error.reason, error.offset, contradicted=contradicted)
 
 
 def problem_of_lost(lost: Lost) -> Problem:
     """Return the problem that a lost piece is."""
     missing = isinstance(lost.error, EndOfDataError)
-    return Problem(Status.MISSING if missing else Status.DAMAGED, lost.reason)
+    contradicted = isinstance(lost.error, HashMismatch)
+    return Problem(Status.MISSING if missing else Status.DAMAGED, lost.reason, contradicted=contradicted)
 
 
 class Message:

@@ -11,8 +11,17 @@ Texts (DT_STRING) are no array of numbers: their dtype is None, and `TensorflowT
 
 from __future__ import annotations
 
+from pparse.data import BytesData, FileData
 from pparse.dtype import DTYPES, DType
-from pparse.errors import ClosedError, DataChangedError, LimitError, MalformedError, PparseError, UnsupportedError
+from pparse.errors import (
+    ClosedError,
+    DataChangedError,
+    GapError,
+    LimitError,
+    MalformedError,
+    PparseError,
+    UnsupportedError,
+)
 from pparse.findings import Finding, Severity, Status
 from pparse.kernels.wire import PADDING, read_length, read_value
 from pparse.parsers.protobuf_index import ChunkRange, FieldGraft, Lost
@@ -92,11 +101,73 @@ def dtype_of(number: int) -> DType | None:
 
 
 class TensorflowTensor(Tensor):
-    """A tensor of a TensorFlow proto."""
+    """A tensor of a TensorFlow proto.
 
-    __slots__ = ("_texts",)
+    ``status``, ``verified`` and ``finding`` follow what becomes known of the bytes that it is made of (``parts``): a
+    checksum that fails later, when somebody compares it, makes the tensor DAMAGED then.
+    """
+
+    __slots__ = ("_maker", "_parts", "_texts")
 
     _texts: Any
+    _parts: tuple[Range, ...]
+    _maker: TensorMaker | None
+
+    def made_of(self, maker: TensorMaker, parts: tuple[Range, ...]) -> None:
+        """Note what the tensor was read from."""
+        self._maker, self._parts = maker, parts
+
+    @property
+    def _doubt(self) -> str | None:
+        """Why its bytes may be wrong though they can be read."""
+        maker = self._maker
+        return None if maker is None else maker.make.doubt(self._parts)
+
+    @property
+    def status(self) -> Status:
+        """What is known of it now."""
+        status = super().status
+        return status if status is Status.DAMAGED or status is Status.MISSING or not self._doubt else Status.DAMAGED
+
+    @status.setter
+    def status(self, status: Status) -> None:
+        self._status = status
+
+    @property
+    def verified(self) -> bool | None:
+        """False if a checksum contradicts."""
+        told = self._finding is not None and self._finding.code == "hash"
+        return False if told or self._doubt is not None else super().verified
+
+    @verified.setter
+    def verified(self, verified: bool | None) -> None:
+        self._verified = verified
+
+    @property
+    def finding(self) -> Finding | None:
+        """What is wrong with it, if anything."""
+        reason = self._doubt
+        if reason is None or self._maker is None or self._status is Status.DAMAGED or self._status is Status.MISSING:
+            return super().finding
+        return self._maker.hash_finding(self.name, reason)
+
+    @finding.setter
+    def finding(self, finding: Finding | None) -> None:
+        self._finding = finding
+
+    def _read_into(self, offset: int, view: memoryview) -> None:
+        try:
+            super()._read_into(offset, view)
+        except (MalformedError, GapError) as error:
+            # Found while reading: a stream in a chunk whose hash was not compared.
+            if self._status is Status.COMPLETE and self._maker is not None:
+                cause = next((part.data.error for part in self._parts if part.data.error is not None), None)
+                reason = (cause or error).reason
+                self._status = Status.DAMAGED
+                self._finding = self._maker.hash_finding(self.name, reason, "malformed")
+                self._maker.owner.note_damage()
+            self._refuse_if_not_whole()
+            raise
 
     def strings(self) -> Iterator[bytes]:
         """Yield the elements of a tensor of texts (DT_STRING), in C order.
@@ -137,6 +208,8 @@ class TensorMaker:
         self.owner = owner
         self.lost_content = False
         self._path = extraction.path
+        # Plain bytes of a file: there is no checksum, and no stream, that could contradict them.
+        self._is_sure = type(extraction.data) in (FileData, BytesData)
 
     # -- places ------------------------------------------------------------------------------------------------------
 
@@ -152,7 +225,7 @@ class TensorMaker:
 
     # -- the tensor --------------------------------------------------------------------------------------------------
 
-    def missing(self, name: str, problem: Problem, stored_dtype: str = "") -> Tensor:
+    def missing(self, name: str, problem: Problem, stored_dtype: str = "") -> TensorflowTensor:
         """Return a tensor of which nothing can be had."""
         status = Status.MISSING if problem.status is Status.TRUNCATED else problem.status
         return self._tensor(name, None, (), (), stored_dtype, status, self._finding(name, problem, status))
@@ -161,7 +234,17 @@ class TensorMaker:
         """Return the tensor that a TensorProto made of ``pieces`` is. What is wrong with it, its status says."""
         try:
             found = self._quick(name, pieces, near) if near is not None and len(pieces) == 1 else None
-            return found or self._read(name, Message(self.make, pieces, self.type, near))
+            found = found or self._read(name, Message(self.make, pieces, self.type, near))
+            parts = [piece for piece in pieces if isinstance(piece, Range)]
+            if self._is_sure and len(parts) == len(pieces) == 1 and parts[0].data is self.extraction.data:
+                return found
+            if found._texts is not None and found._texts[1] is not None:
+                parts.append(found._texts[1])
+            elif found._content is not None and found._content.data is not None:
+                content = found._content
+                parts.append(content.data.range(content.offset, content.offset + content.length))
+            found.made_of(self, tuple(parts))
+            return found
         except (ClosedError, DataChangedError):
             raise
         except LimitError as error:
@@ -171,7 +254,7 @@ class TensorMaker:
         except PparseError as error:
             return self.missing(name, problem_of(error))
 
-    def _quick(self, name: str, pieces: Sequence[Piece], near: Window) -> Tensor | None:
+    def _quick(self, name: str, pieces: Sequence[Piece], near: Window) -> TensorflowTensor | None:
         """Return the tensor of a small TensorProto with ``tensor_content``."""
         part = pieces[0]
         if not isinstance(part, Range) or isinstance(part, ChunkRange) or part.data is not near.data:
@@ -191,7 +274,7 @@ class TensorMaker:
         # What is odd is looked at again, and gets its words there.
         return made if made.nbytes == length and len(made.spans) == 1 else None
 
-    def _read(self, name: str, message: Message) -> Tensor:
+    def _read(self, name: str, message: Message) -> TensorflowTensor:
         number = int(message.scalar(_DTYPE))
         stored = self.names.get(number, f"DT_{number}")
         problem = message.problem
@@ -233,8 +316,13 @@ class TensorMaker:
             name, dtype, shape, spans, stored_dtype=stored, status=status, finding=finding, encoding=encoding,
             content=content, owner=self.owner,
         )  # fmt: skip
+        made._maker, made._parts = None, ()
         made._texts = None
         return made
+
+    def hash_finding(self, name: str, reason: str, code: str = "hash") -> Finding:
+        """Return the finding on a tensor whose bytes cannot be trusted."""
+        return Finding(code, reason, path=name, source=self.extraction.name)
 
     def _finding(
         self, name: str, problem: Problem, status: Status, wanted: int | None = None, got: int | None = None
@@ -242,8 +330,8 @@ class TensorMaker:
         code = {Status.TRUNCATED: "truncated", Status.MISSING: "missing", Status.UNSUPPORTED: "unsupported"}
         severity = Severity.WARNING if status is Status.UNSUPPORTED else Severity.ERROR
         return Finding(
-            code.get(status, "bad-entry"), problem.reason, severity=severity, path=name, source=self.extraction.name,
-            offset=problem.offset, wanted=wanted, got=got,
+            "hash" if problem.contradicted else code.get(status, "bad-entry"), problem.reason, severity=severity,
+            path=name, source=self.extraction.name, offset=problem.offset, wanted=wanted, got=got,
         )  # fmt: skip
 
     def _extra(self, name: str, count: int, listed: int) -> Finding:
@@ -312,7 +400,7 @@ class TensorMaker:
 
     def _from_content(
         self, name: str, message: Message, dtype: DType, shape: tuple[int, ...], stored: str, content: Range
-    ) -> Tensor:
+    ) -> TensorflowTensor:
         first = self.spans(content.data.range(content.start, content.start + min(1, len(content))))[0]
         # One stretch for each 64 KiB of a Riegeli file: thousands, which hardly anybody asks for.
         read = Span(content.data, content.start, len(content), first.path)
@@ -336,7 +424,7 @@ class TensorMaker:
 
     def _from_values(
         self, name: str, message: Message, known: tuple[DType, int, str, int], shape: tuple[int, ...], stored: str
-    ) -> Tensor:
+    ) -> TensorflowTensor:
         dtype, number, code, words = known
         values = Values(message, self.type.fields[number], code, words)
         made = self._tensor(name, dtype, shape, (), stored)
@@ -384,7 +472,8 @@ class TensorMaker:
         offset = problem.offset if problem is not None else None
         made.finding = self._finding(made.name, Problem(made.status, reason, offset), made.status, made.size, there)
 
-    def _text(self, name: str, message: Message, shape: tuple[int, ...], stored: str, content: Range | None) -> Tensor:
+    def _text(self, name: str, message: Message, shape: tuple[int, ...], stored: str, content: Range | None
+    ) -> TensorflowTensor:  # fmt: skip
         spans: tuple[Span, ...] = ()
         if content is not None:
             spans = self.spans(content)

@@ -35,6 +35,10 @@ def package(name: str) -> Any:
         raise UnsupportedError(f"this needs {name} ({where})", package=None if standard else name) from error
 
 
+class TooMuchError(MalformedError):
+    """A stream holds more bytes than it was allowed to: it is bad only if that is what it should hold."""
+
+
 def checked(codec: str, out: bytes, eof: bool, left: int, max_size: int) -> bytes:
     """Return ``out`` if it is one whole stream of at most ``max_size`` bytes. Raises `MalformedError`."""
     if len(out) > max_size:
@@ -67,7 +71,7 @@ def drain(stream: Decompressor, data: Buffer, max_size: int) -> bytes:
 
 def too_much(codec: str, max_size: int) -> MalformedError:
     """Return the error that says so."""
-    return MalformedError(f"the {codec} stream holds more bytes than it may", wanted=max_size)
+    return TooMuchError(f"the {codec} stream holds more bytes than it may", wanted=max_size)
 
 
 class Decompressor:

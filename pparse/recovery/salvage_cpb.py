@@ -1,7 +1,8 @@
 """Chunked protos (``.cpb``): the chunks that can be read, metadata that fit them, and the message that they make.
 
 A chunk that is lost leaves a hole in the message. Where that is one message, it becomes an empty one, so that its
-neighbours keep their places; where it is one value, the value is left out. What is found by counting elements below a
+neighbours keep their places; where it is one value, the value is left out. (A tensor without values would be one of
+zeros: its type is taken away, too, so that nobody reads it.) What is found by counting elements below a
 message of which a chunk is lost may be another element now: it is left out, too, rather than put in the wrong place.
 """
 
@@ -34,7 +35,10 @@ if TYPE_CHECKING:
     Step = tuple[str, Any]
     Path = tuple[Step, ...]
 
-_BYTES: Final = 2  # ChunkInfo.Type
+_MESSAGE: Final = 1  # ChunkInfo.Type
+_BYTES: Final = 2
+# A TensorProto that has no type: added to one, it takes its type away.
+_NO_TYPE: Final = b"\x08\x00"
 _COST: Final = 16  # what a parsed message takes, in bytes of memory per byte, about
 _NESTING: Final = 100
 _INDEX: Final = "index"
@@ -70,16 +74,18 @@ class _Known:
 
 
 class _Chunks(Chunks):
-    """The chunks of a damaged file; a lost one that is a message is empty."""
+    """The chunks of a damaged file; a lost one that is a message is empty, or (``blank``) a tensor without a type."""
 
-    def __init__(self, metadata: ChunkMetadata, lookup: RecordLookup, parser: CpbParser, lost: set[int]) -> None:
+    def __init__(self, metadata: ChunkMetadata, lookup: RecordLookup, parser: CpbParser, pruned: _Pruned) -> None:
         super().__init__(metadata, lookup, parser.result.extraction.session.budget)
-        self._lost = lost
+        self._lost = set(pruned.lost)
+        self._blank = pruned.blank
 
     def open(self, index: int) -> ChunkRange:
         """Return the bytes of a chunk."""
         if index in self._lost:
-            return ChunkRange(BytesData(b""), 0, 0, index, 0)
+            content = _NO_TYPE if index in self._blank else b""
+            return ChunkRange(BytesData(content), 0, len(content), index, 0)
         return super().open(index)
 
     def piece(self, index: int) -> Piece:
@@ -125,6 +131,10 @@ def _metadata(parser: CpbParser, charge: Any) -> Any:
 
     from pparse.protos import message_class
 
+    try:
+        parser._new_lookup("all").record(parser.metadata_position)
+    except (MalformedError, EndOfDataError):  # of a chunk so large that it was read without its hash
+        return None
     record = parser.chunks.metadata.record
     charge.resize(_COST * len(record))
     try:
@@ -159,9 +169,10 @@ def _copy(
     if pruned.problem is None:
         if pruned.lost:
             empty = copy.write(b"")
+            blank = copy.write(_NO_TYPE) if pruned.blank else empty
             for number in pruned.lost:
-                metadata.chunks[number].size = 0
-                metadata.chunks[number].offset = empty
+                info = metadata.chunks[number]
+                info.size, info.offset = (len(_NO_TYPE), blank) if number in pruned.blank else (0, empty)
         for number, place in known.places.items():
             metadata.chunks[number].offset = place
         copy.finish(metadata.SerializeToString(deterministic=True))
@@ -175,7 +186,7 @@ class _Pruned:
 
     ``metadata`` is changed in place; ``original`` are its bytes with the positions of the old file. ``fields`` are the
     paths that the lost chunks belong to, ``left_out`` those of chunks that are there and have no place, ``problem``
-    says why nothing can be merged, if that is so.
+    says why nothing can be merged, if that is so. ``blank`` are lost chunks that stand for tensors without a type.
     """
 
     def __init__(self, metadata: Any, lost: list[int], type: MessageType | None) -> None:
@@ -185,6 +196,8 @@ class _Pruned:
         self.fields: dict[int, list[str]] = {}
         self.left_out: list[str] = []
         self.problem: str | None = None
+        self.blank: set[int] = set()
+        self._plain: set[int] = set()  # lost chunks that are more than the content of tensors
         self._type = type
         self._lost = set(lost)
         self._shaken: set[Path] = set()
@@ -210,6 +223,8 @@ class _Pruned:
                 lost = self._is_lost(below)
                 if lost and self._is_value(below) and here and here[-1][0] == _INDEX:
                     self.problem = "a value of a list is lost, and those behind it would take its place"
+                if lost and not self._is_content(here):
+                    self._plain.add(below.chunk_index)
                 if lost and self.metadata.chunks[below.chunk_index].type != _BYTES:
                     self._shaken.add(here)
                 if below.chunked_fields:
@@ -228,11 +243,25 @@ class _Pruned:
                     self.fields.setdefault(field.message.chunk_index, []).append(_text(here, self._type))
                 elif uncertain:
                     self.left_out.append(_text(here, self._type))
-                if (gone and self._is_value(field.message)) or uncertain:
+                if gone and not uncertain and field.message.chunk_index not in self._plain:
+                    self._blank_out(field)
+                elif (gone and self._is_value(field.message)) or uncertain:
                     del node.chunked_fields[number]
                 elif field.message.chunked_fields:
                     stack.append((field.message, here))
         self.left_out.sort()
+
+    def _is_content(self, path: Path) -> bool:
+        """Say whether a path leads to the content of a tensor."""
+        owner, field = _field_at(path, self._type)
+        return owner is not None and owner.full_name == "tensorflow.TensorProto" and field == "tensor_content"
+
+    def _blank_out(self, field: Any) -> None:
+        """Let a chunked field for the content of a tensor be one for the tensor, whose type it takes away."""
+        number = field.message.chunk_index
+        del field.field_tag[-1]
+        self.metadata.chunks[number].type = _MESSAGE
+        self.blank.add(number)
 
     def _is_lost(self, message: Any) -> bool:
         has = message.HasField("chunk_index") or not message.chunked_fields
@@ -261,6 +290,19 @@ def _steps(field: Any) -> Path:
         else:
             found.append((kind, getattr(item, kind) if kind else None))
     return tuple(found)
+
+
+def _field_at(path: Path, type: MessageType | None) -> tuple[MessageType | None, str]:
+    """Return the message type that has the field which a path ends at, and the field's name; None if nobody knows."""
+    field = None
+    for kind, value in path:
+        if kind == "field":
+            if field is not None:
+                type = field.message
+            field = type.fields.get(value) if type is not None else None
+        elif kind == "map_key" and field is not None:
+            field = field.map_value
+    return (type, field.name) if field is not None and path[-1][0] == "field" else (None, "")
 
 
 def _text(path: Path, type: MessageType | None) -> str:
@@ -326,7 +368,7 @@ def _merge(job: Job, pruned: _Pruned, name: str) -> TargetFile:
     parser: CpbParser = fresh.parser  # type: ignore[assignment]
     record = BytesData(pruned.original, job.extraction.name).range(0, len(pruned.original))
     metadata = ChunkMetadata(record, session.budget, any_version=True)
-    parser.chunks = _Chunks(metadata, parser._new_lookup("all"), parser, set(pruned.lost))
+    parser.chunks = _Chunks(metadata, parser._new_lookup("all"), parser, pruned)
     if parser.root_type is None:
         raise MalformedError("the message type is not known: name it (-O message=NAME)")
     check_uses(parser)

@@ -86,6 +86,8 @@ class RecordCopy:
         while (record := reader.open_record()) is not None:
             self._first = self._first or reader._chunk
             self._copy(record, reader.last_pos.numeric)
+        # A chunk that proved whole has a damaged header; only the last one may just lack its padding.
+        self.damaged = self.damaged or any(region.end <= self._size for region in reader.healed)
         cut = reader._truncated
         try:
             reader.close()

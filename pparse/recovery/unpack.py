@@ -53,6 +53,8 @@ MOST_LINK: Final = 4096
 _LEAST: Final = 32
 # A run of zeros becomes a hole of the file from this length on.
 _HOLE: Final = 64 << 10
+# Formats of chunks with hashes.
+_HASHED: Final = ("riegeli", "cpb", "saved-model-folder")
 
 
 class Plan:
@@ -122,6 +124,7 @@ class Unpacker:
         self._plan = plan
         self._levels: list[_Level] = []
         self._entered = 0
+        self._unsound: Extraction | None = None  # what looked whole, and a check found damaged
         self._sink: _Sink | None = None  # what was written last
 
     def run(self, result: Result) -> None:
@@ -234,8 +237,11 @@ class Unpacker:
         from pparse.recovery.salvage import salvage
 
         try:
-            if extraction.status is Status.COMPLETE and not extraction.data.gaps and not _viewed_damage(extraction):
-                return False
+            whole = extraction.status is Status.COMPLETE and not extraction.data.gaps and not _viewed_damage(extraction)
+            if whole:
+                if not _checked_damage(extraction):
+                    return False
+                self._unsound = extraction
             return salvage(extraction, self._target, name, report=self._report)
         except PASSING:
             raise
@@ -244,13 +250,14 @@ class Unpacker:
         except PparseError:
             return False
 
-    @staticmethod
-    def _judge_format(extraction: Extraction, verdict: Verdict) -> None:
+    def _judge_format(self, extraction: Extraction, verdict: Verdict) -> None:
         """What its own format says of a file counts too: all the bytes of a cut file are there."""
         try:
             status = extraction.status
         except PparseError:
             return
+        if status is Status.COMPLETE and extraction is self._unsound:
+            status = Status.DAMAGED
         if status is not Status.COMPLETE and verdict.status is Status.COMPLETE:
             verdict.worsen(status, str(status), f"{extraction.format} says that it is {status}")
 
@@ -537,6 +544,20 @@ def _safe(member: ArchiveMember) -> str:
 
 def _base_name(path: str) -> str:
     return path.replace("\\", "/").rstrip("/").rpartition("/")[2] or "file"
+
+
+def _checked_damage(extraction: Extraction) -> bool:
+    """Say whether a check finds damage in a file whose parts have checksums of their own, which nothing else compares.
+
+    Then nothing is called complete that a check would not: it has looked at everything.
+    """
+    result = extraction.parse()
+    if result.parser.name not in _HASHED:
+        return False
+    found = False
+    for finding in result.check():
+        found = found or (finding.severity is Severity.ERROR and finding.code != "limit")
+    return found
 
 
 def _viewed_damage(extraction: Extraction) -> bool:

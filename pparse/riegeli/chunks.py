@@ -25,7 +25,7 @@ from operator import itemgetter
 from pparse.data import Data
 from pparse.kernels.highway import Highway64, hash64
 from pparse.reader import byte_view
-from pparse.riegeli.errors import InvalidArgumentError
+from pparse.riegeli.errors import HashMismatch, InvalidArgumentError
 from pparse.riegeli.layout import (
     BLOCK_HEADER_SIZE,
     BLOCK_SIZE,
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from pparse.data import Buffer
     from pparse.riegeli.errors import RiegeliError
     from pparse.riegeli.source import Source
+    from pparse.riegeli.verdicts import Verdicts
 
 # Small reads are served from a block: small after a jump, then growing while reading goes on.
 FIRST_BLOCK: Final = 1 << 10
@@ -109,10 +110,11 @@ class Chunk:
 class ChunkData(Data):
     """The data of a chunk, block headers taken out: a view by arithmetic, so a slice costs only its own bytes.
 
-    ``size`` is what there is of it; ``whole`` says whether that is all.
+    ``size`` is what there is of it; ``whole`` says whether that is all. ``verdicts`` know what the chunk's hash said,
+    and may come to know it later.
     """
 
-    def __init__(self, source: Source, chunk: Chunk) -> None:
+    def __init__(self, source: Source, chunk: Chunk, verdicts: Verdicts | None = None) -> None:
         data, _ = source.locate(0)
         available = chunk.available(source.known_size())
         super().__init__(f"{data.name} chunk at {chunk.begin}", available, data.stats)
@@ -120,6 +122,28 @@ class ChunkData(Data):
         self.whole = available == chunk.header.data_size
         self._source = source
         self._chunk = chunk
+        self._verdicts = verdicts
+
+    @property
+    def flawed(self) -> bool:
+        """Whether anything is known against the chunk, or against the file it is in."""
+        wrong = self._verdicts is not None and self._verdicts.error(self._chunk.begin) is not None
+        return wrong or super().flawed or self._source.data.flawed
+
+    def doubtful(self, start: int, end: int) -> str | None:
+        """Say whether the chunk's hash contradicts, which concerns all of it; else, whether the file is in doubt."""
+        begin, verdicts = self._chunk.begin, self._verdicts
+        if verdicts is not None:
+            error = verdicts.error(begin)
+            if error is not None:
+                return error.reason
+            if verdicts.is_sound(begin):
+                return None
+        if start >= end:
+            return None
+        first, last = self._offset(start), self._offset(end - 1)
+        data, at = self._source.locate(first)
+        return data.doubtful(at, at + last + 1 - first)
 
     def _offset(self, index: int) -> int:
         return self._chunk.layout.offset(self._chunk.begin, CHUNK_HEADER_SIZE + index)
@@ -432,7 +456,7 @@ class ChunkReader:
         stored = chunk.header.data_hash
         if computed != stored:
             reason = f"chunk data hash mismatch (computed 0x{computed:016x}, stored 0x{stored:016x})"
-            error = invalid(f"{reason}, chunk at {chunk.begin}", chunk.begin)
+            error = HashMismatch(f"{reason}, chunk at {chunk.begin}", offset=chunk.begin)
             raise ChunkError(error, chunk.begin, chunk.end, have=True, chunk=chunk)
 
     # -- by position -------------------------------------------------------------------------------------------------

@@ -118,7 +118,7 @@ class ChunkCursor:
                 self._truncated = chunk.begin
                 return None
             self._held.resize(0)  # of the chunk before
-            check_room(chunk, self._budget)
+            self._check_room(chunk)
             weight = decoding_weight(chunk)
         if weight > self._held.amount:
             self._held.resize(weight)
@@ -127,6 +127,15 @@ class ChunkCursor:
             return None
         self._take(chunk, data)
         return self._count > 0
+
+    def _check_room(self, chunk: Chunk) -> None:
+        """Raise `LimitError` for a chunk beyond the budget; `ChunkError` if it is the chunk that is wrong."""
+        try:
+            if self._verify != "headers" and not self._budget.fits(decoding_weight(chunk)):
+                self._chunks.verify(chunk)  # what its hash contradicts is damaged, whatever its size
+            check_room(chunk, ChunkData(self._source, chunk), self._budget)
+        except (InvalidArgumentError, Unimplemented) as error:
+            raise ChunkError(error, chunk.begin, chunk.end, have=True, chunk=chunk) from error
 
     def _data_of(self, chunk: Chunk) -> bytes | memoryview | None:
         """Return a chunk's data, checked; None where the file ends in it, which is noted."""
@@ -245,8 +254,8 @@ class ChunkCursor:
                 self._set_lazily(chunk)
                 return
             try:
-                check_room(chunk, self._budget)
-            except LimitError as error:  # or it is its header that says so, and is damaged
+                check_room(chunk, ChunkData(self._source, chunk), self._budget)
+            except (LimitError, InvalidArgumentError) as error:  # or it is its header that says so, and is damaged
                 bad = InvalidArgumentError(error.reason, offset=chunk.begin)
                 raise ChunkError(bad, chunk.begin, chunk.end, have=True, chunk=chunk) from error
         self._take(chunk, data)

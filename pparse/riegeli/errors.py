@@ -36,6 +36,10 @@ class InvalidArgumentError(RiegeliError, MalformedError):
     code = 3
 
 
+class HashMismatch(InvalidArgumentError):
+    """The hash of a chunk's data contradicts them: none of the records in it can be trusted (ours)."""
+
+
 class DeadlineExceeded(RiegeliError):
     """It took too long."""
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict
 
-from pparse.errors import EndOfDataError, MalformedError, PparseError
+from pparse.errors import EndOfDataError, LimitError, MalformedError, PparseError
 from pparse.riegeli.chunks import ChunkError, header_size, parse_header
+from pparse.riegeli.positions import SkippedRegion
 from pparse.riegeli.records import open_records
 from pparse.riegeli.search import chunk_at
+from pparse.riegeli.verdicts import Verdicts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,15 +21,12 @@ if TYPE_CHECKING:
     from pparse.limits import Limits
     from pparse.reader import Range
     from pparse.riegeli.chunks import Chunk
-    from pparse.riegeli.positions import SkippedRegion
     from pparse.riegeli.reader import RecordReader
     from pparse.riegeli.records import ChunkRecords
     from pparse.scratch import Scratch
 
 # Chunks whose record offsets (and decoder) are kept.
 _KEPT: Final = 16
-# Chunks that are remembered as sound.
-_REMEMBERED: Final = 100_000
 # With verify="touched", chunks of at most this many bytes are hashed when a record of theirs is looked up.
 _TOUCHED: Final = 4 << 20
 
@@ -50,7 +50,9 @@ class _Tail:
 class RecordLookup:
     """Finds records of ``source`` by their numeric position (the chunk's begin, plus the record's index in it).
 
-    Ranges that were handed out stay good as long as somebody holds them. ``verify`` as for `RecordReader`.
+    Ranges that were handed out stay good as long as somebody holds them; their data know what the hash of their chunk
+    said, or will say (`pparse.data.Data.doubtful`), by ``verdicts``, which several lookups of a file share. ``verify``
+    as for `RecordReader`: with "headers", records of a chunk that was found wrong are handed out all the same.
     """
 
     def __init__(
@@ -61,7 +63,10 @@ class RecordLookup:
         budget: MemoryBudget,
         limits: Limits | None = None,
         scratch: Scratch | None = None,
+        verdicts: Verdicts | None = None,
     ) -> None:
+        self.verdicts = Verdicts() if verdicts is None else verdicts
+        self._lock = threading.RLock()  # the reader stands somewhere, and goes elsewhere for each record
         self._range = source
         self._verify = verify
         self._budget = budget
@@ -69,14 +74,15 @@ class RecordLookup:
         self._scratch = scratch
         self._reader = self._new_reader()
         self._cut: Chunk | None = None
-        self._sound: set[int] = set()  # chunks whose hash was found right
         self._opened: OrderedDict[int, tuple[Chunk, ChunkRecords]] = OrderedDict()
 
-    def _new_reader(self, recovery: Callable[[SkippedRegion], object] | None = None) -> RecordReader:
+    def _new_reader(
+        self, recovery: Callable[[SkippedRegion], object] | None = None, verify: str = "headers"
+    ) -> RecordReader:
         from pparse.riegeli.reader import RecordReader
 
         return RecordReader(
-            self._range.dup(), verify="headers", budget=self._budget, limits=self._limits, scratch=self._scratch,
+            self._range.dup(), verify=verify, budget=self._budget, limits=self._limits, scratch=self._scratch,
             recovery=recovery,
         )  # fmt: skip
 
@@ -134,6 +140,50 @@ class RecordLookup:
                     return
                 yield chunk.begin + index
 
+    def survey(self, on_loss: Callable[[SkippedRegion], object], on_limit: Callable[[LimitError], object]) -> None:
+        """Go through the whole file as a recovery does: compare every hash, and look at every block header.
+
+        ``on_loss`` is told what was skipped, and of chunks that are whole though a header in them is damaged;
+        ``on_limit`` of chunks that cannot be looked at within the budget.
+        """
+
+        def told(region: SkippedRegion) -> bool:
+            on_loss(region)
+            return True
+
+        reader = self._new_reader(told, verify="all")
+        chunks = reader._chunks
+        healed = 0
+        while True:
+            try:
+                if not reader._next_chunk(lazily=True):
+                    break
+            except LimitError as error:
+                on_limit(error)
+                chunk = chunks.header(reader._pos)
+                if chunk is None:
+                    break
+                reader._leave(chunk.end)
+                continue
+            except MalformedError:  # told already, or said by whoever looks for the last record
+                break
+            for region in reader.healed[healed:]:
+                on_loss(
+                    SkippedRegion(
+                        region.begin, region.end, f"{region.message}; the chunk's data are sound, and no record is lost"
+                    )
+                )
+            # Where bytes moved, other readers may not find the chunk that was compared here.
+            if reader._chunk is not None and not reader.healed and chunks.layout_at(reader._pos).shift == 0:
+                self.verdicts.note_sound(reader._chunk.begin)
+            healed = len(reader.healed)
+        for region in reader.healed[healed:]:
+            on_loss(
+                SkippedRegion(
+                    region.begin, region.end, f"{region.message}; the chunk's data are sound, and no record is lost"
+                )
+            )
+
     def _tail(self, begin: int) -> _Tail:
         """Return what stands at the end of the last whole chunk: nothing, or a chunk that is cut."""
         chunks = self._reader._chunks
@@ -162,14 +212,24 @@ class RecordLookup:
         Raises `MalformedError` if no record has that position, or its chunk is damaged; `LimitError` where it needs
         more than the budget.
         """
+        with self._lock:
+            return self._record(position)
+
+    def _record(self, position: int) -> Range:
         for begin, (chunk, records) in self._opened.items():
             if begin <= position < begin + max(1, chunk.header.num_records):
+                wrong = self.verdicts.error(begin) if self._verify != "headers" else None
+                if wrong is not None:  # found since it was opened
+                    raise wrong
                 self._opened.move_to_end(begin)
                 return self._range_of(records, chunk, position)
         cut = self._cut
         if cut is not None and self.is_cut(position):
             return self._range_of(self._open(cut), cut, position)
         chunk = self._find(position)
+        wrong = self.verdicts.error(chunk.begin) if self._verify != "headers" else None
+        if wrong is not None:
+            raise wrong
         if self._verify == "all" or (self._verify == "touched" and chunk.header.data_size <= _TOUCHED):
             self._check(chunk)
         records = self._open(chunk)
@@ -180,12 +240,13 @@ class RecordLookup:
 
     def there(self, position: int) -> int:
         """Return how many bytes of a record of the chunk that is cut are there."""
-        cut = self._cut
-        if cut is None or not self.is_cut(position):
-            return len(self.record(position))
-        records = self._open(cut)
-        part = records.range(position - cut.begin)
-        return max(0, min(part.end, records.extent()) - part.start)
+        with self._lock:
+            cut = self._cut
+            if cut is None or not self.is_cut(position):
+                return len(self._record(position))
+            records = self._open(cut)
+            part = records.range(position - cut.begin)
+            return max(0, min(part.end, records.extent()) - part.start)
 
     def is_cut(self, position: int) -> bool:
         """Say whether a record is one of a chunk that is cut, as `positions` found."""
@@ -221,20 +282,13 @@ class RecordLookup:
         return chunk
 
     def _check(self, chunk: Chunk) -> None:
-        if chunk.begin in self._sound:
-            return
-        try:
-            self._reader._chunks.verify(chunk, blocks=False)
-        except ChunkError as error:
-            raise error.error from None
-        if len(self._sound) >= _REMEMBERED:
-            self._sound.clear()
-        self._sound.add(chunk.begin)
+        self.verdicts.check(self._reader._chunks, chunk)
 
     def _open(self, chunk: Chunk) -> ChunkRecords:
         records = open_records(
-            self._reader._source, chunk, budget=self._budget, limits=self._limits, scratch=self._scratch
-        )
+            self._reader._source, chunk, budget=self._budget, limits=self._limits, scratch=self._scratch,
+            verdicts=self.verdicts,
+        )  # fmt: skip
         if records is None:
             raise MalformedError("the chunk at this position holds no records", offset=chunk.begin)
         return records

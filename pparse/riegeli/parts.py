@@ -22,6 +22,10 @@ SNAPPY: Final = 0x73
 _CODECS: Final = {BROTLI: "brotli", ZSTD: "zstd", SNAPPY: "snappy"}
 
 
+class BeyondSize(InvalidArgumentError):
+    """More comes out than the size allows that was said, or asked for."""
+
+
 def codec_of(kind: int) -> str | None:
     """Return the name of the codec of a compression byte, None for kind 0. Raises `Unimplemented` for any other."""
     if kind == NONE:
@@ -42,9 +46,10 @@ def read_part(kind: int, data: bytes | memoryview, max_size: int) -> bytes:
     codec = codec_of(kind)
     if codec is None:
         if len(data) > max_size:
-            raise InvalidArgumentError("a part is larger than it may be", wanted=max_size, got=len(data))
+            raise BeyondSize("a part is larger than it may be", wanted=max_size, got=len(data))
         return bytes(data)
     from pparse.codecs import decompress
+    from pparse.codecs.base import TooMuchError
 
     _, begin = _size_hint(data)
     try:
@@ -55,6 +60,8 @@ def read_part(kind: int, data: bytes | memoryview, max_size: int) -> bytes:
         raise Unimplemented(f"decompressing a part failed: {error}") from error
     except LimitError as error:
         raise ResourceExhausted(f"decompressing a part failed: {error}", wanted=max_size) from error
+    except TooMuchError as error:
+        raise BeyondSize(f"decompressing a part failed: {error}") from error
     except (MalformedError, EndOfDataError) as error:
         raise InvalidArgumentError(f"decompressing a part failed: {error}") from error
 

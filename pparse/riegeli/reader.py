@@ -19,7 +19,6 @@ from pparse.riegeli.errors import (
 )
 from pparse.riegeli.layout import METADATA, TRANSPOSED
 from pparse.riegeli.positions import RecordPosition, SkippedRegion
-from pparse.riegeli.records import check_room
 from pparse.riegeli.simple import SimpleRecords
 from pparse.riegeli.source import Source
 
@@ -252,7 +251,7 @@ class RecordReader(ChunkCursor):
             chunk = self._chunks.header(self._pos)
             if chunk is None or chunk.header.chunk_type != METADATA:
                 return b"" if chunk is not None else None
-            check_room(chunk, self._budget)
+            self._check_room(chunk)
             data = self._data_of(chunk)
             if data is None:
                 return None

@@ -9,7 +9,7 @@ from itertools import accumulate
 from pparse.data import Data
 from pparse.errors import EndOfDataError, GapError, LimitError, MalformedError, PparseError
 from pparse.riegeli.errors import InvalidArgumentError
-from pparse.riegeli.layout import SIMPLE, TRANSPOSED
+from pparse.riegeli.layout import METADATA, SIMPLE, TRANSPOSED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,10 +21,16 @@ if TYPE_CHECKING:
     from pparse.riegeli.chunks import Chunk, ChunkData
     from pparse.riegeli.projection import FieldProjection
     from pparse.riegeli.source import Source
+    from pparse.riegeli.verdicts import Verdicts
     from pparse.scratch import Scratch
 
 
 _STEP: Final = 256 << 10
+# A chunk that says that it decodes to more than so many times its bytes is looked at before it is believed: it is
+# decoded up to this part of the budget, which takes so many bytes of memory for each.
+_PLAUSIBLE: Final = 64
+_TRIAL: Final = 64
+_TRIAL_COST: Final = 24
 
 
 class ChunkRecords:
@@ -161,7 +167,7 @@ class _Decoded(Data):
         from pparse.riegeli.transposed import decode_transposed
 
         header = self._chunk.header
-        check_room(self._chunk, self._budget)
+        check_room(self._chunk, self._packed, self._budget)
         with self._budget.charge(decoding_weight(self._chunk), "decoding a transposed chunk"):
             packed = self._packed.read_exact(0, header.data_size)
             records = decode_transposed(packed, header.num_records, header.decoded_data_size, self._projection)
@@ -172,6 +178,10 @@ class _Decoded(Data):
 
     def _drop(self) -> None:
         self._records = None
+
+    def doubtful(self, start: int, end: int) -> str | None:
+        """Ask the data that the records are decoded from: every record may come from any byte of them."""
+        return self._packed.doubtful(0, self._chunk.header.data_size)
 
     def _pread(self, offset: int, length: int) -> bytes:
         records = self.records()
@@ -198,14 +208,31 @@ def decoding_weight(chunk: Chunk) -> int:
     return 2 * (header.data_size + header.decoded_data_size) + 100 * header.num_records
 
 
-def check_room(chunk: Chunk, budget: MemoryBudget) -> None:
-    """Raise `LimitError` if a transposed chunk cannot be decoded within the budget."""
+def check_room(chunk: Chunk, packed: ChunkData, budget: MemoryBudget) -> None:
+    """Raise `LimitError` if a transposed chunk cannot be decoded within the budget.
+
+    A chunk that says more of itself than its bytes can be is no matter of the budget: `InvalidArgumentError`.
+    """
     wanted = decoding_weight(chunk)
-    if not budget.fits(wanted):
-        raise LimitError(
-            f"the transposed chunk at {chunk.begin} has to be decoded as a whole",
-            option=f"--budget {-(-wanted >> 20) + 1}MiB", wanted=wanted, got=budget.limit, offset=chunk.begin,
-        )  # fmt: skip
+    if budget.fits(wanted):
+        return
+    header = chunk.header
+    most = budget.limit // _TRIAL
+    weight = 2 * header.data_size + _TRIAL_COST * most
+    if max(header.decoded_data_size, header.num_records) > _PLAUSIBLE * header.data_size and budget.fits(weight):
+        from pparse.riegeli.transposed import disprove
+
+        with budget.charge(weight, "a look at a transposed chunk"):
+            data = packed.read_exact(0, header.data_size)
+            count = 1 if header.chunk_type == METADATA else header.num_records
+            error = disprove(data, count, header.decoded_data_size, most)
+        if error is not None:
+            error.offset = chunk.begin
+            raise error
+    raise LimitError(
+        f"the transposed chunk at {chunk.begin} has to be decoded as a whole",
+        option=f"--budget {-(-wanted >> 20) + 1}MiB", wanted=wanted, got=budget.limit, offset=chunk.begin,
+    )  # fmt: skip
 
 
 def open_records(
@@ -216,15 +243,19 @@ def open_records(
     limits: Limits | None = None,
     scratch: Scratch | None = None,
     projection: FieldProjection | None = None,
+    verdicts: Verdicts | None = None,
 ) -> ChunkRecords | None:
-    """Open the records of a chunk; None if it is of a kind that has none. Its data's hash is not checked."""
+    """Open the records of a chunk; None if it is of a kind that has none. Its data's hash is not checked.
+
+    What ``verdicts`` know, now or later, the data of the records say (`pparse.data.Data.doubtful`).
+    """
     from pparse.riegeli.chunks import ChunkData
 
     if chunk.header.chunk_type == SIMPLE:
         from pparse.riegeli.simple import SimpleRecords
 
-        data = ChunkData(source, chunk)
+        data = ChunkData(source, chunk, verdicts)
         return SimpleRecords(data, chunk.header, budget=budget, limits=limits, scratch=scratch)
     if chunk.header.chunk_type == TRANSPOSED:
-        return TransposedRecords(ChunkData(source, chunk), chunk, budget=budget, projection=projection)
+        return TransposedRecords(ChunkData(source, chunk, verdicts), chunk, budget=budget, projection=projection)
     return None

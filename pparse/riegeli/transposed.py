@@ -22,6 +22,7 @@ from pparse.errors import MalformedError
 from pparse.kernels.transposed import expand_moves
 from pparse.kernels.varint import encode_varint
 from pparse.riegeli.errors import InvalidArgumentError, ResourceExhausted
+from pparse.riegeli.parts import BeyondSize
 from pparse.riegeli.transposed_layout import (
     BY_LENGTH,
     BY_PREFIX,
@@ -96,6 +97,29 @@ def decode_transposed(
         # Its offset is one within a part.
         reason = f"invalid transposed chunk: {error.reason}"
         raise InvalidArgumentError(reason, wanted=error.wanted, got=error.got) from error
+
+
+def disprove(
+    data: bytes | memoryview, num_records: int, decoded_data_size: int, most: int
+) -> InvalidArgumentError | None:
+    """Say why the chunk cannot hold as much as its header says; None where more than ``most`` bytes come out of it.
+
+    It is decoded as one that holds ``most`` bytes and records. If that comes to an end before, so does the chunk.
+    """
+    count, size = min(num_records, most), min(decoded_data_size, most)
+    try:
+        decode_transposed(data, count, size)
+    except (BeyondSize, ResourceExhausted):
+        return None
+    except InvalidArgumentError as error:
+        if error.wanted == count < num_records and error.got is None:  # more records than that
+            return None
+        said = {size: decoded_data_size, count: num_records}
+        wanted = said.get(error.wanted, error.wanted) if isinstance(error.wanted, int) else None
+        return InvalidArgumentError(error.reason, wanted=wanted, got=error.got)
+    return InvalidArgumentError(
+        "invalid transposed chunk: it holds less than it says", wanted=decoded_data_size, got=size
+    )
 
 
 class _BlockMaker:
@@ -293,7 +317,7 @@ class _Machine:
                     state = ~base
                     cuts -= 1
                     if cuts < 0:
-                        raise MalformedError("more is emitted than the chunk should hold", wanted=parts.size)
+                        raise BeyondSize("more is emitted than the chunk should hold", wanted=parts.size)
                     self._count()
             self._count()
         self._finish()
@@ -320,7 +344,7 @@ class _Machine:
             self._counted = len(self._pieces)
         # Each open submessage or group will emit something.
         if self._emitted > self._left or len(self._opens) > self._parts.size:
-            raise MalformedError("more is emitted than the chunk should hold", wanted=self._parts.size)
+            raise BeyondSize("more is emitted than the chunk should hold", wanted=self._parts.size)
         return self._emitted
 
     def _act(self, action: int, tag: bytes, inside: Inside) -> None:
@@ -355,7 +379,7 @@ class _Machine:
         self._emitted = self._counted = 0
         self._left -= len(record)
         if self._left < 0:
-            raise MalformedError("more is emitted than the chunk should hold", wanted=self._parts.size)
+            raise BeyondSize("more is emitted than the chunk should hold", wanted=self._parts.size)
         self._records.append(record)
 
     def _finish(self) -> None:

@@ -25,7 +25,7 @@ from pparse.kernels.transposed import (
 )
 from pparse.kernels.varint import MAX_BYTES_32, MAX_BYTES_64, read_varint, read_varints
 from pparse.riegeli.errors import InvalidArgumentError
-from pparse.riegeli.parts import read_part, size_hint
+from pparse.riegeli.parts import BeyondSize, read_part, size_hint
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -167,11 +167,14 @@ class Parts:
             pos += length
         # One byte for each byte emitted or record, and some no-ops on the way.
         self.transitions = read_part(self.kind, data[pos:], 2 * bounded + _SLACK)
-        if num_records > size + self.header.states + 64 * (len(self.transitions) + 1):
-            raise InvalidArgumentError("the chunk cannot hold as many records as it says", wanted=num_records)
+        room = size + self.header.states + 64 * (len(self.transitions) + 1)
+        if num_records > room:
+            raise InvalidArgumentError(
+                "the chunk cannot hold as many records as it says", wanted=num_records, got=room
+            )  # fmt: skip
         # All is emitted but the lengths of non-proto records, five bytes each; some may be left over, for no reason.
         if sum(self.header.buffer_lengths) > 2 * size + 10 * num_records + _SLACK:
-            raise InvalidArgumentError("the chunk's buffers are larger than its records can be")
+            raise BeyondSize("the chunk's buffers are larger than its records can be")
 
 
 class Buffers:
