@@ -241,14 +241,26 @@ class Node:
 
     @property
     def status(self) -> Status:
-        """What became of it; a container whose extent is not known yet is loaded to find out."""
+        """What became of it, as far as is known; a container whose extent is not known yet is loaded to find out."""
         if self._status is None:
             try:
                 self.result.parser.judge(self)
             except PparseError:
                 if self._status is None:  # it says nothing of the node: a source that fails, a closed document
                     raise
-        return self._status or Status.COMPLETE
+        status = self._status or Status.COMPLETE
+        return self._standing() if status is Status.COMPLETE and self.extraction.data.flawed else status
+
+    def _standing(self) -> Status:
+        """What is known now of the bytes of a node that was whole when it was read."""
+        worst = Status.COMPLETE
+        for part in self.parts:
+            found = part.data.standing(part.start, part.end).status
+            if found is Status.DAMAGED:
+                return found
+            if found is not Status.COMPLETE:
+                worst = found
+        return worst
 
     @property
     def known_status(self) -> Status | None:

@@ -226,6 +226,8 @@ class Extent:
             return Status.DAMAGED
         if self.truncated or self.document_status is not Status.COMPLETE or self.missing or self.missing_bytes:
             return Status.TRUNCATED
+        if self.unwritten:  # a download that was never finished: the size is right, the bytes are not there
+            return Status.TRUNCATED
         return Status.UNSUPPORTED if self.unsupported else Status.COMPLETE
 
     def add(self, tensor: Tensor) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 
 from pparse.errors import EndOfDataError, LimitError, MalformedError, UnsupportedError
-from pparse.findings import Finding, Severity, Status
+from pparse.findings import Finding, Status
 from pparse.node import SCALAR
 from pparse.tensor import Span, Tensor
 from pparse.viewer import Extent, Viewer
@@ -145,7 +145,7 @@ class SafetensorsViewer(Viewer):
         first, length = self._unwritten(span)
         return Finding(
             "unwritten", f"{length} of {span.length} bytes were never written (a file hole): they read as zeros",
-            severity=Severity.WARNING, path=tensor.name, source=self.extraction.name, offset=first, length=length,
+            path=tensor.name, source=self.extraction.name, offset=first, length=length,
         )  # fmt: skip
 
     def find(self, name: str) -> Tensor | None:

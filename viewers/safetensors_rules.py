@@ -29,6 +29,7 @@ from pparse.errors import (
 from pparse.findings import Finding, FindingList, Severity, Status
 from pparse.node import LIST, MAP
 from pparse.parsers.safetensors import FIELDS, METADATA, REFERENCE_HEADER_LIMIT
+from pparse.zero_runs import zero_runs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -131,6 +132,7 @@ def check_file(viewer: SafetensorsViewer, *, strict: bool) -> Iterator[Finding]:
         notes.findings.add(viewer.truncation(extent))
     _check_layout(viewer, layout, notes, header.status is Status.COMPLETE)
     _note_holes(viewer, notes)
+    _note_zeros(viewer, notes)
     yield from notes.new()
     yield from _omitted(notes.findings, notes.source)
 
@@ -325,6 +327,17 @@ def _note_holes(viewer: SafetensorsViewer, notes: _Notes) -> None:
             "unwritten", f"{end - start} bytes were never written (a file hole): they read as zeros", offset=start,
             length=end - start,
         )  # fmt: skip
+
+
+def _note_zeros(viewer: SafetensorsViewer, notes: _Notes) -> None:
+    """Note long runs of zeros among the data, which may be tensors of zeros, or what was never written or was lost."""
+    extraction = viewer.extraction
+    holes = viewer.holes
+    end = extraction.known_end()
+    for start, length in zero_runs(extraction.data, viewer.parser.data_start, end, extraction.session.check_cancelled):
+        if not any(low <= start and start + length <= high for low, high in holes):
+            notes.add("zeros", f"{length:,} bytes of zeros, in whole pages: a tensor of zeros, or bytes that were lost",
+                      Severity.WARNING, offset=start, length=length)  # fmt: skip
 
 
 def check_set(viewer: SafetensorsSetViewer, *, strict: bool) -> Iterator[Finding]:

@@ -281,6 +281,11 @@ def _plain(array: Any) -> Any:
 # -- nodes -----------------------------------------------------------------------------------------------------------
 
 
+def _known_status(node: Node) -> Status | None:
+    """Return what is known of a node now, without loading it; None if that is nothing."""
+    return node.status if node.known_status is Status.COMPLETE else node.known_status
+
+
 def _give_node(node: Node, options: Any, out: Output) -> int:
     if options.npy or ((options.output or "").endswith(".npy") and not (options.raw or options.json)):
         raise PathError("only a tensor can be written as .npy", path=node.path or "the root")
@@ -290,18 +295,18 @@ def _give_node(node: Node, options: Any, out: Output) -> int:
         if options.output is None and sys.stdout.isatty():
             out.error("binary data is not for a terminal; use -o FILE or a pipe")
             return USAGE
-        if node.known_status is Status.MISSING:
+        if _known_status(node) is Status.MISSING:
             node.load()  # raises, with the numbers
         _write(options.output, out, lambda stream: _node_bytes(node, stream))
-        return OK if node.known_status in (None, Status.COMPLETE) else DAMAGED
-    if options.partial == "prefix" and node.shape == SCALAR and node.known_status is Status.TRUNCATED:
+        return OK if _known_status(node) in (None, Status.COMPLETE) else DAMAGED
+    if options.partial == "prefix" and node.shape == SCALAR and _known_status(node) is Status.TRUNCATED:
         return _give_slice(node, (slice(None),), options, out)
     text = _node_json(node, options.file) if options.json else _node_text(node)
     if options.output:
         _write(options.output, out, lambda stream: stream.write(text.encode("utf-8", "backslashreplace")))
     else:
         out.write(text if options.json or not sys.stdout.isatty() else safe_lines(text))
-    return OK if node.known_status in (None, Status.COMPLETE) else DAMAGED
+    return OK if _known_status(node) in (None, Status.COMPLETE) else DAMAGED
 
 
 def _give_slice(node: Node, index: tuple[Any, ...], options: Any, out: Output) -> int:
@@ -312,15 +317,15 @@ def _give_slice(node: Node, index: tuple[Any, ...], options: Any, out: Output) -
     whole = node.open()
     start, stop, _ = cut.indices(len(whole))
     finding = node.finding
-    if node.known_status is Status.TRUNCATED and finding is not None and isinstance(finding.got, int):
+    if _known_status(node) is Status.TRUNCATED and finding is not None and isinstance(finding.got, int):
         if stop > finding.got and options.partial != "prefix":
             raise EndOfDataError(f"{finding.reason}; --partial prefix gives what is there", path=node.path,
                                  wanted=stop, got=finding.got, source=options.file)  # fmt: skip
         stop = min(stop, finding.got)
-    elif node.known_status not in (None, Status.COMPLETE):
+    elif _known_status(node) not in (None, Status.COMPLETE):
         node._refuse_if_not_whole()
     part = whole.range(start, max(start, stop))
-    code = OK if node.known_status in (None, Status.COMPLETE) else DAMAGED
+    code = OK if _known_status(node) in (None, Status.COMPLETE) else DAMAGED
     if options.raw:
         if options.output is None and sys.stdout.isatty():
             out.error("binary data is not for a terminal; use -o FILE or a pipe")
@@ -332,7 +337,7 @@ def _give_slice(node: Node, index: tuple[Any, ...], options: Any, out: Output) -
     if options.json:
         from json import dumps
 
-        status = node.known_status or Status.COMPLETE
+        status = _known_status(node) or Status.COMPLETE
         digits = dumps({"schema": 1, "file": options.file, "path": node.path, "kind": node.kind,
                         "status": status.value, "offset": start, "value": {"hex": digits}})  # fmt: skip
     if options.output:
@@ -427,7 +432,7 @@ def _node_json(node: Node, file: str) -> str:
     from json import dumps
 
     value = _node_value(node)
-    status = node.known_status or Status.COMPLETE
+    status = _known_status(node) or Status.COMPLETE
     return dumps({"schema": 1, "file": file, "path": node.path, "kind": node.kind, "status": status.value,
                   "value": value}, default=_hex) + "\n"  # fmt: skip
 

@@ -273,7 +273,7 @@ def report_cut(
     """
     missing = extent.missing_bytes
     if not missing and not extent.missing_files:
-        if extent.resume_at is not None and extent.status is Status.COMPLETE:
+        if extent.resume_at is not None and extent.unwritten and extent.whole == extent.count:
             where = f" of {safe(extent.resume_file)}" if extent.resume_file else ""
             out.line(
                 out.paint("not written", "red")
