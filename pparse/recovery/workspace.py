@@ -12,6 +12,7 @@ import re
 from contextlib import suppress
 
 from pparse.errors import OptionError
+from pparse.writers.files import try_lock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -117,20 +118,6 @@ class Workspace:
 
 
 def lock(descriptor: int) -> None:
-    """Lock a file for as long as this process has it open. Raises `OptionError` if another has locked it."""
-    try:
-        if os.name == "nt":
-            import msvcrt
-
-            os.lseek(descriptor, 1 << 30, os.SEEK_SET)  # far behind what is in it: that stays readable
-            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined, unused-ignore]
-            return
-        import fcntl
-
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        if error.errno in (errno.EWOULDBLOCK, errno.EACCES, errno.EDEADLK):
-            raise OptionError("another process is writing to this folder now") from error
-        # A file system without locks.
-    except ImportError:
-        pass
+    """Lock the journal. Raises `OptionError` if another process has; a file system without locks lets both."""
+    if try_lock(descriptor) is False:
+        raise OptionError("another process is writing to this folder now")
