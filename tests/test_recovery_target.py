@@ -578,3 +578,129 @@ def test_the_table_takes_less_than_25_bytes_a_name():
         table.add(source.getrandbits(64))
     assert budget.used <= 8 * (1 << 17)
     assert budget.peak <= 12 * (1 << 17)
+
+
+# -- the report --------------------------------------------------------------------------------------------------------
+
+
+def test_a_report_appears_under_its_name_when_it_is_committed_and_once(tmp_path, places):
+    before = descriptors()
+    with Target(tmp_path / "out") as target:
+        report = target.atomic("RECOVERY.json")
+        report.write(b"whole")
+        assert tree(tmp_path / "out") == {}
+        report.commit()
+        (tmp_path / "out" / "RECOVERY.json").write_bytes(b"somebody's")
+        report.commit()  # harmless
+        report.discard()
+        assert tree(tmp_path / "out") == {"RECOVERY.json": b"somebody's"}
+        with pytest.raises(ClosedError):
+            report.write(b"more")
+    assert os.listdir(tmp_path / "out") == ["RECOVERY.json"]
+    assert descriptors() == before
+
+
+def test_a_report_that_was_discarded_is_not_committed(tmp_path, places):
+    before = descriptors()
+    with Target(tmp_path / "out") as target:
+        report = target.atomic("RECOVERY.json")
+        report.discard()
+        report.commit()
+        report.discard()
+        dropped = target.atomic("RECOVERY.json")
+        dropped.write(b"half")
+        del dropped
+    assert os.listdir(tmp_path / "out") == []
+    assert descriptors() == before
+
+
+@pytest.mark.parametrize("call", ["rename", "finish"])
+def test_nothing_is_left_of_a_report_that_cannot_get_its_name(tmp_path, places, monkeypatch, call):
+    before = descriptors()
+    real = getattr(places, call)
+
+    def fail(self, *args):
+        if call == "finish":
+            real(self, *args)
+        raise OSError(errno.EIO, "Input/output error")
+
+    with Target(tmp_path / "out") as target:
+        report = target.atomic("RECOVERY.json")
+        report.write(b"whole")
+        with monkeypatch.context() as patch:
+            patch.setattr(places, call, fail)
+            with pytest.raises(SourceError, match="cannot write: Input/output error") as caught:
+                report.commit()
+        assert (caught.value.errno, caught.value.source) == (errno.EIO, "RECOVERY.json")
+        report.commit()  # once is enough
+        report.discard()
+        assert list((tmp_path / "out" / WORK_NAME).iterdir()) == []
+        again = target.atomic("RECOVERY.json")
+        again.write(b"now")
+        again.commit()
+    assert tree(tmp_path / "out") == {"RECOVERY.json": b"now"}
+    assert descriptors() == before
+
+
+@pytest.mark.parametrize("call", ["move", "finish"])
+def test_nothing_is_left_of_a_file_that_cannot_get_its_name(tmp_path, places, monkeypatch, call):
+    before = descriptors()
+    real = getattr(places, call)
+
+    def fail(self, *args):
+        if call == "finish":
+            real(self, *args)
+        raise OSError(errno.EIO, "Input/output error")
+
+    with Target(tmp_path / "out") as target:
+        file = target.create("a")
+        file.write(b"whole")
+        file.skip(7)
+        with monkeypatch.context() as patch:
+            patch.setattr(places, call, fail)
+            with pytest.raises(SourceError, match="cannot write: Input/output error"):
+                file.close()
+        file.close()
+        file.discard()
+        assert (target.bytes, target.hole_bytes, target.entries) == (0, 0, 0)
+        assert put(target, "a", b"again") == "a"
+    assert tree(tmp_path / "out") == {"a": b"again"}
+    assert descriptors() == before
+
+
+def test_a_name_of_ours_cannot_be_that_of_a_member(tmp_path, places):
+    with Target(tmp_path / "out", reserved=("own",)) as target:
+        with pytest.raises(ValueError, match="a member might have that name"):
+            target.atomic("RECOVERY.json")
+        assert put(target, "OWN") == "OWN~2"
+    with pytest.raises(ClosedError):
+        target.atomic("own")
+
+
+def test_a_file_that_is_closed_after_its_target_is_not_kept(tmp_path, places):
+    before = descriptors()
+    target = Target(tmp_path / "out")
+    file = target.create("a")
+    target.close()
+    with pytest.raises(ClosedError):
+        file.close()
+    assert [path for path in (tmp_path / "out").rglob("*") if path.is_file()] == []
+    assert descriptors() == before
+
+
+def test_what_was_discarded_is_free_again(tmp_path, places):
+    with Target(tmp_path / "out", max_bytes=10, max_hole_bytes=10, max_entries=1) as target:
+        for _ in range(3):
+            file = target.create("a")
+            file.write(b"12345")
+            file.write_zeros(5)
+            file.skip(10)
+            file.discard()
+        assert (target.bytes, target.hole_bytes, target.entries) == (0, 0, 0)
+        with target.create("a") as file:
+            file.write(b"12345")
+            file.write_zeros(5)
+            file.skip(10)
+        assert file.path == "a"
+        assert (target.bytes, target.hole_bytes, target.entries, target.is_full) == (10, 10, 1, True)
+    assert (tmp_path / "out" / "a").read_bytes() == b"12345" + bytes(15)
