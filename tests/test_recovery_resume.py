@@ -14,7 +14,7 @@ import zipfile
 import pytest
 
 import pparse
-from pparse.errors import CancelledError, OptionError
+from pparse.errors import CancelledError, LimitError, OptionError
 from pparse.limits import Limits
 from pparse.recovery import target as target_module
 from pparse.recovery.journal import Journal
@@ -277,6 +277,34 @@ def test_a_member_that_is_done_is_not_read_again(tmp_path, source, pack):
     after = os.stat(tmp_path / "out" / "big")
     assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
     assert (tmp_path / "out" / "last").read_bytes() == b"2"
+
+
+@pytest.mark.parametrize("options", [{"max_output": 1500}, {"max_output": 4000}])
+def test_limits_count_what_is_done(tmp_path, source, options):
+    run("recover", source, tmp_path / "whole", **options)
+    for count in (3, 6):
+        folder = tmp_path / str(count)
+        stopped_after(count, "recover", source, folder, KeyboardInterrupt(), **options)
+        assert run("recover", source, folder, **options).limits
+        assert contents(folder) == contents(tmp_path / "whole")
+
+
+def test_the_limit_of_entries_counts_what_is_done(tmp_path, source):
+    def go(folder, tell=None):
+        with pparse.open(source, limits=Limits(extracted_entries=7)) as document:
+            recover(document, folder, tell=tell)
+
+    def stop(file):
+        if file.path == "folder/A~2.TXT":
+            raise KeyboardInterrupt
+
+    with pytest.raises(LimitError, match="extracted_entries=8"):
+        go(tmp_path / "whole")
+    with pytest.raises(KeyboardInterrupt):
+        go(tmp_path / "out", stop)
+    with pytest.raises(LimitError, match="extracted_entries=8"):
+        go(tmp_path / "out")
+    assert contents(tmp_path / "out") == contents(tmp_path / "whole")
 
 
 def test_findings_of_what_is_done_are_told_again(tmp_path, source):

@@ -704,3 +704,31 @@ def test_what_was_discarded_is_free_again(tmp_path, places):
         assert file.path == "a"
         assert (target.bytes, target.hole_bytes, target.entries, target.is_full) == (10, 10, 1, True)
     assert (tmp_path / "out" / "a").read_bytes() == b"12345" + bytes(15)
+
+
+def test_a_folder_that_was_there_before_takes_its_name(tmp_path, places):
+    (tmp_path / "out" / "Docs").mkdir(parents=True)
+    with Target(tmp_path / "out", exist_ok=True) as target:
+        assert put(target, "Docs/a") == "Docs/a"
+        assert put(target, "docs") == "docs~2"
+
+
+def test_a_name_that_could_not_be_had_once_is_free_the_next_time(tmp_path, places, monkeypatch):
+    def fail(self, place, name):
+        raise OSError(errno.EIO, "Input/output error")
+
+    with Target(tmp_path / "out") as target:
+        put(target, "first")
+        for call, name in (("make_folder", "b/c"), ("look", "a"), ("create", "d")):
+            with monkeypatch.context() as patch:
+                patch.setattr(places, call, fail)
+                with pytest.raises(SourceError, match="Input/output error"):
+                    target.create(name)
+            assert put(target, name) == name
+        assert target.entries == 5
+
+
+def test_the_hidden_folder_keeps_its_name_free(tmp_path, places):
+    with Target(tmp_path / "out") as target:
+        assert put(target, f"{WORK_NAME}/a") == f"{WORK_NAME}~2/a"
+        assert put(target, WORK_NAME.upper()) == f"{WORK_NAME.upper()}~3"

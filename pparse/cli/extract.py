@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from pparse.cli.common import DAMAGED, OK, USAGE, open_file
 from pparse.cli.output import safe
-from pparse.cli.recover import FileTable, add_target_arguments, outcome_to_dict, tell_interrupted, tell_limits
+from pparse.cli.recover import FileTable, add_target_arguments, outcome_to_dict, tell_course, tell_interrupted
 from pparse.errors import LimitError, UnsupportedError
 
 TYPE_CHECKING = False
@@ -73,7 +73,7 @@ def run(options: Any, out: Output) -> int:
         elif not options.quiet:
             out.line(f"{outcome.summary} in {safe(options.output)}")
             out.findings(document.findings, limit=10)
-            tell_limits(out, outcome)
+            tell_course(out, outcome)
             if not outcome.is_whole and not outcome.limits:
                 out.line(
                     f"'pparse recover {safe(options.file)} -o DIR' saves more, and reports where bytes are missing"

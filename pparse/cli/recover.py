@@ -84,8 +84,11 @@ def tell_interrupted(options: Any, out: Output, listing: FileTable) -> None:
     out.error(f"interrupted; the same command goes on where it was, and finds what it needs in {options.output}")
 
 
-def tell_limits(out: Output, outcome: Outcome) -> None:
-    """Say which limits cost files something, and how to lift them."""
+def tell_course(out: Output, outcome: Outcome) -> None:
+    """Say what an earlier run had done, which limits cost files something, and how to lift them."""
+    if outcome.resumed:
+        done = "1 member was" if outcome.resumed == 1 else f"{outcome.resumed:,} members were"
+        out.line(f"{done} there already: this went on with a run that was stopped")
     for met in outcome.limits.values():
         out.line(f"{count_words(met.files, 'file')} met a limit, and cannot be whole here: lift it with {met.option}")
 
@@ -100,7 +103,7 @@ def _tell(options: Any, out: Output, outcome: Outcome, findings: Any, files: lis
         return
     out.line(str(outcome.summary))
     out.findings(findings, limit=10)
-    tell_limits(out, outcome)
+    tell_course(out, outcome)
     where = safe(options.output)
     if not outcome.summary.files:
         out.line("nothing could be recovered")

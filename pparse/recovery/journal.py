@@ -7,10 +7,10 @@ is dropped. What is done twice must be told apart from what somebody else did, s
 ``{"journal": 1, "run": {…}}``         the first line: what run it is; only the same one goes on
 ``["folder", path]``                   a folder is about to be made
 ``["unit", number, key]``              a unit of work begins: a member, a document
-``["name", path, inode]``              a whole file is about to get its name
+``["name", path, known]``              a whole file is about to get its name
 ``["claim", path]``                    an empty file is about to take the name first, where there are no hard links
-``["file", parts, path, known, …]``    a file has its name; path null: it was discarded
-``["told", entry]``                    an entry of the report
+``["file", parts, path, known, …]``    a file has its name, known are its inode, size and time; path null: discarded
+``["told", status, gaps, known]``      an entry of the report
 ``["found", list, finding]``           a finding
 ``["omitted", list, count, errors]``   findings that were only counted
 ``["done"]``, ``["entered"]``          the unit is done; or it was a container, whose members are units of their own
@@ -40,6 +40,7 @@ SCHEMA: Final = 1
 _BLOCK: Final = 64 << 10
 _LONGEST: Final = 64 * MIB  # a line: the gaps of a file are bounded, names too
 _FLUSHED: Final = 64 << 10
+_encode: Final = json.JSONEncoder(separators=(",", ":")).encode
 
 
 class Journal:
@@ -139,8 +140,17 @@ class Journal:
         if flush or len(self._buffer) >= _FLUSHED:
             self.flush()
 
+    def put_unit(self, number: int, key: str) -> None:
+        """Add the line with which a unit begins; ``key``: hexadecimal digits."""
+        self._buffer += b'["unit",%d,"%s"]\n' % (number, key.encode("ascii"))
+
+    def put_end(self, *, entered: bool) -> None:
+        """Add the line with which a unit ends, and hand over what was added. Raises `SourceError`."""
+        self._buffer += b'["entered"]\n' if entered else b'["done"]\n'
+        self.flush()
+
     def _append(self, entry: object) -> None:
-        self._buffer += json.dumps(entry, separators=(",", ":")).encode("ascii") + b"\n"
+        self._buffer += _encode(entry).encode("ascii") + b"\n"
 
     def flush(self) -> None:
         """Hand over to the system what was added. Raises `SourceError`."""

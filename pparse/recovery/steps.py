@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from hashlib import blake2b
+from operator import attrgetter
 
 from pparse.errors import PparseError
 from pparse.findings import Finding, Severity, Status
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
 
     Report = Callable[[RecoveredFile], object]
 
-_TOLD: Final = tuple(name for name in RecoveredFile.__slots__ if name != "gaps")
+_TOLD: Final = tuple(name for name in RecoveredFile.__slots__ if name not in ("gaps", "status"))
+_told_of: Final = attrgetter(*_TOLD)
 
 
 class Steps:
@@ -46,8 +48,7 @@ class Steps:
         if self._journal is not None:
             if iter(file.gaps) is file.gaps:
                 file.gaps = tuple(file.gaps)  # they are read twice
-            known = {name: getattr(file, name) for name in _TOLD}
-            self._journal.put("told", {**known, "status": file.status.value, "gaps": list(file.gaps)})
+            self._journal.put("told", file.status.value, list(file.gaps), _told_of(file))
         self._report(file)
 
     def do(self, key: tuple[object, ...], lists: Sequence[FindingList], work: Callable[[], bool]) -> None:
@@ -73,7 +74,7 @@ class Steps:
                 self.resumed += 1
                 return
             self._target.withdraw(offset)  # what is left of it
-        journal.put("unit", number, digest)
+        journal.put_unit(number, digest)
         before = [(len(found) - found.omitted, found.omitted, found.omitted_errors) for found in lists]
         entered = work()
         for at, (found, (count, omitted, errors)) in enumerate(zip(lists, before, strict=True)):
@@ -81,7 +82,7 @@ class Steps:
                 journal.put("found", at, found[place].to_dict())
             if found.omitted > omitted:
                 journal.put("omitted", at, found.omitted - omitted, found.omitted_errors - errors)
-        journal.put("entered" if entered else "done", flush=True)
+        journal.put_end(entered=entered)
 
     def _was_done(self, journal: Journal, offset: int, digest: str) -> str:
         """Return how the unit ended, "" if its files are not what they were, or if it is another one."""
@@ -92,7 +93,7 @@ class Steps:
                 if entry[0] == "file" and entry[2] is not None and not self._target.is_intact(entry[2], entry[3]):
                     return ""
                 if entry[0] == "told":
-                    _told(entry[1])
+                    _told(*entry[1:])
                 elif entry[0] == "found":
                     _finding(entry[2])
                 elif entry[0] in ("done", "entered"):
@@ -107,7 +108,7 @@ class Steps:
                 parts, path, _, output, skipped = entry[1:]
                 self._target.adopt(tuple(parts), path, output, skipped)
             elif entry[0] == "told":
-                self._report(_told(entry[1]))
+                self._report(_told(*entry[1:]))
             elif entry[0] == "found":
                 lists[entry[1]].add(_finding(entry[2]))
             elif entry[0] == "omitted":
@@ -119,8 +120,9 @@ class Steps:
                 return
 
 
-def _told(known: dict[str, Any]) -> RecoveredFile:
-    return RecoveredFile(**{**known, "status": Status(known["status"])})
+def _told(status: str, gaps: list[Any], known: list[Any]) -> RecoveredFile:
+    named = dict(zip(_TOLD, known, strict=True))
+    return RecoveredFile(named.pop("path"), Status(status), gaps=gaps, **named)
 
 
 def _finding(known: dict[str, Any]) -> Finding:

@@ -177,14 +177,18 @@ class Target:
             self.withdraw(self.journal.pending, pending=True)
 
     def withdraw(self, offset: int, *, pending: bool = False) -> None:
-        """Remove the files of the unit that begins at ``offset`` of the journal, as far as they are still the same."""
+        """Remove the files of the unit that begins at ``offset`` of the journal, as far as they are still the same.
+
+        ``pending``: the unit was not done; nobody has had a reason to change its files, so a changed one is not ours.
+        """
         assert self.journal is not None  # noqa: S101 -- its caller has it
         try:
             for at, _, entry in self.journal.entries(offset):
                 if (entry[0] == "unit" and at != offset) or entry[0] in ("done", "entered"):
                     break
                 if entry[0] == "name":
-                    self._withdraw(entry[1], lambda found, inode=entry[2]: found.st_ino == inode)  # type: ignore[misc]
+                    known = entry[2][: None if pending else 1]
+                    self._withdraw(entry[1], lambda found, known=known: _known(found)[: len(known)] == known)  # type: ignore[misc]
                 elif entry[0] == "claim" and pending:
                     self._withdraw(entry[1], lambda found: found.st_size == 0)
         except (TypeError, IndexError, AttributeError):
@@ -289,7 +293,7 @@ class Target:
             path = folder + name
             claiming: Callable[[], object] = int  # nothing to be noted
             if self.journal is not None:
-                self.journal.put("name", path, found.st_ino, flush=True)
+                self.journal.put("name", path, _known(found), flush=True)
                 claiming = lambda: self._note("claim", path)  # noqa: E731
             self.places.move(work, temporary, place, name, claiming)
 
