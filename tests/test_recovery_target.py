@@ -732,3 +732,27 @@ def test_the_hidden_folder_keeps_its_name_free(tmp_path, places):
     with Target(tmp_path / "out") as target:
         assert put(target, f"{WORK_NAME}/a") == f"{WORK_NAME}~2/a"
         assert put(target, WORK_NAME.upper()) == f"{WORK_NAME.upper()}~3"
+
+
+def test_what_the_system_cannot_leave_out_does_not_count(out):
+    out.max_bytes = out.max_hole_bytes = 1 << 80
+    with out.create("a") as file:
+        for leave in (file.skip, file.write_zeros):
+            with pytest.raises(SourceError, match="cannot write"):
+                leave(1 << 70)
+    assert (file.bytes, out.bytes, out.hole_bytes) == (0, 0, 0)
+
+
+@POSIX
+def test_times_before_1970_are_kept(tmp_path, out):
+    put(out, "a", mtime=-1)
+    assert os.stat(tmp_path / "out" / "a").st_mtime == -1
+
+
+def test_a_stored_name_is_told_as_far_as_names_go(out):
+    with out.create("x", b"\xe9" + b"y" * 8190 + b"z") as file:
+        pass
+    assert file.raw_name is None  # the path is the name
+    with out.create("/x", b"/\xe9" + b"y" * 100) as file:
+        pass
+    assert file.raw_name == "/\\xe9" + "y" * 100
