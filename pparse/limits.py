@@ -83,6 +83,7 @@ class Limits:
         "containers": 10_000,  # containers that one walk enters
         "extracted_entries": 1_000_000,  # files and folders that one extraction makes
         "expansion_ratio": 1_100,  # bytes written per compressed byte read (deflate reaches 1,032)
+        "hole_bytes": 64 * GIB,  # holes of the files that one extraction writes, together: they are hashed
     }
 
     __slots__ = tuple(DEFAULTS)
@@ -104,6 +105,7 @@ class Limits:
     containers: int
     extracted_entries: int
     expansion_ratio: int
+    hole_bytes: int
 
     def __init__(self, **changes: int) -> None:
         for name, default in self.DEFAULTS.items():

@@ -167,3 +167,74 @@ def test_reads_are_traced(run):
     ran = run("index", "data.gz", "--trace-io")
     assert ran.code == 0
     assert "read data.gz [0x0, " in ran.err
+
+
+# -- killed half-way ---------------------------------------------------------------------------------------------------
+
+LONG = "a" * 44  # what of a name there is room for is the same for two of these
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="a process is killed")
+def test_what_a_killed_index_left_is_swept_by_the_next_of_the_same_file(place, run):
+    import shutil
+
+    shutil.copy("data.gz", f"{LONG}1.gz")
+    shutil.copy("data.gz", f"{LONG}2.gz")
+    (place / "data.gz.pindex.abcdefgh.partial").write_bytes(b"somebody else's")
+    for name in ("data.gz", f"{LONG}1.gz", f"{LONG}2.gz"):
+        assert killed_while_indexing(name) == 99
+    assert len(names()) == 7
+    assert run("index", f"{LONG}1.gz").code == 0
+    assert len([name for name in names() if name.endswith(".partial")]) == 3
+    assert run("index", "data.gz").code == 0
+    assert run("index", f"{LONG}2.gz").code == 0
+    assert [name for name in names() if name.endswith(".partial")] == ["data.gz.pindex.abcdefgh.partial"]
+
+
+def killed_while_indexing(name: str) -> int:
+    from pparse import gzip_indexing
+    from pparse.cli import main
+
+    child = os.fork()
+    if child == 0:
+        try:
+            gzip_indexing.build_index = lambda *args, **known: os._exit(99)
+            main(["index", name])
+        finally:
+            os._exit(1)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def test_two_that_index_a_file_at_the_same_time_do_not_sweep_each_other(place, run, monkeypatch):
+    from pparse import gzip_indexing
+
+    real, ran = gzip_indexing.build_index, []
+
+    def build(*args, **known):
+        if not ran:
+            ran.append(None)
+            ran[0] = run("index", "data.gz").code
+            assert len([name for name in names() if name.endswith(".partial")]) == 1
+        return real(*args, **known)
+
+    monkeypatch.setattr(gzip_indexing, "build_index", build)
+    assert run("index", "data.gz").code == 0
+    assert ran == [0]
+    assert names() == ["data.gz", "data.gz.pindex"]
+
+
+def test_a_file_that_is_swept_before_it_is_locked_is_made_again(place, run, monkeypatch):
+    from pparse.writers import files
+
+    real, lost = files.try_lock, []
+
+    def late(descriptor):
+        if not lost:
+            lost.extend(name for name in names() if name.endswith(".partial"))
+            os.unlink(lost[0])
+        return real(descriptor)
+
+    monkeypatch.setattr(files, "try_lock", late)
+    assert run("index", "data.gz").code == 0
+    assert lost
+    assert names() == ["data.gz", "data.gz.pindex"]

@@ -214,3 +214,11 @@ def test_what_file_systems_take_for_one_name():
 def test_text_for_people_cannot_mislead():
     assert printable("a\\b é") == "a\\b é"
     assert printable("a\x1b[2J\u202e\udcff\n") == "a\\x1b[2J\\u202e\\udcff\\n"
+
+
+def test_the_longest_suffix_and_the_longest_path():
+    assert numbered("a." + "x" * 31, 2) == "a~2." + "x" * 31
+    assert numbered("a." + "x" * 32, 2) == "a." + "x" * 32 + "~2"
+    assert safe_name("/".join(["a" * 255] * 16)) == ("a" * 255,) * 16  # 4,095 bytes
+    assert safe_name("b/" + "/".join(["a" * 255] * 16)) == ("b", *("a" * 255,) * 15)
+    assert safe_name("a/b/c", depth=3) == ("a", "b", "c")

@@ -12,6 +12,7 @@ from pparse.errors import SourceError
 from pparse.findings import Finding, FindingList, Severity, Status
 from pparse.recovery.report import RecoveredFile, RecoveryReport, Summary
 from pparse.recovery.target import REPORT_NAME, Target
+from pparse.recovery.workspace import WORK_NAME
 
 KEYS = ["path", "status", "verified", "bytes", "sha256", "source", "offset", "mtime", "raw_name", "reason", "gaps"]
 
@@ -110,12 +111,13 @@ def test_nothing_is_left_when_it_is_discarded(tmp_path):
         with pytest.raises(TypeError), report:
             report.add(RecoveredFile("a", Status.COMPLETE, gaps=[7]))
         report.discard()
-        assert list(tmp_path.iterdir()) == []
+        assert [path.name for path in tmp_path.rglob("*")] == [WORK_NAME]  # it is empty, and goes with the target
         with RecoveryReport(target) as report:
             pass
         report.discard()
-        assert [entry.name for entry in tmp_path.iterdir()] == [REPORT_NAME]
+        assert sorted(entry.name for entry in tmp_path.iterdir()) == [WORK_NAME, REPORT_NAME]
         assert (target.bytes, target.entries) == (0, 0)
+    assert [entry.name for entry in tmp_path.iterdir()] == [REPORT_NAME]
 
 
 def test_a_link_under_its_name_is_replaced_and_not_followed(tmp_path):

@@ -23,6 +23,7 @@ from pparse.recovery.names import fold
 from pparse.recovery.places import ANCHORED, AnchoredPlaces, PathPlaces
 from pparse.recovery.taken import HashTable
 from pparse.recovery.target import Expansion, Target, default_max_output
+from pparse.recovery.workspace import WORK_NAME
 
 POSIX = pytest.mark.skipif(os.name == "nt", reason="rights and descriptors of POSIX")
 
@@ -50,9 +51,12 @@ def put(target: Target, name: str, content: bytes = b"", **known) -> str:
 
 
 def tree(folder) -> dict[str, bytes | None]:
+    """What is in a folder, but for what a target has not done yet."""
     found = {}
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder).as_posix()
+        if WORK_NAME in name.split("/"):
+            continue
         assert not path.is_symlink(), name
         found[name] = None if path.is_dir() else path.read_bytes()
     return found
@@ -105,14 +109,15 @@ def test_nothing_is_open_afterwards(tmp_path, places):
     target.make_folder("a/d")
     target.create("x/y").discard()
     dropped = target.create("dropped")
-    dropped.write(b"kept")
+    dropped.write(b"not closed, so not whole")
     del dropped
     with pytest.raises(LimitError), target.create("z") as file:
         file.skip(1 << 60)
     target.close()
     target.close()
     assert descriptors() == before
-    assert tree(tmp_path / "out") == {"a": None, "a/b": None, "a/b/c": b"1", "a/d": None, "x": None, "dropped": b"kept"}
+    assert tree(tmp_path / "out") == {"a": None, "a/b": None, "a/b/c": b"1", "a/d": None, "x": None}
+    assert not (tmp_path / "out" / WORK_NAME).exists()
     with pytest.raises(ClosedError):
         target.create("a")
     with pytest.raises(ClosedError):
@@ -252,7 +257,8 @@ def test_every_member_is_there_under_a_name_of_its_own(tmp_path_factory, names, 
 
 @pytest.mark.skipif(not ANCHORED, reason="stands in for a file system")
 @pytest.mark.parametrize("code", [errno.EINVAL, errno.ENAMETOOLONG, errno.EILSEQ])
-def test_a_file_system_that_takes_plain_names_only(tmp_path, monkeypatch, code):
+@pytest.mark.parametrize("early", [True, False], ids=["looking", "naming"])
+def test_a_file_system_that_takes_plain_names_only(tmp_path, monkeypatch, code, early):
     class Fussy(AnchoredPlaces):
         def check(self, name):
             if not name.isascii() or len(name) > 140:
@@ -266,9 +272,14 @@ def test_a_file_system_that_takes_plain_names_only(tmp_path, monkeypatch, code):
             self.check(name)
             super().make_folder(place, name)
 
-        def create(self, place, name):
-            self.check(name)
-            return super().create(place, name)
+        def move(self, source, old, place, new, claiming):
+            self.check(new)
+            super().move(source, old, place, new, claiming)
+
+        def look(self, place, name):
+            if early:
+                self.check(name)
+            return super().look(place, name)
 
     monkeypatch.setattr(target_module, "places", Fussy)
     with Target(tmp_path / "out") as target:
@@ -311,12 +322,17 @@ def test_a_link_under_the_name_of_a_file_is_not_written_through(tmp_path, out, w
 def test_what_took_the_place_of_a_file_is_not_discarded(tmp_path, out):
     file = out.create("a")
     file.write(b"mine")
-    (tmp_path / "out" / "a").unlink()
-    (tmp_path / "out" / "a").write_bytes(b"somebody else's")
+    (temporary,) = (tmp_path / "out" / WORK_NAME).iterdir()
+    temporary.unlink()
+    temporary.write_bytes(b"somebody else's")
+    (tmp_path / "out" / "a").write_bytes(b"somebody else's, too")
     file.discard()
-    assert tree(tmp_path / "out") == {"a": b"somebody else's"}
+    assert tree(tmp_path / "out") == {"a": b"somebody else's, too"}
+    assert temporary.read_bytes() == b"somebody else's"
+    temporary.unlink()
     gone = out.create("b")
-    (tmp_path / "out" / "b").unlink()
+    (temporary,) = (tmp_path / "out" / WORK_NAME).iterdir()
+    temporary.unlink()
     gone.discard()
 
 
@@ -352,7 +368,7 @@ def test_content_holes_and_their_hashes(tmp_path, out):
     assert (tmp_path / "out" / "a").read_bytes() == expected
     assert file.sha256 == hashlib.sha256(expected).hexdigest()
     assert file.crc32 == zlib.crc32(expected)
-    assert out.bytes == file.bytes == len(expected)
+    assert (file.bytes, out.bytes, out.hole_bytes) == (len(expected), len(expected) - holes, holes)
     assert (file.hole_bytes, out.entries) == (holes, 1)
     with pytest.raises(ClosedError):
         file.write(b"x")
@@ -360,7 +376,7 @@ def test_content_holes_and_their_hashes(tmp_path, out):
         file.skip(1)
     file.close()
     file.discard()
-    assert out.bytes == len(expected)
+    assert out.bytes == len(expected) - holes
     with out.create("empty") as empty:
         pass
     assert empty.sha256 == hashlib.sha256().hexdigest()
@@ -372,7 +388,8 @@ def test_content_holes_and_their_hashes(tmp_path, out):
 def test_holes_take_no_room_and_nothing_is_allocated_ahead(tmp_path, out):
     with out.create("sparse") as file:
         file.skip(64 * MIB)
-        assert os.stat(tmp_path / "out" / "sparse").st_size == 0
+        (temporary,) = (tmp_path / "out" / WORK_NAME).iterdir()
+        assert temporary.stat().st_size == 0
         file.write(b"end")
     found = os.stat(tmp_path / "out" / "sparse")
     assert found.st_size == 64 * MIB + 3
@@ -423,7 +440,7 @@ def test_a_full_disk_is_told_and_what_is_written_counts(tmp_path, out, monkeypat
             file.write(b"abcdef")
     assert (caught.value.errno, caught.value.source) == (errno.ENOSPC, "a")
     assert file.bytes == out.bytes == 3
-    file.skip(1)
+    file.write_zeros(1)
     file.close()
     assert (tmp_path / "out" / "a").read_bytes() == b"abc\0"
     assert file.sha256 == hashlib.sha256(b"abc\0").hexdigest()
@@ -440,14 +457,17 @@ def test_the_whole_output_has_a_limit(tmp_path, places):
         with pytest.raises(LimitError, match="--max-output 1MiB") as caught:
             file.write(b"y" * 11)
         assert (caught.value.wanted, caught.value.got, caught.value.option) == (101, 100, "--max-output 1MiB")
-        with pytest.raises(LimitError, match="--max-output"):
+        with pytest.raises(LimitError, match="--limit hole_bytes="):
             file.skip(1 << 70)
-        file.skip(10)
+        file.write_zeros(10)
+        with pytest.raises(LimitError, match="--max-output"):
+            file.write_zeros(1)
+        file.skip(10)  # no output
         file.close()
-        assert (file.bytes, target.bytes) == (40, 100)
+        assert (file.bytes, target.bytes, target.hole_bytes) == (50, 100, 10)
         with pytest.raises(LimitError), target.create("c") as more:
             more.write(b"z")
-    assert tree(tmp_path / "out") == {"a": b"x" * 60, "b": b"y" * 30 + bytes(10)}
+    assert tree(tmp_path / "out") == {"a": b"x" * 60, "b": b"y" * 30 + bytes(20)}
 
 
 def test_the_default_depends_on_the_source(tmp_path):
@@ -494,6 +514,8 @@ def test_a_stream_that_gives_too_much_is_stopped(out):
     assert file.bytes == 64 * MIB
     with out.create("b", packed=10) as file:
         file.skip(100 * MIB)  # holes do not come out of the stream
+        with pytest.raises(LimitError, match="expansion_ratio"):
+            file.write_zeros(65 * MIB)
 
 
 # -- memory ------------------------------------------------------------------------------------------------------------
@@ -556,3 +578,181 @@ def test_the_table_takes_less_than_25_bytes_a_name():
         table.add(source.getrandbits(64))
     assert budget.used <= 8 * (1 << 17)
     assert budget.peak <= 12 * (1 << 17)
+
+
+# -- the report --------------------------------------------------------------------------------------------------------
+
+
+def test_a_report_appears_under_its_name_when_it_is_committed_and_once(tmp_path, places):
+    before = descriptors()
+    with Target(tmp_path / "out") as target:
+        report = target.atomic("RECOVERY.json")
+        report.write(b"whole")
+        assert tree(tmp_path / "out") == {}
+        report.commit()
+        (tmp_path / "out" / "RECOVERY.json").write_bytes(b"somebody's")
+        report.commit()  # harmless
+        report.discard()
+        assert tree(tmp_path / "out") == {"RECOVERY.json": b"somebody's"}
+        with pytest.raises(ClosedError):
+            report.write(b"more")
+    assert os.listdir(tmp_path / "out") == ["RECOVERY.json"]
+    assert descriptors() == before
+
+
+def test_a_report_that_was_discarded_is_not_committed(tmp_path, places):
+    before = descriptors()
+    with Target(tmp_path / "out") as target:
+        report = target.atomic("RECOVERY.json")
+        report.discard()
+        report.commit()
+        report.discard()
+        dropped = target.atomic("RECOVERY.json")
+        dropped.write(b"half")
+        del dropped
+    assert os.listdir(tmp_path / "out") == []
+    assert descriptors() == before
+
+
+@pytest.mark.parametrize("call", ["rename", "finish"])
+def test_nothing_is_left_of_a_report_that_cannot_get_its_name(tmp_path, places, monkeypatch, call):
+    before = descriptors()
+    real = getattr(places, call)
+
+    def fail(self, *args):
+        if call == "finish":
+            real(self, *args)
+        raise OSError(errno.EIO, "Input/output error")
+
+    with Target(tmp_path / "out") as target:
+        report = target.atomic("RECOVERY.json")
+        report.write(b"whole")
+        with monkeypatch.context() as patch:
+            patch.setattr(places, call, fail)
+            with pytest.raises(SourceError, match="cannot write: Input/output error") as caught:
+                report.commit()
+        assert (caught.value.errno, caught.value.source) == (errno.EIO, "RECOVERY.json")
+        report.commit()  # once is enough
+        report.discard()
+        assert list((tmp_path / "out" / WORK_NAME).iterdir()) == []
+        again = target.atomic("RECOVERY.json")
+        again.write(b"now")
+        again.commit()
+    assert tree(tmp_path / "out") == {"RECOVERY.json": b"now"}
+    assert descriptors() == before
+
+
+@pytest.mark.parametrize("call", ["move", "finish"])
+def test_nothing_is_left_of_a_file_that_cannot_get_its_name(tmp_path, places, monkeypatch, call):
+    before = descriptors()
+    real = getattr(places, call)
+
+    def fail(self, *args):
+        if call == "finish":
+            real(self, *args)
+        raise OSError(errno.EIO, "Input/output error")
+
+    with Target(tmp_path / "out") as target:
+        file = target.create("a")
+        file.write(b"whole")
+        file.skip(7)
+        with monkeypatch.context() as patch:
+            patch.setattr(places, call, fail)
+            with pytest.raises(SourceError, match="cannot write: Input/output error"):
+                file.close()
+        file.close()
+        file.discard()
+        assert (target.bytes, target.hole_bytes, target.entries) == (0, 0, 0)
+        assert put(target, "a", b"again") == "a"
+    assert tree(tmp_path / "out") == {"a": b"again"}
+    assert descriptors() == before
+
+
+def test_a_name_of_ours_cannot_be_that_of_a_member(tmp_path, places):
+    with Target(tmp_path / "out", reserved=("own",)) as target:
+        with pytest.raises(ValueError, match="a member might have that name"):
+            target.atomic("RECOVERY.json")
+        assert put(target, "OWN") == "OWN~2"
+    with pytest.raises(ClosedError):
+        target.atomic("own")
+
+
+def test_a_file_that_is_closed_after_its_target_is_not_kept(tmp_path, places):
+    before = descriptors()
+    target = Target(tmp_path / "out")
+    file = target.create("a")
+    target.close()
+    with pytest.raises(ClosedError):
+        file.close()
+    assert [path for path in (tmp_path / "out").rglob("*") if path.is_file()] == []
+    assert descriptors() == before
+
+
+def test_what_was_discarded_is_free_again(tmp_path, places):
+    with Target(tmp_path / "out", max_bytes=10, max_hole_bytes=10, max_entries=1) as target:
+        for _ in range(3):
+            file = target.create("a")
+            file.write(b"12345")
+            file.write_zeros(5)
+            file.skip(10)
+            file.discard()
+        assert (target.bytes, target.hole_bytes, target.entries) == (0, 0, 0)
+        with target.create("a") as file:
+            file.write(b"12345")
+            file.write_zeros(5)
+            file.skip(10)
+        assert file.path == "a"
+        assert (target.bytes, target.hole_bytes, target.entries, target.is_full) == (10, 10, 1, True)
+    assert (tmp_path / "out" / "a").read_bytes() == b"12345" + bytes(15)
+
+
+def test_a_folder_that_was_there_before_takes_its_name(tmp_path, places):
+    (tmp_path / "out" / "Docs").mkdir(parents=True)
+    with Target(tmp_path / "out", exist_ok=True) as target:
+        assert put(target, "Docs/a") == "Docs/a"
+        assert put(target, "docs") == "docs~2"
+
+
+def test_a_name_that_could_not_be_had_once_is_free_the_next_time(tmp_path, places, monkeypatch):
+    def fail(self, place, name):
+        raise OSError(errno.EIO, "Input/output error")
+
+    with Target(tmp_path / "out") as target:
+        put(target, "first")
+        for call, name in (("make_folder", "b/c"), ("look", "a"), ("create", "d")):
+            with monkeypatch.context() as patch:
+                patch.setattr(places, call, fail)
+                with pytest.raises(SourceError, match="Input/output error"):
+                    target.create(name)
+            assert put(target, name) == name
+        assert target.entries == 5
+
+
+def test_the_hidden_folder_keeps_its_name_free(tmp_path, places):
+    with Target(tmp_path / "out") as target:
+        assert put(target, f"{WORK_NAME}/a") == f"{WORK_NAME}~2/a"
+        assert put(target, WORK_NAME.upper()) == f"{WORK_NAME.upper()}~3"
+
+
+def test_what_the_system_cannot_leave_out_does_not_count(out):
+    out.max_bytes = out.max_hole_bytes = 1 << 80
+    with out.create("a") as file:
+        for leave in (file.skip, file.write_zeros):
+            with pytest.raises(SourceError, match="cannot write"):
+                leave(1 << 70)
+    assert (file.bytes, out.bytes, out.hole_bytes) == (0, 0, 0)
+
+
+@POSIX
+def test_times_before_1970_are_kept(tmp_path, out):
+    put(out, "a", mtime=-1)
+    assert os.stat(tmp_path / "out" / "a").st_mtime == -1
+
+
+def test_a_stored_name_is_told_as_far_as_names_go(out):
+    with out.create("x", b"\xe9" + b"y" * 8190 + b"z") as file:
+        pass
+    assert file.raw_name is None  # the path is the name
+    with out.create("/x", b"/\xe9" + b"y" * 100) as file:
+        pass
+    assert file.raw_name == "/\\xe9" + "y" * 100

@@ -212,6 +212,7 @@ OBJECTS = {
             "output": "the folder",
             "files": "list of files, as in [RECOVERY.json](recovery.md#recoveryjson), without the gaps",
             "summary": "numbers of files by status, of those verified and not written, of bytes and gaps",
+            "limits": "list of limits that cost files something: the `option` that lifts one, and how many `files`",
         }
         | FINDINGS,
     ),

@@ -2,13 +2,14 @@
 
 No name leads out of the folder, nothing there is replaced, no link or device is made, and there are limits to what a
 small file may grow to. A tar.gz counts as one archive; --recursive enters those inside. Without MEMBER, all of them.
+If it is stopped half-way, the same command goes on.
 """
 
 from __future__ import annotations
 
 from pparse.cli.common import DAMAGED, OK, USAGE, open_file
 from pparse.cli.output import safe
-from pparse.cli.recover import FileTable, add_target_arguments, outcome_to_dict
+from pparse.cli.recover import FileTable, add_target_arguments, outcome_to_dict, tell_course, tell_interrupted
 from pparse.errors import LimitError, UnsupportedError
 
 TYPE_CHECKING = False
@@ -61,6 +62,9 @@ def run(options: Any, out: Output) -> int:
             out.flush()
             out.error(f"stopped at a limit; what was written until then is in {options.output}")
             raise
+        except KeyboardInterrupt:
+            tell_interrupted(options, out, listing)
+            raise
         listing.close()
         if options.json:
             from json import dumps
@@ -69,7 +73,8 @@ def run(options: Any, out: Output) -> int:
         elif not options.quiet:
             out.line(f"{outcome.summary} in {safe(options.output)}")
             out.findings(document.findings, limit=10)
-            if not outcome.is_whole:
+            tell_course(out, outcome)
+            if not outcome.is_whole and not outcome.limits:
                 out.line(
                     f"'pparse recover {safe(options.file)} -o DIR' saves more, and reports where bytes are missing"
                 )
@@ -93,12 +98,16 @@ def _refuse_others(document: Extraction) -> None:
 
 
 class _Wanted:
-    """Says whether a member is among those asked for, and which patterns matched none."""
+    """Says whether a member is among those asked for, and which patterns matched none.
+
+    ``identity``: what a run is known by that is gone on with.
+    """
 
     def __init__(self, patterns: list[str]) -> None:
         import re
         from fnmatch import translate
 
+        self.identity = patterns
         self._matchers: list[tuple[str, Callable[[str], object]]] = [
             (pattern, re.compile(translate(pattern.removeprefix("./"))).match) for pattern in patterns
         ]

@@ -119,7 +119,7 @@ def _build(options: Any, out: Output, source: Range) -> int:
             raise SourceError(reason, errno=error.errno, source=os.path.dirname(path)) from error
     progress = Progress()
     try:
-        with AtomicFile(path) as file:
+        with AtomicFile(path, sweep=True) as file:
             report = build_index(
                 source, file.stream, spacing=options.spacing, budget=MemoryBudget(options.budget),
                 limits=Limits(**dict(options.limits)), progress=progress,

@@ -2,7 +2,8 @@
 
 All layers are gone through: a tar.gz that holds a zip that holds a checkpoint. What is whole comes out as it was, what
 is not as far as it goes, with zeros where bytes are lost; model files in a form that their own library opens. The
-folder's RECOVERY.json tells of every file what it is worth, and where bytes are missing. FILE is only read.
+folder's RECOVERY.json tells of every file what it is worth, and where bytes are missing. FILE is only read. If it is
+stopped half-way, the same command goes on.
 """
 
 from __future__ import annotations
@@ -68,9 +69,28 @@ def run(options: Any, out: Output) -> int:
             out.flush()
             out.error(f"stopped at a limit; what was written until then is in {options.output}")
             raise
+        except KeyboardInterrupt:
+            tell_interrupted(options, out, listing)
+            raise
         listing.close()
         _tell(options, out, outcome, document.findings, listing.kept)
     return OK if outcome.is_whole else DAMAGED
+
+
+def tell_interrupted(options: Any, out: Output, listing: FileTable) -> None:
+    """Say what can be done after an interruption."""
+    listing.close()
+    out.flush()
+    out.error(f"interrupted; the same command goes on where it was, and finds what it needs in {options.output}")
+
+
+def tell_course(out: Output, outcome: Outcome) -> None:
+    """Say what an earlier run had done, which limits cost files something, and how to lift them."""
+    if outcome.resumed:
+        done = "1 member was" if outcome.resumed == 1 else f"{outcome.resumed:,} members were"
+        out.line(f"{done} there already: this went on with a run that was stopped")
+    for met in outcome.limits.values():
+        out.line(f"{count_words(met.files, 'file')} met a limit, and cannot be whole here: lift it with {met.option}")
 
 
 def _tell(options: Any, out: Output, outcome: Outcome, findings: Any, files: list[dict[str, object]]) -> None:
@@ -83,6 +103,7 @@ def _tell(options: Any, out: Output, outcome: Outcome, findings: Any, files: lis
         return
     out.line(str(outcome.summary))
     out.findings(findings, limit=10)
+    tell_course(out, outcome)
     where = safe(options.output)
     if not outcome.summary.files:
         out.line("there are no files in it" if outcome.is_whole else "nothing could be recovered")
@@ -109,6 +130,7 @@ def outcome_to_dict(options: Any, outcome: Outcome, findings: Any, files: list[d
         "files": files,
         "summary": outcome.summary.to_dict(),
         "findings": [finding.to_dict() for finding in findings],
+        "limits": [{"option": met.option, "files": met.files} for met in outcome.limits.values()],
     }
 
 

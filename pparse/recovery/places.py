@@ -6,19 +6,29 @@ junctions are refused, and a file is compared with its name after it was opened;
 moment can win that race, as with any program there.
 
 All raise OSError: FileExistsError where a name is taken, NotADirectoryError where `enter` finds no folder or a link.
+
+A file gets its final name by a hard link, which fails where the name is taken, and the old name goes; on Windows by a
+rename, which fails there, too. File systems without hard links get an empty file first, made only if the name is free,
+which the rename then replaces.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from contextlib import suppress
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Final
+    from collections.abc import Callable
+    from typing import Any, Final
 
 _FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
+_OWN: Final = (
+    os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
+    | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0) | getattr(os, "O_NOINHERIT", 0)
+)  # fmt: skip
 _FOLDER: Final = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_DIRECTORY", 0)
 ANCHORED: Final = (
     {os.open, os.mkdir, os.stat, os.unlink, os.rename} <= os.supports_dir_fd
@@ -26,6 +36,9 @@ ANCHORED: Final = (
     and hasattr(os, "O_NOFOLLOW")
     and hasattr(os, "O_DIRECTORY")
 )
+# What systems and file systems say that make no hard links, or no more of one file.
+_NO_LINKS: Final = (errno.EPERM, errno.EACCES, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EMLINK)
+_LINKS: Final = hasattr(os, "link") and os.link in os.supports_dir_fd and os.link in os.supports_follow_symlinks
 
 
 class AnchoredPlaces:
@@ -43,12 +56,22 @@ class AnchoredPlaces:
         """Close a place."""
         os.close(place)
 
-    def is_empty(self, place: int) -> bool:
-        """Say whether nothing is in there."""
+    def is_empty(self, place: int, but: str = "") -> bool:
+        """Say whether nothing is in there, or nothing but ``but``."""
         if os.scandir not in os.supports_fd:
-            return not os.listdir(place)
+            return all(name == but for name in os.listdir(place))
         with os.scandir(place) as found:
-            return next(found, None) is None
+            return all(entry.name == but for entry in found)
+
+    def names(self, place: int) -> list[str]:
+        """Return the names of what is in there."""
+        return os.listdir(place)
+
+    def look(self, place: int, name: str) -> os.stat_result | None:
+        """Return what has the name ``name``, be it a link; None if nothing has."""
+        with suppress(FileNotFoundError):
+            return os.stat(name, dir_fd=place, follow_symlinks=False)
+        return None
 
     def enter(self, place: int, name: str) -> int:
         """Open the folder ``name``."""
@@ -77,16 +100,48 @@ class AnchoredPlaces:
         if same:
             os.unlink(name, dir_fd=place)
 
-    def rename(self, place: int, old: str, new: str) -> None:
-        """Give the file ``old`` the name ``new``; a file or link of that name is replaced."""
-        os.rename(old, new, src_dir_fd=place, dst_dir_fd=place)
+    def own(self, place: int, name: str) -> int:
+        """Open the file ``name`` of ours for reading and writing, made if it is missing."""
+        return _regular(os.open(name, _OWN, 0o600, dir_fd=place), name)
 
-    def finish(self, place: int, name: str, descriptor: int, changed: int | None) -> None:
-        """Close the file, and set when it was changed last, in nanoseconds, unless that is None."""
-        if changed is not None:
-            with suppress(OSError, OverflowError):  # a time that the file system cannot keep
-                os.utime(descriptor, ns=(changed, changed))
-        os.close(descriptor)
+    def unlink(self, place: int, name: str) -> None:
+        """Remove the file or link ``name``."""
+        os.unlink(name, dir_fd=place)
+
+    def remove_folder(self, place: int, name: str) -> None:
+        """Remove the folder ``name``, which must be empty."""
+        os.rmdir(name, dir_fd=place)
+
+    def rename(self, source: int, old: str, place: int, new: str) -> None:
+        """Give the file ``old`` of ``source`` the name ``new``; a file or link of that name is replaced."""
+        os.rename(old, new, src_dir_fd=source, dst_dir_fd=place)
+
+    def move(self, source: int, old: str, place: int, new: str, claiming: Callable[[], object]) -> None:
+        """Give the file ``old`` of ``source`` the name ``new``, if nothing has that.
+
+        ``claiming`` is called before an empty file takes the name, where there are no hard links.
+        """
+        try:
+            if not _LINKS:
+                raise OSError(errno.ENOSYS, "no hard links")
+            os.link(old, new, src_dir_fd=source, dst_dir_fd=place, follow_symlinks=False)
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise
+            _claim(self, place, new, claiming)
+            self.rename(source, old, place, new)
+        else:
+            os.unlink(old, dir_fd=source)
+
+    def finish(self, place: int, name: str, descriptor: int, changed: int | None) -> os.stat_result:
+        """Close the file, and set when it was changed last, in nanoseconds, unless that is None; return what it is."""
+        try:
+            if changed is not None:
+                with suppress(OSError, OverflowError):  # a time that the file system cannot keep
+                    os.utime(descriptor, ns=(changed, changed))
+            return os.fstat(descriptor)
+        finally:
+            os.close(descriptor)
 
     @staticmethod
     def _is_folder(place: int, name: str) -> bool:
@@ -111,10 +166,20 @@ class PathPlaces:
     def leave(self, place: str) -> None:
         """Nothing is open."""
 
-    def is_empty(self, place: str) -> bool:
-        """Say whether nothing is in there."""
+    def is_empty(self, place: str, but: str = "") -> bool:
+        """Say whether nothing is in there, or nothing but ``but``."""
         with os.scandir(place) as found:
-            return next(found, None) is None
+            return all(entry.name == but for entry in found)
+
+    def names(self, place: str) -> list[str]:
+        """Return the names of what is in there."""
+        return os.listdir(place)
+
+    def look(self, place: str, name: str) -> os.stat_result | None:
+        """Return what has the name ``name``, be it a link; None if nothing has."""
+        with suppress(FileNotFoundError):
+            return os.lstat(os.path.join(place, name))
+        return None
 
     def enter(self, place: str, name: str) -> str:
         """Return the folder ``name``."""
@@ -155,20 +220,62 @@ class PathPlaces:
         if same:
             os.unlink(path)
 
-    def rename(self, place: str, old: str, new: str) -> None:
-        """Give the file ``old`` the name ``new``; a file or link of that name is replaced."""
+    def own(self, place: str, name: str) -> int:
+        """Open the file ``name`` of ours for reading and writing, made if it is missing."""
         self._check(place)
-        os.replace(os.path.join(place, old), os.path.join(place, new))
-
-    def finish(self, place: str, name: str, descriptor: int, changed: int | None) -> None:
-        """Close the file, and set when it was changed last, in nanoseconds, unless that is None."""
-        written = os.fstat(descriptor)
-        os.close(descriptor)  # on Windows closing may set the time
         path = os.path.join(place, name)
-        if changed is not None:
+        if os.path.lexists(path) and not stat.S_ISREG(os.lstat(path).st_mode):
+            raise FileExistsError(errno.EEXIST, "is no file of ours", name)
+        return _regular(os.open(path, _OWN, 0o600), name)
+
+    def unlink(self, place: str, name: str) -> None:
+        """Remove the file or link ``name``."""
+        self._check(place)
+        os.unlink(os.path.join(place, name))
+
+    def remove_folder(self, place: str, name: str) -> None:
+        """Remove the folder ``name``, which must be empty."""
+        self._check(place)
+        os.rmdir(os.path.join(place, name))
+
+    def rename(self, source: str, old: str, place: str, new: str) -> None:
+        """Give the file ``old`` of ``source`` the name ``new``; a file or link of that name is replaced."""
+        self._check(place)
+        os.replace(os.path.join(source, old), os.path.join(place, new))
+
+    def move(self, source: str, old: str, place: str, new: str, claiming: Callable[[], object]) -> None:
+        """Give the file ``old`` of ``source`` the name ``new``, if nothing has that.
+
+        ``claiming`` is called before an empty file takes the name, where there are no hard links.
+        """
+        self._check(place)
+        origin, path = os.path.join(source, old), os.path.join(place, new)
+        if os.name == "nt":
+            os.rename(origin, path)  # which replaces nothing there
+            return
+        try:
+            os.link(origin, path)
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise
+            _claim(self, place, new, claiming)
+            os.replace(origin, path)
+        else:
+            os.unlink(origin)
+
+    def finish(self, place: str, name: str, descriptor: int, changed: int | None) -> os.stat_result:
+        """Close the file, and set when it was changed last, in nanoseconds, unless that is None; return what it is."""
+        try:
+            written = os.fstat(descriptor)
+        finally:
+            os.close(descriptor)  # on Windows closing may set the time
+        path = os.path.join(place, name)
+        found = os.lstat(path)
+        if changed is not None and _same(found, written):
             with suppress(OSError, OverflowError):
-                if _same(os.lstat(path), written):
-                    os.utime(path, ns=(changed, changed))
+                os.utime(path, ns=(changed, changed))
+                found = os.lstat(path)
+        return found
 
     @staticmethod
     def _check(place: str) -> None:
@@ -182,6 +289,21 @@ Places = AnchoredPlaces | PathPlaces
 def places() -> Places:
     """Return the safest way that this system has."""
     return AnchoredPlaces() if ANCHORED else PathPlaces()
+
+
+def _claim(places: Places, place: Any, name: str, claiming: Callable[[], object]) -> None:
+    """Make ``name`` an empty file if nothing has that name, and say so before."""
+    if places.look(place, name) is not None:
+        raise FileExistsError(errno.EEXIST, "is there", name)
+    claiming()
+    os.close(places.create(place, name))
+
+
+def _regular(descriptor: int, name: str) -> int:
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise FileExistsError(errno.EEXIST, "is no file of ours", name)
+    return descriptor
 
 
 def _is_real_folder(found: os.stat_result) -> bool:

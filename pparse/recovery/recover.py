@@ -10,29 +10,35 @@ import os
 from pparse.errors import OptionError
 from pparse.findings import Severity
 from pparse.recovery.report import RecoveryReport
-from pparse.recovery.target import REPORT_NAME, Target, default_max_output
+from pparse.recovery.steps import run_of, unlike_all
+from pparse.recovery.target import REPORT_NAME, Target, default_max_output, was_stopped
 from pparse.recovery.unpack import Plan, Unpacker, recognise
+from pparse.recovery.workspace import JOURNAL_NAME, WORK_NAME
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from pparse.extraction import Extraction
     from pparse.recovery.report import RecoveredFile, Summary
+    from pparse.recovery.sink import LimitMet
 
 
 class Outcome:
     """What came of it.
 
     ``summary`` of the files; ``errors``: how many findings are errors (of `recover`, warnings too: whoever saves files
-    wants to know).
+    wants to know); ``limits``: those that cost files something, by name; ``resumed``: units of work that were done by
+    an earlier run, with which this one went on.
     """
 
-    __slots__ = ("errors", "summary")
+    __slots__ = ("errors", "limits", "resumed", "summary")
 
-    def __init__(self, summary: Summary, errors: int) -> None:
+    def __init__(self, summary: Summary, errors: int, limits: dict[str, LimitMet], resumed: int) -> None:
         self.summary = summary
         self.errors = errors
+        self.limits = limits
+        self.resumed = resumed
 
     @property
     def is_whole(self) -> bool:
@@ -41,14 +47,19 @@ class Outcome:
 
 
 def open_target(
-    document: Extraction, folder: str | os.PathLike[str], *, max_output: int | None = None, exist_ok: bool = False
-) -> Target:
-    """Return the folder to write to. Raises `OptionError` if it holds something and ``exist_ok`` is not given."""
+    document: Extraction, folder: str | os.PathLike[str], *, max_output: int | None = None, exist_ok: bool = False,
+    run: Mapping[str, object] | None = None,
+) -> Target:  # fmt: skip
+    """Return the folder to write to. Raises `OptionError` if it holds something and ``exist_ok`` is not given.
+
+    ``run``: what is done, see `Target`.
+    """
     session = document.session
     most = default_max_output(document.size) if max_output is None else max_output
     return Target(
         os.fspath(folder), source_size=document.size, max_bytes=most, max_entries=session.limits.extracted_entries,
         max_expansion=session.limits.expansion_ratio, budget=session.budget, exist_ok=exist_ok,
+        max_hole_bytes=session.limits.hole_bytes, run=run,
     )  # fmt: skip
 
 
@@ -58,14 +69,16 @@ def recover(
 ) -> Outcome:  # fmt: skip
     """Write everything that can be saved of ``document`` into ``folder``, through all containers in it.
 
-    Every file is in ``RECOVERY.json`` there; ``tell`` is called with each. Raises `LimitError` at a limit (what was
-    written until then stays, and is in the report), `OptionError`, `SourceError`.
+    Every file is in ``RECOVERY.json`` there; ``tell`` is called with each. A file that meets a limit is cut there or
+    left out; what an earlier call left unfinished, with the same arguments, is gone on with. Raises `LimitError` at a
+    limit that ends everything (what was written until then stays, and is in the report), `OptionError`, `SourceError`.
     """
     result = recognise(document)  # nothing is made for a file that nobody recognises
-    if os.path.lexists(os.path.join(folder, REPORT_NAME)):
+    if os.path.lexists(os.path.join(folder, REPORT_NAME)) and not is_unfinished(folder):
         raise OptionError(f"there is a {REPORT_NAME} in {os.fspath(folder)}; name another folder")
     plan = Plan(recursive=True, nameless=True, salvage=True, settle=True)
-    with open_target(document, folder, max_output=max_output, exist_ok=exist_ok) as target:
+    run = run_of(document, "recover", max_output=max_output, exist_ok=exist_ok)
+    with open_target(document, folder, max_output=max_output, exist_ok=exist_ok, run=run) as target:
         report = RecoveryReport(target, fill="zeros")
 
         def note(file: RecoveredFile) -> None:
@@ -73,13 +86,24 @@ def recover(
             if tell is not None:
                 tell(file)
 
+        unpacker = Unpacker(document, target, note, plan)
         try:
-            Unpacker(document, target, note, plan).run(result)
-        finally:
-            findings = document.findings
-            summary = report.finish(findings)
+            unpacker.run(result)
+        except BaseException as error:
+            if was_stopped(error):
+                report.discard()
+            else:
+                report.finish(document.findings)
+            raise
+        findings = document.findings
+        summary = report.finish(findings)
     odd = sum(finding.severity is not Severity.NOTE for finding in findings)
-    return Outcome(summary, max(odd, findings.errors))
+    return Outcome(summary, max(odd, findings.errors), unpacker.limits, unpacker.resumed)
+
+
+def is_unfinished(folder: str | os.PathLike[str]) -> bool:
+    """Say whether a run was stopped that wrote to ``folder``."""
+    return os.path.lexists(os.path.join(folder, WORK_NAME, JOURNAL_NAME))
 
 
 def extract(
@@ -89,7 +113,8 @@ def extract(
 ) -> Outcome:  # fmt: skip
     """Write the members of an archive (``wanted``: of these names) into ``folder``, partial ones too.
 
-    ``recursive`` enters archives in it. ``tell`` is called with each file. Raises as `recover` does.
+    ``recursive`` enters archives in it. ``tell`` is called with each file. Raises as `recover` does, and goes on as it
+    does; what ``wanted`` chooses it must say as ``wanted.identity`` then, as plain data.
     """
     from pparse.recovery.report import Summary
 
@@ -103,6 +128,12 @@ def extract(
         if tell is not None:
             tell(file)
 
-    with open_target(document, folder, max_output=max_output, exist_ok=exist_ok) as target:
-        Unpacker(document, target, note, Plan(recursive=recursive, wanted=wanted)).run(recognise(document))
-    return Outcome(summary, document.findings.errors)
+    result = recognise(document)
+    chosen = None if wanted is None else getattr(wanted, "identity", None) or unlike_all()
+    run = run_of(
+        document, "extract", max_output=max_output, exist_ok=exist_ok, recursive=recursive, wanted=chosen
+    )  # fmt: skip
+    with open_target(document, folder, max_output=max_output, exist_ok=exist_ok, run=run) as target:
+        unpacker = Unpacker(document, target, note, Plan(recursive=recursive, wanted=wanted))
+        unpacker.run(result)
+    return Outcome(summary, document.findings.errors, unpacker.limits, unpacker.resumed)

@@ -11,6 +11,7 @@ from contextlib import suppress
 
 from pparse.archive import ArchiveParser, NameCounter
 from pparse.content import Beginning, Verdict, read_through
+from pparse.data import Access
 from pparse.errors import (
     PASSING,
     EndOfDataError,
@@ -26,7 +27,9 @@ from pparse.extraction import Extraction
 from pparse.findings import Finding, Severity, Status
 from pparse.recovery.names import changed, safe_name
 from pparse.recovery.report import RecoveredFile
-from pparse.recovery.target import Expansion
+from pparse.recovery.sink import HOLE, LimitMet, Sink
+from pparse.recovery.steps import Steps
+from pparse.recovery.target import Expansion, was_stopped
 from pparse.stream import StreamParser
 
 TYPE_CHECKING = False
@@ -35,7 +38,8 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
     from pparse.archive import ArchiveMember
-    from pparse.recovery.target import Target, TargetFile
+    from pparse.findings import FindingList
+    from pparse.recovery.target import Target
     from pparse.result import Result
 
     Report = Callable[[RecoveredFile], object]
@@ -51,8 +55,6 @@ NAMELESS: Final = "nameless"
 MOST_LINK: Final = 4096
 # Bytes that are worth a file of their own.
 _LEAST: Final = 32
-# A run of zeros becomes a hole of the file from this length on.
-_HOLE: Final = 64 << 10
 # Formats of chunks with hashes.
 _HASHED: Final = ("riegeli", "cpb", "saved-model-folder")
 
@@ -120,27 +122,52 @@ class Unpacker:
         self._document = document
         self._session = document.session
         self._target = target
-        self._report = report
+        self._steps = Steps(target, report)
+        self._report = self._steps.tell
         self._plan = plan
+        self.limits: dict[str, LimitMet] = {}  # those that cost a file something, by name
+        self._in_vain = 0  # bytes that must be decoded though a limit keeps them from being written
         self._levels: list[_Level] = []
         self._entered = 0
         self._unsound: Extraction | None = None  # what looked whole, and a check found damaged
-        self._sink: _Sink | None = None  # what was written last
+        self._sink: Sink | None = None  # what was written last
 
     def run(self, result: Result) -> None:
         """Write everything that is in ``result``, which is of the document.
 
         Raises `LimitError` at a limit of the target, `SourceError` if the disk refuses.
         """
-        name = _base_name(self._document.name)
-        if not self._enter(result, "", name):
-            inner = result.extraction
-            self._write_document(result, _base_name(inner.name) if inner.implicit else name)
         try:
+            self._steps.do(("document", _base_name(self._document.name)), self._lists(), lambda: self._begin(result))
             self._walk()
         except BaseException as error:
             self._tell_stopped(error)
             raise
+
+    @property
+    def resumed(self) -> int:
+        """How many units of work were done by the run that this one went on with."""
+        return self._steps.resumed
+
+    def _begin(self, result: Result) -> bool:
+        """Enter the document, or write it. True if it is a container."""
+        name = _base_name(self._document.name)
+        if not self._enter(result, "", name):
+            inner = result.extraction
+            self._write_document(result, _base_name(inner.name) if inner.implicit else name)
+        return bool(self._levels)
+
+    def _lists(self) -> list[FindingList]:
+        """Return where findings may go while a unit is worked off: of the document, and of all that is entered."""
+        lists = [self._document.findings]
+        extractions: list[Extraction | None] = [level.parser.result.extraction for level in self._levels]
+        extractions.append(self._document)
+        for extraction in extractions:
+            while extraction is not None:
+                lists += [result.findings for result in extraction.results.values()]
+                extraction = extraction.parent
+        seen: set[int] = set()
+        return [found for found in lists if not (id(found) in seen or seen.add(id(found)))]  # type: ignore[func-returns-value]
 
     def _walk(self) -> None:
         while self._levels:
@@ -156,8 +183,8 @@ class Unpacker:
                 continue
             self._do_member(level, member)
 
-    def _open_sink(self, name: str, mtime: float | None = None, packed: int | None = None) -> _Sink:
-        self._sink = _Sink(self._target, name, mtime, packed)
+    def _open_sink(self, name: str, mtime: float | None = None, packed: int | None = None) -> Sink:
+        self._sink = Sink(self._target, name, mtime, packed)
         return self._sink
 
     # -- containers --------------------------------------------------------------------------------------------------
@@ -182,12 +209,18 @@ class Unpacker:
         """A container is done: what was found wrong with it counts for the document."""
         result = level.parser.result
         self._gather(result)
+        if level.spans or not level.count:
+            key = ("left", level.source, level.prefix, level.count)
+            self._steps.do(key, self._lists(), lambda: self._write_left(level))
+        if self._levels and result.extraction.data is not self._levels[-1].parser.result.extraction.data:
+            result.extraction.data.close()
+
+    def _write_left(self, level: _Level) -> bool:
         if level.count or level.member is None:
             self._write_between(level)
         else:  # nothing was found in it: as it is, then
             self._write_member(*level.member)
-        if self._levels and result.extraction.data is not self._levels[-1].parser.result.extraction.data:
-            result.extraction.data.close()
+        return False
 
     def _gather(self, result: Result) -> None:
         if result.findings is not self._document.findings:
@@ -213,7 +246,7 @@ class Unpacker:
         with self._open_sink(name) as sink:
             if extraction.size is not None:  # zeros count, too, which become a hole of the file
                 sink.expansion = Expansion(extraction.size, self._target.max_expansion)
-            verdict = parser.verify(sink)
+            verdict = sink.reading(lambda: parser.verify(sink))
             if verdict.status is Status.COMPLETE and parser.checks and not parser.content.is_in_doubt:
                 verdict.verified = True
         self._gather(parser.result)
@@ -227,7 +260,9 @@ class Unpacker:
             return
         end = extraction.known_end()
         with self._open_sink(name) as sink:
-            verdict = read_through(self._session, extraction.data, extraction.start, end, sink=sink)
+            verdict = sink.reading(
+                lambda: read_through(self._session, extraction.data, extraction.start, end, sink=sink)
+            )
             self._judge_format(extraction, verdict)
         sink.settle(verdict)
         self._tell(sink, verdict, name, extraction.start, name)
@@ -245,8 +280,15 @@ class Unpacker:
             return salvage(extraction, self._target, name, report=self._report)
         except PASSING:
             raise
-        except LimitError:
-            raise
+        except LimitError as error:
+            if self._target.is_full:
+                raise
+            self._report(RecoveredFile(
+                None, Status.UNSUPPORTED, raw_name=name, source=extraction.path, offset=extraction.start,
+                reason=error.reason,
+            ))  # fmt: skip
+            self._met(error, name, extraction.path)
+            return True
         except PparseError:
             return False
 
@@ -276,22 +318,24 @@ class Unpacker:
             self._target.make_folder(level.prefix + member.name, None)
             self._tell_damage(level, member)
             return
+        key = (member.kind, level.source, level.prefix, member.name, member.at, member.start)
+        self._steps.do(key, self._lists(), lambda: self._work_off(level, member, listed))
+
+    def _work_off(self, level: _Level, member: ArchiveMember, listed: str) -> bool:
+        """Write a member, or tell why not. True if it was entered instead, as a container."""
         if member.kind == "gap":
             if self._plan.nameless:
                 self._write_nameless(level, member)
-            return
-        if member.kind == "hardlink" and self._write_hard_link(level, member):
-            return
-        if member.kind == "symlink" and member.link is None and not self._read_link(level, member):
+        elif member.kind == "hardlink" and self._write_hard_link(level, member):
+            pass
+        elif member.kind == "symlink" and member.link is None and not self._read_link(level, member):
             self._write_member(level, member)  # its bytes are no target, or not whole: they are not to be lost
-            return
-        if member.kind not in ("file", "other"):
+        elif member.kind not in ("file", "other"):
             self._tell_link(level, member)
             self._tell_damage(level, member)
-            return
-        if self._plan.recursive and self._enter_member(level, member, listed):
-            return
-        self._write_member(level, member)
+        elif not (self._plan.recursive and self._enter_member(level, member, listed)):
+            self._write_member(level, member)
+        return self._levels[-1] is not level
 
     def _enter_member(self, level: _Level, member: ArchiveMember, listed: str) -> bool:
         """Enter a member that is a container, or salvage a model file. False: it is to be written as it is."""
@@ -317,6 +361,13 @@ class Unpacker:
                 path=listed, source=level.source,
             ))  # fmt: skip
             return False
+        if self._entered >= self._session.limits.containers:
+            self._document.findings.add(Finding(
+                "limit", f"no more containers are entered above the limit containers="
+                f"{self._session.limits.containers}; lift it with --limit containers="
+                f"{4 * self._session.limits.containers}", path=listed, source=level.source,
+            ))  # fmt: skip
+            return False
         by_name = member.name.lower().endswith(ARCHIVE_NAMES)
         if not by_name and (level.parser.verify(member).status is Status.COMPLETE or _confirms_itself(parser)):
             return False  # a document that happens to be a zip, and is whole
@@ -331,7 +382,11 @@ class Unpacker:
         name = level.prefix + _safe(member)
         packed = None if content.method == "stored" else content.packed
         with self._open_sink(name, member.mtime, packed) as sink:
-            verdict = level.parser.verify(content, sink, sink.skip)
+            if sink.refuses(content):
+                verdict = Verdict()
+                self._count_vain(level, content)
+            else:
+                verdict = level.parser.verify(content, sink, sink.skip)
         sink.settle(verdict)
         self._tell(sink, verdict, level.source, min(content.at, content.start), member.name, level.prefix)
 
@@ -364,12 +419,12 @@ class Unpacker:
         pairs = sorted(zip(level.spans[::2], level.spans[1::2], strict=True))
         for start, stop in (*pairs, (end, end)):
             if start - at >= _LEAST:
-                head = data.read_known(at, min(start - at, _HOLE))[0]
+                head = data.read_known(at, min(start - at, HOLE))[0]
                 # A directory, and what the descriptors of members leave, is nothing of anybody's.
                 mark = head.find(b"PK\x05\x06") if head.startswith((b"PK\x01\x02", b"PK\x05\x06")) else -1
                 if mark >= 0 and start - at - mark > 22 + _LEAST:
                     at += mark + 22 + int.from_bytes(head[mark + 20 : mark + 22], "little")
-                    head = data.read_known(at, max(0, min(start - at, _HOLE)))[0]
+                    head = data.read_known(at, max(0, min(start - at, HOLE)))[0]
                 if head.strip(b"\0") and not head.startswith(
                     (b"PK\x01\x02", b"PK\x05\x06", b"PK\x06\x06", b"PK\x07\x08")
                 ):
@@ -394,7 +449,7 @@ class Unpacker:
         name = f"{level.prefix}{NAMELESS}/at-{start}.bin"
         data = level.parser.result.extraction.data
         with self._open_sink(name) as sink:
-            verdict = read_through(self._session, data, start, end, sink=sink)
+            verdict = sink.reading(lambda: read_through(self._session, data, start, end, sink=sink))
             verdict.worsen(Status.DAMAGED, "nameless", "what it belongs to is lost: no header names it")
         if sink.file is not None:
             self._tell(sink, verdict, level.source, start, name)
@@ -402,14 +457,18 @@ class Unpacker:
     # -- telling -----------------------------------------------------------------------------------------------------
 
     def _tell(
-        self, sink: _Sink, verdict: Verdict, source: str, offset: int, name: str, prefix: str | None = None
+        self, sink: Sink, verdict: Verdict, source: str, offset: int, name: str, prefix: str | None = None
     ) -> None:  # fmt: skip
         """Report a file; ``prefix``: the folders before the part of its path that is its own name."""
         known: dict[str, Any] = {
             "verified": verdict.verified, "source": source, "offset": offset, "reason": verdict.reason,
         }  # fmt: skip
-        if sink.error is not None:  # a limit of the target, which is not the member's fault
-            verdict.status = Status.TRUNCATED
+        if sink.error is not None:  # a limit of ours, which is not the member's fault
+            verdict.status = Status.UNSUPPORTED if sink.file is None else Status.TRUNCATED
+            verdict.reason = sink.error.reason
+            known["reason"] = verdict.reason
+            if sink.file is not None:
+                verdict.gaps.add(sink.file.bytes, None)
         if sink.file is None and verdict.status is not Status.UNSUPPORTED:
             verdict.status = Status.MISSING
         if sink.file is None:
@@ -421,10 +480,28 @@ class Unpacker:
                 file.raw_name = name if changed(name, own) else None
             self._report(file)
         if sink.error is not None:
-            raise sink.error
+            self._met(sink.error, name, source)
+
+    def _met(self, error: LimitError, name: str, source: str) -> None:
+        """A limit cost a file something. Raises ``error`` if nothing more can be written, or it would be in vain."""
+        if self._target.is_full or self._in_vain > 4 * self._target.max_bytes:
+            raise error
+        self._document.findings.add(Finding("limit", error.reason, path=name, source=source))
+        option = error.option.rpartition("=")[0] or error.option.split(" ")[0]
+        self.limits.setdefault(option, LimitMet()).add(error)
+
+    def _count_vain(self, level: _Level, member: ArchiveMember) -> None:
+        """Count what is refused, if the walk must decode it all the same to come to what follows."""
+        if level.parser.result.extraction.data.access is not Access.FREE:
+            self._in_vain += member.packed or 0
 
     def _tell_stopped(self, error: BaseException) -> None:
-        """The walk ends before its end: say so, and what of the file that was being written is there."""
+        """The walk ends before its end: say so, and what of the file that was being written is there.
+
+        Who stops it on purpose may go on later: nothing is told then.
+        """
+        if was_stopped(error):
+            return
         reason = error.reason if isinstance(error, PparseError) else type(error).__name__
         self._document.findings.add(Finding(
             "stopped", f"stopped before the end, so there is more than these files: {reason}",
@@ -458,83 +535,6 @@ class Unpacker:
         if progress is not None:
             size = level.parser.result.extraction.data.size if len(self._levels) == 1 else None
             progress(member.at if size else 0, size, member.name)
-
-
-class _Sink:
-    """Writes a content as it comes; the file is made with its first byte, or at the end of an empty content."""
-
-    __slots__ = ("_lost", "_mtime", "_name", "_packed", "_target", "error", "expansion", "file", "interrupted")
-
-    def __init__(self, target: Target, name: str, mtime: float | None, packed: int | None) -> None:
-        self._target = target
-        self._name = name
-        self._mtime = mtime
-        self._packed = packed
-        self.expansion: Expansion | None = None
-        self._lost = 0
-        self.error: LimitError | None = None
-        self.interrupted = False
-        self.file: TargetFile | None = None
-
-    def __call__(self, offset: int, chunk: bytes, unknown: list[tuple[int, int]]) -> None:
-        try:
-            self._write(chunk, unknown)
-        except LimitError as error:
-            self.error = error
-            raise
-
-    def restart(self) -> None:
-        """Begin the file again: what came is not what the data are, as their end showed."""
-        if self.file is not None:
-            self.file.discard()
-            self.file = None
-        self._lost = 0
-        if self.expansion is not None:
-            self.expansion.bytes = 0
-
-    def skip(self, count: int) -> None:
-        """Make a hole of the file."""
-        try:
-            self.open().skip(count)
-        except LimitError as error:
-            self.error = error
-            raise
-
-    def _write(self, chunk: bytes, unknown: list[tuple[int, int]]) -> None:
-        if self.file is None and sum(count for _, count in unknown) == len(chunk):
-            self._lost += len(chunk)  # nothing to write a file for, so far
-            return
-        file = self.open()
-        if self.expansion is not None:
-            self.expansion.add(len(chunk))
-        if len(chunk) >= _HOLE and not chunk.strip(b"\0"):
-            file.skip(len(chunk))
-        else:
-            file.write(chunk)
-
-    def settle(self, verdict: Verdict) -> None:
-        """Make the file of a content that is whole and has no byte."""
-        if self.file is None and verdict.status is Status.COMPLETE:
-            self.open().close()
-
-    def open(self) -> TargetFile:
-        """Return the file, made if it is not there yet."""
-        if self.file is None:
-            self.file = self._target.create(self._name, None, self._mtime, packed=self._packed)
-            self.file.skip(self._lost)
-        return self.file
-
-    def __enter__(self) -> _Sink:
-        return self
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        self.interrupted = error is not None
-        if self.file is None:
-            return
-        if isinstance(error, SourceError):  # the disk is full, say: room for the report
-            self.file.discard()
-        else:
-            self.file.close()
 
 
 def _safe(member: ArchiveMember) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import re
 import tempfile
 from contextlib import suppress
 
@@ -14,17 +16,18 @@ if TYPE_CHECKING:
 
 
 class AtomicFile:
-    """Write beside ``path``, and move into place at the end; nothing is left behind when writing fails."""
+    """Write beside ``path``, and move into place at the end; nothing is left behind when writing fails.
 
-    def __init__(self, path: str) -> None:
+    ``sweep``: what processes that were killed left behind of the same ``path`` is removed, too. A file that a process
+    is still writing is locked, and stays.
+    """
+
+    def __init__(self, path: str, *, sweep: bool = False) -> None:
         # Through a link, what it names is written; the link stays.
         self.path = os.path.realpath(path) if os.path.islink(path) else path
         self._temporary = ""
         try:
-            prefix = os.path.basename(self.path)[:40] + "."  # names have a length limit
-            descriptor, self._temporary = tempfile.mkstemp(
-                prefix=prefix, suffix=".partial", dir=os.path.dirname(self.path) or "."
-            )
+            descriptor, self._temporary = _make_locked(self.path) if sweep else _make(self.path)
         except OSError as error:
             raise SourceError(f"cannot write: {error.strerror or error}", errno=error.errno, source=path) from error
         except ValueError as error:  # a NUL byte
@@ -62,3 +65,68 @@ class AtomicFile:
         if self._temporary:
             os.unlink(self._temporary)
             self._temporary = ""
+
+
+def try_lock(descriptor: int) -> bool | None:
+    """Lock an open file for as long as it is open. False if another has locked it; None if nobody can tell."""
+    try:
+        if os.name == "nt":
+            import msvcrt
+
+            os.lseek(descriptor, 1 << 30, os.SEEK_SET)  # far behind what is in it: that stays readable
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined, unused-ignore]
+            os.lseek(descriptor, 0, os.SEEK_SET)
+            return True
+        import fcntl
+
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        return False if error.errno in (errno.EWOULDBLOCK, errno.EACCES, errno.EDEADLK) else None
+    except ImportError:
+        return None
+    return True
+
+
+def _make(path: str, mark: str = "") -> tuple[int, str]:
+    prefix = f"{os.path.basename(path)[:40]}.{mark}"  # names have a length limit
+    return tempfile.mkstemp(prefix=prefix, suffix=".partial", dir=os.path.dirname(path) or ".")
+
+
+def _make_locked(path: str) -> tuple[int, str]:
+    """Make a file that `_sweep` of another process leaves alone, after doing that."""
+    from hashlib import blake2b
+
+    # Of the whole name, which the file's own name may have no room for.
+    mark = blake2b(os.fsencode(os.path.basename(path)), digest_size=6).hexdigest() + "."
+    _sweep(path, mark)
+    while True:
+        descriptor, temporary = _make(path, mark)
+        # Another process may take it for one of a killed process, before it is locked.
+        if try_lock(descriptor) is not False and os.path.lexists(temporary):
+            return descriptor, temporary
+        os.close(descriptor)
+        with suppress(OSError):
+            os.unlink(temporary)
+
+
+def _sweep(path: str, mark: str) -> None:
+    """Remove the files of `_make_locked` that no process has open."""
+    folder = os.path.dirname(path) or "."
+    ours = re.compile(re.escape(f"{os.path.basename(path)[:40]}.{mark}") + r"[a-z0-9_]{8}\.partial").fullmatch
+    with suppress(OSError):
+        for name in filter(ours, os.listdir(folder)):
+            with suppress(OSError):
+                _remove_if_left(os.path.join(folder, name))
+
+
+def _remove_if_left(path: str) -> None:
+    flags = os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
+    descriptor = os.open(path, flags)
+    try:
+        is_left = try_lock(descriptor)
+        if is_left and os.name != "nt":
+            os.unlink(path)
+    finally:
+        os.close(descriptor)
+    if is_left and os.name == "nt":  # which does not remove what is open
+        os.unlink(path)
