@@ -134,7 +134,7 @@ class DamagedText(Parser):
     def _mended_entries(self, node: Node, record: Mended, first: int, count: int) -> list[Entry]:
         is_map, source = node.kind == "object", self.result.extraction.name
         found = []
-        for at in range(first, first + count):
+        for at in range(first, min(first + count, len(record.starts))):
             start, end = record.starts[at], record.ends[at]
             wrong = record.bad.get(at)
             finding = Finding("malformed", wrong or "", source=source, offset=start, length=end - start)
