@@ -112,6 +112,7 @@ class DamagedText(Parser):
         index.offsets, index.stride, index.entries, index.group, index.table = array("q"), 1, None, None, None
         index.keep(record, len(record.starts))
         index.end = record.end - 1
+        index.finish()  # a parse in progress would go on adding children that commas and brackets show
         stale = [at for at, ref in (node._kids or {}).items() if (kid := ref()) is not None and not (
             at < index.count and record.starts[at] <= kid.start < record.ends[at])]  # fmt: skip
         for at in stale:
