@@ -11,6 +11,10 @@ A child is what lies between two commas at depth 1. The kernels find commas and 
 any depth is scanned flat; grammar is checked where text is decoded: a child that is not JSON is a DAMAGED node of kind
 ``invalid`` (or of its own kind, if it is a container closed by the wrong bracket), and its neighbours stay whole.
 
+Where quotes, brackets or commas are damaged, `pparse.parsers.json_mend` finds the members that can still be told apart,
+once for the document; containers that a fault lies in are DAMAGED, and have their children from there. A text of up to
+``leaf_bytes`` is known to be whole, or not, before the first child is shown; a longer one when a fault is met.
+
 A cut container is TRUNCATED and has every child before the cut; the child at the cut is there too if its key is whole:
 COMPLETE if its end was seen, TRUNCATED if not (a number at the cut may go on).
 """
@@ -33,12 +37,11 @@ from pparse.errors import (
 from pparse.findings import Finding, Severity, Status
 from pparse.kernels import json_fold
 from pparse.kernels.json_fold import Carry
-from pparse.node import LIST, MAP, UNLOADED_VALUE, Entry
-from pparse.parser import DONE, Confidence, NodeContext, Parser, largest_block
+from pparse.node import LIST, MAP, SCALAR, UNLOADED_VALUE, Entry
+from pparse.parser import DONE, Confidence, NodeContext, largest_block
+from pparse.parsers.json_damage import GROUP_READ, DamagedText, Mended
 from pparse.parsers.json_text import (
-    BLANK,
     BOM,
-    BORN_LOADED,
     CLOSER,
     KEY,
     KINDS,
@@ -46,7 +49,6 @@ from pparse.parsers.json_text import (
     STRING,
     WHITESPACE,
     ChildText,
-    StrictDecoder,
     decode_key,
     describe_child,
     key_hash,
@@ -67,10 +69,6 @@ if TYPE_CHECKING:
 
 # numpy takes 16 MB and 80 ms to import: worth it from here on, or when it is there anyway.
 _NUMPY_FROM: Final = 4 << 20
-# Children whose text is longer are described from their two ends.
-_WHOLE_CHILD: Final = 4 << 10
-_HEAD: Final = 512
-_GROUP_READ: Final = 256 << 10
 _GROUP_TEXT: Final = 4 << 20
 _DECODE_BATCH: Final = 64 << 10
 
@@ -87,7 +85,7 @@ class _Scan:
         self.pending = first  # where the child that is not closed yet begins
 
 
-class JsonParser(Parser):
+class JsonParser(DamagedText):
     """A JSON document."""
 
     name = "json"
@@ -106,7 +104,6 @@ class JsonParser(Parser):
 
     def __init__(self, result: Result) -> None:
         super().__init__(result)
-        self.decoder = StrictDecoder(result.extraction.session.limits)
         self._kernel = str(result.extraction.session.options.get("kernel", "auto"))
         if self._kernel not in ("auto", "numpy", "stdlib"):
             raise OptionError(f"option kernel must be auto, numpy or stdlib, not {self._kernel!r}")
@@ -144,8 +141,9 @@ class JsonParser(Parser):
                        severity=Severity.WARNING)  # fmt: skip
             pos += 3
             block = block[3:]
-        elif block[:2] in (b"\xff\xfe", b"\xfe\xff") or (
-            any(block[:4]) and b"\0\0" in (block[0:3:2], block[1:4:2])  # ASCII in two or four bytes a character
+        elif self.member is None and (
+            block[:2] in (b"\xff\xfe", b"\xfe\xff")
+            or (any(block[:4]) and b"\0\0" in (block[0:3:2], block[1:4:2]))  # ASCII in two or four bytes a character
         ):
             finding = self._note("malformed", "the text is UTF-16 or UTF-32; JSON is UTF-8 (RFC 8259 §8.1)", pos, 2)
             return Entry(None, "invalid", start, size, status=Status.DAMAGED, finding=finding)
@@ -154,13 +152,15 @@ class JsonParser(Parser):
         step = 4096
         while block and not (text := block.lstrip(WHITESPACE)):
             pos += len(block)
-            step = min(step * 4, _GROUP_READ)
+            step = min(step * 4, GROUP_READ)
             block = data.pread(pos, min(step, max(0, size - pos)))
         if not block:
             finding = self._note("truncated", "the document is empty", size, None)
             return Entry(None, "unknown", size, size, status=Status.TRUNCATED, finding=finding)
         pos += len(block) - len(text)
         kind = KINDS.get(text[0])
+        if self.member is not None and kind != "object":
+            return self._damaged_object(pos, text)
         if kind is None:
             finding = self._note("malformed", "expected a value", pos, None)
             return Entry(None, "invalid", pos, size, status=Status.DAMAGED, finding=finding)
@@ -205,16 +205,6 @@ class JsonParser(Parser):
             end = at
         return end
 
-    def _note(
-        self, code: str, reason: str, offset: int, length: int | None, severity: Severity = Severity.ERROR,
-        path: str = "",
-    ) -> Finding:  # fmt: skip
-        finding = Finding(
-            code, reason, severity=severity, source=self.result.extraction.name, offset=offset, length=length, path=path
-        )
-        self.result.findings.add(finding)
-        return finding
-
     # -- states ------------------------------------------------------------------------------------------------------
 
     def begin(self, ctx: NodeContext) -> tuple[int, State, int]:
@@ -254,7 +244,7 @@ class JsonParser(Parser):
         if self._skip_blank(start, offset) < offset:
             index.add(start)
             if ctx.wanted_occurrence:
-                raw = self.result.extraction.data.pread(start, min(offset - start, _GROUP_READ))
+                raw = self.result.extraction.data.pread(start, min(offset - start, GROUP_READ))
                 self._look_for_key(ctx, raw, start, array("q", [start]), index.count - 1)
         elif index.count:
             index.end = start - 1  # the last child ends at the comma
@@ -288,8 +278,12 @@ class JsonParser(Parser):
     def finish(self, ctx: NodeContext) -> None:
         """Close the node; nothing but whitespace may follow, up to its end or the document's."""
         node = ctx.node
+        if node.known_status is Status.DAMAGED and self._remake(ctx):
+            return
         if node.end is not None:
             if ctx.pos < node.end:
+                if self._remake(ctx):
+                    return
                 self.note_damage(node, MalformedError("more data after the value", offset=ctx.pos))
         elif node.parent is None:
             self._check_trailing(ctx.pos)
@@ -297,12 +291,14 @@ class JsonParser(Parser):
 
     def cut(self, ctx: NodeContext) -> None:
         """Close the node with what comes before the cut."""
+        if self._remake(ctx):
+            return
         self._keep_last(ctx, self.result.extraction.known_end(ctx.node))
         super().cut(ctx)
 
     def resync(self, ctx: NodeContext, error: MalformedError) -> None:
-        """Close the node with what comes before a gap; how deep the text is nested behind it cannot be known."""
-        if error.offset is not None:
+        """Go on behind a gap as behind other damage; where its length is not known, the node ends there."""
+        if error.offset is not None and not self._remake(ctx):
             self._keep_last(ctx, error.offset)
             self.result.close_node(ctx.node, Status.DAMAGED, None, end=error.offset)
 
@@ -314,9 +310,11 @@ class JsonParser(Parser):
         index.end = end
         index.note = scan.carry.depth > 1 or bool(scan.carry.in_string)
         is_map = ctx.node.kind == "object"
-        text = self._child_text(scan.pending, end, is_map)
-        text.closed, text.open_inside = False, index.note
-        entry = describe_child(text, is_map, self.decoder, self.result.extraction.name)
+        entry = None
+        if scan.pending < end:  # else a gap begins there, and nothing of the child can be read
+            text = self._child_text(scan.pending, end, is_map)
+            text.closed, text.open_inside = False, index.note
+            entry = describe_child(text, is_map, self.decoder, self.result.extraction.name)
         if entry is not None:
             index.add(scan.pending)
             if ctx.wanted_occurrence and entry.key == ctx.wanted_key:
@@ -324,19 +322,6 @@ class JsonParser(Parser):
         else:
             index.note = None
             index.end = max(scan.first, scan.pending - 1)  # the last whole child ends at the comma
-
-    def _skip_blank(self, start: int, end: int) -> int:
-        """Return the offset of the first byte in ``[start, end)`` that is not whitespace; ``end`` if there is none."""
-        data = self.result.extraction.data
-        step = 256
-        while start < end:
-            block = data.pread(start, min(step, end - start))
-            rest = block.lstrip(WHITESPACE)
-            if rest or not block:
-                return start + len(block) - len(rest)
-            start += len(block)
-            step = _GROUP_READ
-        return end
 
     def _check_trailing(self, pos: int) -> None:
         end = self.result.extraction.known_end()
@@ -363,6 +348,8 @@ class JsonParser(Parser):
 
     def entries(self, node: Node, index: ChildIndex, first: int, count: int) -> list[Entry]:
         """Describe children from their text."""
+        if isinstance(index.note, Mended):
+            return self._mended_entries(node, index.note, first, count)
         bounds = self._bounds(node, index, first, count)
         if index.stride == 1:
             # Fewer at a time where they are large: keys of a megabyte each would add up.
@@ -372,7 +359,7 @@ class JsonParser(Parser):
         is_map = node.kind == "object"
         source = self.result.extraction.name
         block, base = b"", bounds[0]
-        if bounds[-1] - bounds[0] <= _GROUP_READ:
+        if bounds[-1] - bounds[0] <= GROUP_READ:
             block = self.result.extraction.data.pread(base, bounds[-1] - 1 - base)
         entries = []
         for number in range(count):
@@ -386,22 +373,15 @@ class JsonParser(Parser):
             entry = describe_child(text, is_map, self.decoder, source)
             assert entry is not None  # noqa: S101 -- None only for a cut child, which cut() did not index
             if entry.status is Status.DAMAGED and entry.finding is not None:
+                if self._take_mended(node, index):
+                    last = min(number + first + 1, index.count)
+                    return self._mended_entries(node, index.note, first, max(0, last - first))
                 self._note(
                     entry.finding.code, entry.finding.reason, entry.finding.offset or entry.start, None,
                     path="" if self.result.findings.omitted else self._path_below(node, first + number, entry.key),
                 )  # fmt: skip
             entries.append(entry)
         return entries
-
-    def _path_below(self, node: Node, ordinal: int, key: Key) -> str:
-        from pparse.paths import KeyStep, OrdinalStep, format_path
-
-        step: KeyStep | OrdinalStep
-        if node.kind == "array":
-            step = KeyStep(ordinal)
-        else:
-            step = KeyStep(key) if isinstance(key, str) else OrdinalStep(ordinal)
-        return format_path([*node.steps, step])
 
     def _bounds(self, node: Node, index: ChildIndex, first: int, count: int) -> array[int]:
         """Return where ``count`` children begin from child ``first`` on, and one past where the last one ends."""
@@ -441,30 +421,6 @@ class JsonParser(Parser):
                 step = min(step * 4, largest)
         del found[count:]
         return found
-
-    def _child_text(self, start: int, end: int, is_map: bool) -> ChildText:
-        """Read the text of a child: all of it when short, else the ends of it that `ChildText` needs."""
-        data = self.result.extraction.data
-        if end - start <= _WHOLE_CHILD:
-            return ChildText(data.pread(start, end - start), start, end)
-        size = _HEAD
-        raw = data.pread(start, size)
-        name_limit = self.result.extraction.session.limits.name_bytes
-        while is_map and KEY.match(raw) is None and len(raw) < min(name_limit, end - start):
-            size *= 8
-            raw = data.pread(start, min(size, name_limit, end - start))
-        skipped = 0
-        match = KEY.match(raw) if is_map else BLANK.match(raw)
-        if match is not None and len(raw) - match.end() < BORN_LOADED:
-            value_at = self._skip_blank(start + match.end(), end)
-            skipped = value_at - start - match.end()
-            raw = raw[: match.end()] + data.pread(value_at, min(_HEAD, end - value_at))
-        tail_at, tail, step = end, b"", 64
-        while not tail.strip(WHITESPACE) and tail_at > start:
-            stop, tail_at = tail_at, max(start, tail_at - step)
-            tail = data.pread(tail_at, stop - tail_at)
-            step = min(step * 8, _GROUP_READ)
-        return ChildText(raw, start, end, tail, tail_at, skipped)
 
     def load_scalar(self, node: Node) -> Any:
         """Decode a scalar that was too long to be born loaded."""
@@ -516,6 +472,9 @@ class JsonParser(Parser):
     def key_hashes(self, node: Node) -> Iterator[int]:
         """Yield the hash of each key, from the text."""
         index = node.index_to(None)
+        if isinstance(index.note, Mended):
+            yield from super().key_hashes(node)
+            return
         first = 0
         while first < index.count:
             count = min(4096, index.count - first)
@@ -523,10 +482,10 @@ class JsonParser(Parser):
             begin = 0
             while begin < count:
                 stop = begin + 1
-                while stop < count and bounds[stop + 1] - bounds[begin] <= _GROUP_READ:
+                while stop < count and bounds[stop + 1] - bounds[begin] <= GROUP_READ:
                     stop += 1
                 size = bounds[stop] - 1 - bounds[begin]
-                if size > _GROUP_READ:  # one child, of which only the key is needed
+                if size > GROUP_READ:  # one child, of which only the key is needed
                     yield key_hash(self._child_text(bounds[begin], bounds[begin] + size, True).raw, self.decoder)
                     begin = stop
                     continue
@@ -554,6 +513,9 @@ class JsonParser(Parser):
             index = node.index_to(None)
             if first >= index.count:
                 return
+            if isinstance(index.note, Mended):
+                yield from self._members_one_by_one(node, max(first, skip), index.count)
+                return
             first, begin, count, end = self._batch(index, first)
             self.result.extraction.data.check_unchanged()
             text = b""
@@ -566,7 +528,9 @@ class JsonParser(Parser):
                 pairs = self.decoder.pairs
                 if len(pairs) != count:
                     raise MalformedError("children are missing", offset=begin)
-            except PparseError:
+            except PparseError as error:
+                if isinstance(error, MalformedError) and text and self._take_mended(node, index):
+                    continue
                 yield from self._members_one_by_one(node, max(first, skip), first + count)
             else:
                 for ordinal, (key, value) in enumerate(pairs, first):
@@ -623,10 +587,18 @@ class JsonParser(Parser):
                     yield ordinal, key, UNLOADED_VALUE, _refused(entry, Status.UNSUPPORTED, "limit", error)
 
     def walk(self, node: Node, *, detail: bool = True) -> Iterator[Visit]:
-        """Read the document once, checking every byte of its grammar."""
+        """Read the document once, checking every byte of its grammar; one that is damaged, node by node."""
         from pparse.parsers.json_walk import walk_document
 
-        return walk_document(self, node, detail=detail)
+        if node.shape != SCALAR:
+            node.index_to(None)
+        if not self._mended:
+            yield from walk_document(self, node, detail=detail)
+            return
+        for visit in super().walk(node, detail=detail):
+            if visit.finding is not None:
+                self.result.findings.add(visit.finding)
+            yield visit
 
 
 def _refused(entry: Entry, status: Status, code: str, error: PparseError) -> Entry:

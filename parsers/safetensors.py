@@ -17,6 +17,7 @@ The tree is ``header_size``, ``metadata`` (if there), ``tensors``; a tensor has 
 
 from __future__ import annotations
 
+import re
 from math import prod
 
 from pparse.dtype import DTYPES
@@ -26,6 +27,7 @@ from pparse.index import has_repeats
 from pparse.limits import format_size
 from pparse.node import LIST, MAP, UNLOADED_VALUE, Entry
 from pparse.parser import DONE, Confidence, NodeContext, Parser, as_dict
+from pparse.parsers.safetensors_length import ODD_TAIL, SPACE_FOLLOWS, TAIL, LengthFinder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -48,6 +50,14 @@ FIELDS: Final = ("dtype", "shape", "data_offsets")
 REFERENCE_HEADER_LIMIT: Final = 100_000_000
 _MAX_HOLES: Final = 10_000
 _U64: Final = 1 << 64
+
+# A member of the header, to tell its level from others where brackets are damaged.
+_TEXT: Final = rb'"[^"\\\x00-\x1f]*+(?:\\.[^"\\\x00-\x1f]*+)*+"'
+_BLANKS: Final = rb"[ \t\n\r]*+"
+MEMBER: Final = re.compile(
+    _BLANKS + _TEXT + _BLANKS + b":" + _BLANKS + rb"\{(?:" + _BLANKS + rb'"(?:dtype|shape|data_offsets)"'
+    + _BLANKS + b":" + _BLANKS + b"(?:" + _TEXT + rb"|\[[0-9, \t\n\r]*+\])" + _BLANKS + rb",?){3}\}"
+)  # fmt: skip
 
 # The format's words, all 22 of them (tensor.rs, enum Dtype).
 STORED_DTYPES: Final[dict[str, DType]] = {
@@ -193,6 +203,8 @@ class SafetensorsParser(Parser):
         super().__init__(result)
         self._header: Result | None = None
         self._header_size: int | None = None
+        self.adrift: str | None = None  # why it cannot be told where the data begins
+        self.wrong_length: Finding | None = None  # set where the header's end was found otherwise
         self.repeats: bool | None = None  # whether a name occurs twice; None while nobody looked
         self._repeats_field = False
         self._metadata_ordinals: list[int] | None = None
@@ -203,13 +215,20 @@ class SafetensorsParser(Parser):
         head = reader.peek(8 + 16)
         length = int.from_bytes(head[:8], "little")
         size = reader.size
-        if len(head) < 8 or not 2 <= length <= 1 << 40:
+        if len(head) < 8:
             return Confidence.NO
+        if not 2 <= length <= 1 << 40:
+            return cls._match_damaged(reader)
         text = head[8:].removeprefix(b"\xef\xbb\xbf").lstrip(b" \t\n\r")
         if text[:1] == b"{" and text[1:].lstrip(b" \t\n\r")[:1] in (b'"', b"}", b""):
             return Confidence.CERTAIN if size is None or length <= size or length < 1 << 31 else Confidence.POSSIBLE
         cut = not text and len(head) < 24 and length <= REFERENCE_HEADER_LIMIT
-        return Confidence.POSSIBLE if cut else Confidence.NO
+        return Confidence.POSSIBLE if cut else cls._match_damaged(reader)
+
+    @staticmethod
+    def _match_damaged(reader: Reader) -> Confidence:
+        """LIKELY where a tensor's entry stands near the beginning, though the very first bytes are none of a header."""
+        return Confidence.LIKELY if MEMBER.search(reader.peek(4096), 8) is not None else Confidence.NO
 
     # -- the file ----------------------------------------------------------------------------------------------------
 
@@ -220,7 +239,10 @@ class SafetensorsParser(Parser):
 
     @property
     def header_size(self) -> int:
-        """The header's length as the file says. Raises `MalformedError` for what cannot be one, or is not there."""
+        """The header's length as the file says, or where its text ends if the tensors fill the file from there.
+
+        Raises `MalformedError` for what cannot be one, or is not there.
+        """
         if self._header_size is not None:
             return self._header_size
         extraction = self.result.extraction
@@ -231,6 +253,32 @@ class SafetensorsParser(Parser):
             )
         length = int.from_bytes(head, "little")
         there = max(0, extraction.known_end() - extraction.start - 8)
+        finder = LengthFinder(self.result)
+        odd = finder.oddity(length, there)
+        if odd:
+            found = finder.find(there)
+            if found is not None and found != length and odd == SPACE_FOLLOWS:
+                self.adrift = "bytes were added to the header or behind the data: it cannot be told where tensors begin"
+                found = length
+            if found is None and length <= there:
+                found = finder.recount(length, there)
+                if found is None and odd == ODD_TAIL:
+                    self.adrift = (
+                        "the header's text ends elsewhere than its length says: nobody knows where tensors begin"
+                    )
+                if found == length:
+                    self.wrong_length = Finding(
+                        "malformed", "the header does not end as one does", source=extraction.name,
+                        offset=max(extraction.start, extraction.start + 8 + length - TAIL), length=TAIL,
+                    )  # fmt: skip
+                    self.result.findings.add(self.wrong_length)
+            if found is not None and found != length:
+                self.wrong_length = Finding(
+                    "malformed", "the header's length is wrong: the tensors fill the file from where its text ends",
+                    source=extraction.name, offset=extraction.start, length=8, wanted=found, got=length,
+                )  # fmt: skip
+                self.result.findings.add(self.wrong_length)
+                length = found
         if length <= there:
             extraction.session.limits.check("header_bytes", length, "the header's length", offset=extraction.start)
         elif length > extraction.session.limits.header_bytes:
@@ -250,6 +298,9 @@ class SafetensorsParser(Parser):
             start = extraction.start + 8
             child = extraction.child("header", extraction.data, start, start + self.header_size, "json")
             self._header = child.parse()
+            json: JsonParser = self._header.parser  # type: ignore[assignment]
+            json.member = MEMBER
+            json.is_all_there = start + self.header_size <= extraction.known_end()
         return self._header
 
     @property
@@ -381,6 +432,8 @@ class SafetensorsParser(Parser):
         """Say what became of a tensor by its entry, and by how many data bytes are ``there`` (None: look)."""
         if info.problem is not None:
             return Status.UNSUPPORTED if info.unsupported else Status.DAMAGED
+        if self.adrift is not None:
+            return Status.DAMAGED
         if there is None:
             there = self.result.extraction.known_end() - self.data_start
         if info.end <= there or info.begin == info.end:
@@ -448,6 +501,8 @@ class SafetensorsParser(Parser):
         status = node.known_status
         if status is None and node.kind in ("safetensors", "tensors") and self._header is not None:
             status = self._header.status
+            if self.wrong_length is not None:
+                status = Status.DAMAGED
             if status is Status.COMPLETE:
                 seen = {self.status_of(info) for _, _, info, _ in self.infos()}
                 for worst in (Status.DAMAGED, Status.TRUNCATED, Status.MISSING, Status.UNSUPPORTED):

@@ -95,6 +95,9 @@ class SafetensorsViewer(Viewer):
             shown, info.dtype, info.shape, (span,), stored_dtype=info.stored_dtype,
             status=self.parser.claimed_status(info, self._there), owner=self,
         )  # fmt: skip
+        if self.parser.adrift is not None and info.problem is None:
+            tensor.finding = Finding("bad-entry", self.parser.adrift, path=shown, source=self.extraction.name,
+                                     offset=span.offset)  # fmt: skip
         if info.problem is not None:
             tensor.finding = Finding("bad-entry", info.problem, severity=info.severity, path=shown,
                                      source=self.extraction.name, offset=span.offset, wanted=info.wanted,
@@ -261,7 +264,9 @@ class SafetensorsViewer(Viewer):
             extent.resume_at = extent.actual if short else None
             extent.resume_file = extraction.name if short else None
             return
-        extent.document_status = header
+        extent.document_status = header if parser.wrong_length is None else Status.DAMAGED
+        if parser.wrong_length is not None:
+            self.findings.add(parser.wrong_length)
         if parser.header.root.kind != "object":
             reason = f"the header is a JSON {parser.header.root.kind}, not an object"
             self.findings.add(Finding("malformed", reason, source=extraction.name, offset=parser.header.root.start))

@@ -109,6 +109,8 @@ def check_file(viewer: SafetensorsViewer, *, strict: bool) -> Iterator[Finding]:
         notes.add("malformed", "the header is not a JSON object", offset=header.root.start)
         yield from notes.new()
         return
+    if parser.wrong_length is not None:
+        notes.findings.add(parser.wrong_length)
     layout = _Layout()
     clean = True
     extent = viewer.new_extent()

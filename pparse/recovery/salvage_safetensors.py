@@ -138,7 +138,8 @@ def salvage_safetensors(job: Job) -> bool:
         for _ in range(_TRIES):
             plan = _Plan(judge, viewer, job)
             try:
-                if plan.opens and viewer.parser.header.status is Status.COMPLETE:
+                whole = viewer.parser.header.status is Status.COMPLETE and viewer.parser.wrong_length is None
+                if plan.opens and whole:
                     if job.data.access is not Access.FREE:  # else all gaps are known
                         for _ in _contents(job, judge, plan):
                             job.session.check_cancelled()

@@ -1,0 +1,102 @@
+"""What is known of containers of damaged JSON text, and the patterns of what may stand in them."""
+
+from __future__ import annotations
+
+import re
+from array import array
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
+    from pparse.findings import Finding
+
+OBJECT: Final = 0x7B
+
+_W: Final = rb"[ \t\n\r]*+"
+_PART: Final = rb'[^"\\\x00-\x1f]*+(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})[^"\\\x00-\x1f]*+)*+'
+_STR: Final = b'"' + _PART + b'"'
+_NUM: Final = rb"-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?+(?:[eE][+-]?[0-9]++)?+"
+_FLAT: Final = _STR + b"|" + _NUM + b"|true|false|null"
+
+
+def _value(levels: int) -> bytes:
+    if not levels:
+        return b"(?:" + _FLAT + b")"
+    inner = _value(levels - 1) + _W
+    pairs = b"(?:" + _STR + _W + b":" + _W + inner + rb"(?:," + _W + rb'(?=")|(?=\})))*+'
+    items = b"(?:" + inner + rb"(?:," + _W + rb"(?!\])|(?=\])))*+"
+    return b"(?:" + _FLAT + rb"|\{" + _W + pairs + rb"\}|\[" + _W + items + rb"\])"
+
+
+ITEM: Final = re.compile(b"(" + _value(3) + b")" + _W)
+KEY: Final = re.compile(_W + b"(" + _STR + b")" + _W + b":" + _W)
+KEY_THERE: Final = re.compile(_W + _STR + _W + b":" + _W + rb'["\[{0-9tfn-]')
+STRING_PART: Final = re.compile(_PART)
+# What may stand at the end of a text that was cut.
+CUT: Final = re.compile(
+    b"(?:" + _W + _STR + _W + b"(?::" + _W + b")?+)?+(?:\"" + _PART + rb"(?:\\(?:u[0-9a-fA-F]{0,3})?|\")?|"
+    rb"-?[0-9]*+\.?[0-9]*+(?:[eE][+-]?[0-9]*+)?|t|tr|tru|true|f|fa|fal|fals|false|n|nu|nul|null)"
+)  # fmt: skip
+# Zeros are damage for sure, so a quote behind them is as it was.
+CANDIDATE: Final = re.compile(rb"[,{\[\x00](?=" + _W + _STR + _W + b":" + _W + rb'["\[{0-9tfn-])')
+ELEMENT: Final = re.compile(b",(?=" + _W + b"(?:" + _STR + _W + rb"[,\]]|\{" + _W + _STR + _W + b":))")
+PLAIN_ELEMENT: Final = re.compile(b",(?=" + _W + b"(?:" + _NUM + b"|true|false|null)" + _W + rb"[,\]])")
+# Damage that has no quotes, brackets or commas, before a key.
+GARBAGE: Final = re.compile(rb'[^"{}\[\],]{0,64}+(?=' + _STR + _W + b":" + _W + rb'["\[{0-9tfn-])')
+BLANK: Final = re.compile(_W)
+
+
+class Open:
+    """A container that is open. ``kind`` is its bracket, 0 while unknown; ``seen`` the first bytes of its values."""
+
+    __slots__ = ("after", "bad", "end", "ends", "finding", "fresh", "item", "kind", "seen", "start", "starts", "wrong")
+
+    def __init__(self, kind: int, start: int, *, after: bool = False) -> None:
+        self.kind = kind
+        self.start = start
+        self.item = start + 1  # where the member being read begins
+        self.after = after  # whether a member was read, and a comma or bracket is due
+        self.fresh = not after
+        self.end = start
+        self.starts, self.ends = array("q"), array("q")
+        self.bad: dict[int, str] = {}
+        self.seen: set[int] = set()
+        self.finding: Finding | None = None
+        self.wrong: str | None = None  # what is wrong with the member being read
+
+    def add(self, end: int, wrong: str | None = None, first: int = 0) -> None:
+        """Add the member that was read, and ends at ``end``."""
+        wrong, self.wrong = self.wrong or wrong, None
+        if wrong is not None:
+            self.bad[len(self.starts)] = wrong
+        self.starts.append(self.item)
+        self.ends.append(end)
+        if first:
+            self.seen.add(_sort(first))
+        self.after, self.fresh = True, False
+
+    def take(self, other: Open, doubt: str | None) -> None:
+        """Add the members of ``other``, which turned out to be this one further on."""
+        count = len(self.starts)
+        self.starts.extend(other.starts)
+        self.ends.extend(other.ends)
+        for at, wrong in other.bad.items():
+            self.bad[count + at] = wrong
+        if doubt is not None:
+            for at in range(count, len(self.starts)):
+                self.bad.setdefault(at, doubt)
+        self.seen |= other.seen
+        self.finding = self.finding or other.finding
+        self.after, self.fresh, self.item, self.end = other.after, other.fresh, other.item, other.end
+        self.wrong = other.wrong
+
+    def drop(self) -> int:
+        """Take the last member away again, and return where it began."""
+        self.bad.pop(len(self.starts) - 1, None)
+        self.ends.pop()
+        return self.starts.pop()
+
+
+def _sort(byte: int) -> int:
+    return 0x30 if byte in b"-0123456789" else 0x66 if byte in b"tf" else byte

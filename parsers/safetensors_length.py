@@ -1,0 +1,148 @@
+"""The length of a safetensors header, where the file's own cannot be right."""
+
+from __future__ import annotations
+
+import re
+from array import array
+from math import prod
+
+from pparse.errors import GapError
+from pparse.findings import Status
+from pparse.kernels import json_fold
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
+    from pparse.parsers.json import JsonParser
+    from pparse.result import Result
+
+TAIL: Final = 64
+ODD_TAIL: Final = 1
+SPACE_FOLLOWS: Final = 2
+# So many bytes may have been put into a header that is damaged.
+_MOST_ADDED: Final = 4096
+_OVERLAP: Final = 4096
+# The beginning of a tensor's entry, as all writers have it.
+_ENTRY: Final = re.compile(
+    rb'"dtype":\s*+"([A-Z0-9_]++)",\s*+"shape":\s*+\[([0-9]*+(?:,\s*+[0-9]++)*+)\],'
+    rb'(?:\s*+"data_offsets":\s*+\[([0-9]++),)?+'
+)
+_SCAN_BLOCK: Final = 256 << 10
+
+
+class LengthFinder:
+    """Finds out where the header of a file ends, by its text and by the tensors it names."""
+
+    def __init__(self, result: Result) -> None:
+        self.result = result
+
+    def oddity(self, length: int, there: int) -> int:
+        """Say whether the header's text cannot end where its length says, or may end behind that."""
+        if not 2 <= length <= there:
+            return ODD_TAIL
+        extraction = self.result.extraction
+        end = extraction.start + 8 + length
+        begin = max(extraction.start + 8, end - TAIL)
+        try:
+            block = extraction.data.pread(begin, end - begin + 1)
+        except GapError:
+            return 0
+        tail = block[: end - begin].rstrip()
+        if tail and (tail[-1:] != b"}" or tail[:-1].rstrip()[-1:] not in (b"}", b"{")):
+            return ODD_TAIL
+        return SPACE_FOLLOWS if block[end - begin :] == b" " else 0
+
+    def recount(self, length: int, there: int) -> int | None:
+        """Return the length of a header whose text is damaged, by where the last tensor ends: with the file."""
+        extraction = self.result.extraction
+        start = extraction.start + 8
+        stops, behind = self._possible_ends(start, min(start + length + _MOST_ADDED, start + there))
+        lengths = {there - stop for stop in stops if there - stop >= 2}
+        if length in lengths:
+            rest = extraction.data.pread(behind, min(_SCAN_BLOCK, max(0, start + length - behind)))
+            return length if b'":' not in rest else None  # else there is an entry more, which cannot be read
+        if not lengths:
+            return None
+        found = min(lengths)  # the tensor that ends last
+        tail = extraction.data.pread(start + max(0, found - TAIL), min(found, TAIL))
+        return found if tail.rstrip(b" ").endswith(b"}") else None
+
+    def _possible_ends(self, start: int, stop: int) -> tuple[set[int], int]:
+        """Return where the last tensor may end, counted from the start of the data, by the entries that can be read.
+
+        Beside it stands the offset behind the last of those.
+        """
+        from pparse.parsers.safetensors import STORED_DTYPES
+
+        data, ends, last = self.result.extraction.data, {0}, 0
+        pos = behind = start
+        while pos < stop:
+            try:
+                block = data.pread(pos, min(_SCAN_BLOCK, stop - pos))
+            except GapError:
+                break
+            for found in _ENTRY.finditer(block):
+                dtype, shape = STORED_DTYPES.get(found[1].decode()), found[2].split(b",")
+                if dtype is None or any(len(size) > 18 for size in shape):
+                    continue
+                behind = pos + found.end()
+                size = prod(int(length) for length in shape if length) * dtype.bits // 8
+                if found[3] and len(found[3]) < 19:
+                    last = max(last, int(found[3]) + size)
+                    ends = {last}
+                else:
+                    ends = {last, last + size}
+            if pos + len(block) >= stop or not block:
+                break
+            pos += max(1, len(block) - _OVERLAP)
+        return ends, behind
+
+    def find(self, there: int) -> int | None:
+        """Return the length that the header must have: its tensors fill the file from where its text ends."""
+        from pparse.parsers.safetensors import REFERENCE_HEADER_LIMIT
+
+        extraction = self.result.extraction
+        start = pos = extraction.start + 8
+        limit = min(start + there, start + REFERENCE_HEADER_LIMIT)
+        carry, commas, closed = json_fold.Carry(), array("q"), -1
+        with extraction.session.budget.charge(2 * _SCAN_BLOCK, "a search for the header's end"):
+            try:
+                if extraction.data.pread(start, 1) != b"{":
+                    return None
+                pos += 1
+                while closed < 0 and pos < limit:
+                    block = extraction.data.pread(pos, min(_SCAN_BLOCK, limit - pos))
+                    if not block or b"\0" in block[:1]:
+                        return None
+                    closed = json_fold.scan(block, 0, carry, pos, commas)
+                    del commas[:]
+                    pos += closed + 1 if closed >= 0 else len(block)
+            except GapError:
+                return None
+        return self._filling(start, pos, start + there) if closed >= 0 else None
+
+    def _filling(self, start: int, stop: int, end: int) -> int | None:
+        """Return the length of a header whose text is in ``[start, stop)``, if its tensors fill the file to ``end``."""
+        from pparse.parsers.safetensors import METADATA, TensorInfo
+
+        extraction = self.result.extraction
+        child = extraction.child("header-found", extraction.data, start, stop, "json")
+        json: JsonParser = child.parse().parser  # type: ignore[assignment]
+        begins, ends = array("q"), array("q")
+        for _, name, fields, entry in json.each_member(json.result.root):
+            if name == METADATA:
+                continue
+            info = TensorInfo(fields)
+            if entry is not None or info.problem is not None or info.end > end - stop:
+                return None
+            begins.append(info.begin)
+            ends.append(info.end)
+        if not begins or json.result.status is not Status.COMPLETE:
+            return None
+        data_start = end - max(ends)
+        if sorted([0, *ends]) != sorted([*begins, max(ends)]) or data_start - stop > _SCAN_BLOCK:
+            return None
+        if extraction.data.pread(stop, data_start - stop).strip(b" \t\n\r"):
+            return None
+        return data_start - start
