@@ -43,10 +43,10 @@ class Verdict:
 
     ``status`` and ``verified`` as everywhere; ``reason`` in words, None where all is well; ``size``: bytes of the
     content as far as known, gaps of known length included; ``gaps``: ``(offset, length)``, length None where nobody
-    knows how many bytes are missing.
+    knows how many bytes are missing; ``doubtful``: ``(offset, length)`` of what is there and may be wrong.
     """
 
-    __slots__ = ("code", "gaps", "offset", "reason", "size", "source", "status", "verified")
+    __slots__ = ("code", "doubtful", "gaps", "offset", "passed", "reason", "size", "source", "status", "verified")
 
     def __init__(self) -> None:
         self.status = Status.COMPLETE
@@ -56,6 +56,8 @@ class Verdict:
         self.offset: int | None = None
         self.size = 0
         self.gaps = GapLog()
+        self.doubtful: tuple[tuple[int, int], ...] = ()
+        self.passed: list[tuple[int, int]] = []  # where gaps of unknown length were passed over, and how much in all
         self.source: tuple[Data, int] | None = None  # what was read, and where in it this begins
 
     def worsen(self, status: Status, code: str, reason: str) -> None:
@@ -223,6 +225,7 @@ def _read_once(
                     held = 0
                     verdict.gaps.add(verdict.size, None)
                     offset = gap.offset + gap.length
+                    verdict.passed.append((offset, offset - start - verdict.size))
                     continue
                 step = min(step, gap.offset - offset)
             zeros = data.zeros_at(offset) if crc is None and (sink is None or skip is not None) else 0
@@ -263,6 +266,7 @@ def _judge_own(verdict: Verdict, data: Data) -> None:
         verdict.verified, verdict.status, verdict.reason, verdict.code = True, Status.COMPLETE, None, ""
     elif (reason := data.contradiction) is not None:
         verdict.verified = False
+        verdict.doubtful = ((0, size),)
         verdict.worsen(Status.DAMAGED, "checksum", reason)
 
 
@@ -341,6 +345,7 @@ def _judge(
     doubt = data.doubtful(start, came) if verdict.verified is not True else None
     if doubt is not None:
         verdict.worsen(Status.DAMAGED, "doubt", doubt)
+        verdict.doubtful = tuple(_placed(verdict, data.doubts_in(start, came), start))
     if verdict.gaps:
         lost = count_words(verdict.gaps.known, "byte") if verdict.gaps.exact else "an unknown number of bytes"
         verdict.worsen(Status.DAMAGED, "gap", f"{lost} of it lost in {count_words(len(verdict.gaps), 'gap')}")
@@ -365,9 +370,17 @@ def _judge(
     if size is not None and verdict.size > size:
         verdict.worsen(Status.DAMAGED, "malformed", f"it holds {verdict.size:,} bytes and should hold {size:,}")
     if verdict.verified is False and crc is not None and checksum is not None:
+        verdict.doubtful = verdict.doubtful or ((0, verdict.size),)
         verdict.worsen(
             Status.DAMAGED, "checksum", f"its CRC-32 is {crc.value:08x} and should be {checksum[1]:08x}"
         )  # fmt: skip
+
+
+def _placed(verdict: Verdict, stretches: list[tuple[int, int]], start: int) -> Iterator[tuple[int, int]]:
+    """Yield ``(offset, length)`` in the content of stretches of the data, where ``start`` begins the content."""
+    for low, high in stretches[:_MOST_GAPS]:
+        shift = max((passed for at, passed in verdict.passed if at <= low), default=0)
+        yield low - start - shift, high - low
 
 
 def status_of(error: PparseError | None) -> Status:

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 
 from pparse.errors import ClosedError, DataChangedError, EndOfDataError, GapError, SourceError
 from pparse.reader import Cursor, Range, byte_view
-from pparse.standing import Condemned, Doubt, Proofs, standing
+from pparse.standing import Condemned, Doubt, Proofs, joined, standing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -311,6 +311,16 @@ class Data(ABC):
         if found is None or (self._proofs is not None and self._proofs.covers(start, end)):
             return None
         return found.reason
+
+    def doubts_in(self, start: int, end: int) -> list[tuple[int, int]]:
+        """Return the stretches ``(first, last + 1)`` of ``[start, end)`` that may be wrong, in order and apart."""
+        if self.doubtful(start, end) is None:
+            return []
+        doubts = (*self.doubts, *(self._condemned or ()))
+        known = joined((max(doubt.start, start), min(doubt.end, end)) for doubt in doubts
+                       if doubt.start < end and start < doubt.end)  # fmt: skip
+        proofs = self._proofs
+        return [pair for pair in known if proofs is None or not proofs.covers(*pair)] or [(start, end)]
 
     def condemn(self, start: int, end: int, reason: str) -> None:
         """Remember that a checksum contradicts the bytes ``[start, end)``: whatever is made of them is damaged."""

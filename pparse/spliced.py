@@ -11,6 +11,7 @@ from operator import attrgetter
 
 from pparse.data import Access, Data, Gap, GapTable
 from pparse.errors import ClosedError, GapError
+from pparse.standing import joined
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -161,6 +162,17 @@ class SplicedData(Data):
             if reason is not None:
                 return reason
         return None
+
+    def doubts_in(self, start: int, end: int) -> list[tuple[int, int]]:
+        """Ask the parts, too."""
+        if self.doubtful(start, end) is None:
+            return []
+        found = super().doubts_in(start, end) if super().doubtful(start, end) is not None else []
+        offset = start
+        for data, at, take in self._pieces(start, max(0, end - start)):
+            found += [(low - at + offset, high - at + offset) for low, high in data.doubts_in(at, at + take)]
+            offset += take
+        return joined(found)
 
     def holes(self, start: int, end: int) -> Iterator[tuple[int, int]]:
         """Yield the holes of the parts, in offsets of this data."""

@@ -16,6 +16,7 @@ from pparse.findings import Status
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
     from typing import Final
 
     from pparse.data import Data
@@ -82,6 +83,9 @@ class Condemned:
             furthest = max(furthest, later.end)
             self._reach.append(furthest)
 
+    def __iter__(self) -> Iterator[Doubt]:
+        return iter(self._doubts)
+
     def touching(self, start: int, end: int) -> Doubt | None:
         """Return a stretch that overlaps ``[start, end)``; None if none does."""
         place = bisect_left(self._starts, end)
@@ -90,6 +94,17 @@ class Condemned:
             if self._doubts[place].end > start:
                 return self._doubts[place]
         return None
+
+
+def joined(stretches: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return stretches ``(start, end)`` in order, those that meet or overlap as one."""
+    found: list[tuple[int, int]] = []
+    for start, end in sorted(stretches):
+        if found and start <= found[-1][1]:
+            found[-1] = (found[-1][0], max(end, found[-1][1]))
+        else:
+            found.append((start, end))
+    return found
 
 
 class Standing:

@@ -184,6 +184,11 @@ class Tensor:
         return worst
 
     @property
+    def claimed_status(self) -> Status:
+        """What became of it by what the format says of it, whatever is known of its bytes."""
+        return self._status
+
+    @property
     def status(self) -> Status:
         """What became of it, as far as is known now: it changes when reading finds damage.
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from pparse.cli.output import Output
     from pparse.recovery.recover import Outcome
-    from pparse.recovery.report import RecoveredFile
+    from pparse.recovery.report import RecoveredFile, Summary
 
 EXAMPLES: Final = """examples:
   pparse recover backup.tar.gz -o saved
@@ -115,10 +115,17 @@ def _tell(options: Any, out: Output, outcome: Outcome, findings: Any, files: lis
             f"({where}/RECOVERY.json lists them)"
         )
     else:
-        out.line(
-            f"use the files in {where}; of those that are not complete, {where}/RECOVERY.json says which bytes are "
-            "missing (they are zeros)"
-        )
+        _tell_use(out, outcome.summary, where)
+
+
+def _tell_use(out: Output, summary: Summary, where: str) -> None:
+    """Say what the files are good for."""
+    missing = "which bytes are missing (they are zeros)" if summary.gaps else ""
+    doubtful = "which may be wrong" if summary.doubtful else ""
+    said = " and ".join(filter(None, (missing, doubtful))) or "what is wrong with them"
+    out.line(f"use the files in {where}; of those that are not complete, {where}/RECOVERY.json says {said}")
+    for path in summary.set_apart[:_SHOWN]:
+        out.line(f"set apart, since it may be wrong: {safe(path)}")
 
 
 def outcome_to_dict(options: Any, outcome: Outcome, findings: Any, files: list[dict[str, object]]) -> dict[str, object]:

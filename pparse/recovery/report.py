@@ -3,7 +3,7 @@
 ::
 
     {"schema": 1, "files": [{"path", "status", "verified", "bytes", "sha256", "source", "offset", "mtime", "raw_name",
-                             "reason", "gaps": [[offset, length | null], …]}, …],
+                             "reason", "doubtful": [[offset, length], …], "gaps": [[offset, length | null], …]}, …],
      "fill": …, "findings": [Finding.to_dict(), …], "omitted_findings": n, "summary": {…}}
 
 One file a line, ASCII only, no times of the run and no folders of the machine: the same input gives the same bytes.
@@ -36,19 +36,32 @@ _NEXT_GAPS: Final = 1 << 10  # gaps that are turned into text at a time
 _ABSOLUTE: Final = re.compile(r"/|\\|[A-Za-z]:[/\\]")
 
 
+def doubtful_name(name: str) -> str:
+    """Return the name of the file beside ``name`` that holds what may be wrong: ``model.doubtful.safetensors``."""
+    folder, slash, base = name.rpartition("/")
+    stem, dot, suffix = base.rpartition(".")
+    return f"{folder}{slash}{stem}.doubtful.{suffix}" if dot and stem else f"{name}.doubtful"
+
+
+def is_set_apart(path: str) -> bool:
+    """Say whether a file has such a name."""
+    return path.endswith(".doubtful") or ".doubtful." in path.rpartition("/")[2]
+
+
 class RecoveredFile:
     """One file of the report; the attributes are those of its JSON object.
 
     ``path`` below the target, with slashes, None if nothing was written; ``status`` a `Status`; ``verified`` whether a
     checksum of its own confirmed it (None: it has none); ``bytes`` written; ``sha256`` of them, in hexadecimal;
     ``source`` the container it was in, ``offset`` where it begins there; ``mtime`` seconds since 1970; ``raw_name`` the
-    name as stored, where ``path`` differs; ``reason`` in words for what is not complete; ``gaps`` pairs ``(offset,
-    length)`` in the file, the length None where the end is lost. They may be an iterator: `RecoveryReport.add` reads
-    them once.
+    name as stored, where ``path`` differs; ``reason`` in words for what is not complete; ``doubtful`` pairs ``(offset,
+    length)`` in the file of what is there and may be wrong, ``gaps`` of what is not, the length None where nobody knows
+    it. These may be an iterator: `RecoveryReport.add` reads them once.
     """
 
     __slots__ = (
-        "bytes", "gaps", "mtime", "offset", "path", "raw_name", "reason", "sha256", "source", "status", "verified",
+        "bytes", "doubtful", "gaps", "mtime", "offset", "path", "raw_name", "reason", "sha256", "source", "status",
+        "verified",
     )  # fmt: skip
 
     def __init__(
@@ -64,6 +77,7 @@ class RecoveredFile:
         mtime: float | None = None,
         raw_name: str | None = None,
         reason: str | None = None,
+        doubtful: Sequence[Sequence[int]] = (),
         gaps: Iterable[Gap] = (),
     ) -> None:
         self.path = path
@@ -76,6 +90,7 @@ class RecoveredFile:
         self.mtime = mtime
         self.raw_name = raw_name
         self.reason = reason
+        self.doubtful = doubtful
         self.gaps = gaps
 
     @classmethod
@@ -98,6 +113,7 @@ class RecoveredFile:
             "mtime": _number(self.mtime),
             "raw_name": self.raw_name,
             "reason": self.reason,
+            "doubtful": [list(pair) for pair in self.doubtful],
         }
 
     def __str__(self) -> str:
@@ -114,14 +130,16 @@ class RecoveredFile:
 class Summary:
     """What a recovery came to: ``counts`` of files by `Status`, ``verified`` files, ``bytes``, ``gaps``, ``gap_bytes``.
 
-    ``not_written`` counts files that nothing could be had of. As text, one line.
+    ``not_written`` counts files that nothing could be had of, ``doubtful`` those with bytes that may be wrong;
+    ``set_apart`` names files made of nothing else, the first 1,000. As text, one line.
     """
 
-    __slots__ = ("bytes", "counts", "gap_bytes", "gaps", "not_written", "verified")
+    __slots__ = ("bytes", "counts", "doubtful", "gap_bytes", "gaps", "not_written", "set_apart", "verified")
 
     def __init__(self) -> None:
         self.counts = dict.fromkeys(Status, 0)
-        self.verified = self.bytes = self.gaps = self.gap_bytes = self.not_written = 0
+        self.verified = self.bytes = self.gaps = self.gap_bytes = self.not_written = self.doubtful = 0
+        self.set_apart: list[str] = []
 
     @property
     def files(self) -> int:
@@ -139,6 +157,9 @@ class Summary:
         self.verified += bool(file.verified)
         self.bytes += file.bytes
         self.not_written += file.path is None
+        self.doubtful += bool(file.doubtful)
+        if file.path is not None and is_set_apart(file.path) and len(self.set_apart) < 1000:
+            self.set_apart.append(file.path)
 
     def add_gap(self, length: int | None) -> None:
         """Count a gap."""
@@ -155,6 +176,7 @@ class Summary:
             "bytes": self.bytes,
             "gaps": self.gaps,
             "gap_bytes": self.gap_bytes,
+            "doubtful": self.doubtful,
         }
 
     def __str__(self) -> str:

@@ -8,19 +8,20 @@ the file itself there may be ``name.partial/``, a folder with the pieces that no
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 
 from pparse.content import GapLog
 from pparse.errors import PASSING, EndOfDataError, GapError, LimitError, MalformedError, PparseError
+from pparse.extraction import Extraction
 from pparse.findings import Status
 from pparse.limits import MIB, count_words
-from pparse.recovery.report import RecoveredFile
+from pparse.recovery.report import RecoveredFile, doubtful_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Final
 
-    from pparse.extraction import Extraction
     from pparse.recovery.target import Target, TargetFile
 
     Report = Callable[[RecoveredFile], object]
@@ -46,8 +47,37 @@ def salvage(extraction: Extraction, target: Target, name: str, *, report: Report
         raise
     except PparseError:
         return False
-    job = Job(result.extraction, target, name, report)
     form = result.parser.name
+    inner = result.extraction
+    doubts = inner.data.doubts_in(inner.start, max(inner.start, inner.known_end()))
+    if doubts and form in (*PROTOBUF, "riegeli", "cpb"):
+        return _save_apart(inner, form, doubts, target, name, report)
+    return _save(Job(inner, target, name, report), form)
+
+
+def _save_apart(
+    extraction: Extraction, form: str, doubts: list[tuple[int, int]], target: Target, name: str, report: Report
+) -> bool:
+    """Save what is sure of a file as ``name``, as if what is in doubt were lost; and all of it under another name."""
+    from pparse.hidden import HiddenData
+
+    data = HiddenData(extraction.data, doubts)
+    sure = Extraction(
+        extraction.session, extraction.name, data, extraction.start, extraction.end, extraction.parent, form
+    )
+    with suppress(MalformedError, EndOfDataError, GapError):
+        _save(Job(sure, target, name, report), form)
+    start, end = extraction.start, max(extraction.start, extraction.known_end())
+    job = Job(extraction, target, doubtful_name(name), report)
+    with target.create(job.name) as file:
+        gaps = job.copy_known(file, start, end)
+    reason = f"bytes of it may be wrong: {extraction.data.doubtful(start, end)}"
+    known = [(low - start, high - low) for low, high in doubts]
+    job.report(file, Status.DAMAGED, reason, offset=start, gaps=gaps, doubtful=known)
+    return True
+
+
+def _save(job: Job, form: str) -> bool:
     if form == "safetensors":
         from pparse.recovery.salvage_safetensors import salvage_safetensors
 

@@ -1,4 +1,4 @@
-"""safetensors files: the whole tensors in a new file, what is there of the others beside it.
+"""safetensors files: the whole tensors in a new file, what may be wrong in a second, what is there of others beside.
 
 The header is gone through several times rather than held: once to judge the tensors, twice to write the new header
 (whose length stands before it). Of each tensor some numbers are kept.
@@ -12,10 +12,10 @@ from array import array
 from pparse.data import Access
 from pparse.errors import EndOfDataError, GapError, MalformedError
 from pparse.findings import Status
-from pparse.limits import MIB
+from pparse.limits import MIB, count_words
 from pparse.node import SCALAR
 from pparse.parsers.safetensors import METADATA
-from pparse.recovery.report import RecoveredFile
+from pparse.recovery.report import RecoveredFile, doubtful_name
 from pparse.recovery.salvage import Rest, text_of
 from pparse.viewers.safetensors import SafetensorsViewer
 
@@ -47,6 +47,7 @@ class _Judge:
         self.base = viewer.parser.data_start
         self.spoiled: set[int] = set()
         self.in_doubt = False
+        self.header_doubt = job.data.doubtful(job.start, self.base)
         self._cut = not job.loose or job.loose[0].length is None
         self._lost = (
             "it lies beyond the end of what is there"
@@ -57,17 +58,18 @@ class _Judge:
     def judge(self, number: int, tensor: Tensor) -> tuple[Status, str]:
         """Return what became of a tensor, and why; for a whole one COMPLETE and no reason.
 
-        ``in_doubt`` says whether all that is wrong is that its bytes may not be right.
+        ``in_doubt`` says whether all that is wrong is that its bytes, or what the header says of it, may not be right.
         """
         self.in_doubt = False
-        bad = tensor.status is Status.UNSUPPORTED or (tensor.status is Status.DAMAGED and tensor.finding is not None)
-        if bad or not tensor.spans or tensor.dtype is None:
+        claimed = tensor.claimed_status
+        if claimed in (Status.UNSUPPORTED, Status.DAMAGED) or not tensor.spans or tensor.dtype is None:
             reason = tensor.finding.reason if tensor.finding is not None else "its header entry cannot be read"
-            return (Status.DAMAGED if tensor.status is Status.COMPLETE else tensor.status), reason
+            return (Status.DAMAGED if claimed is Status.COMPLETE else claimed), reason
         span = tensor.spans[0]
         start, stop, data = span.offset, span.offset + span.length, self._job.data
         if start == stop:
-            return Status.COMPLETE, ""
+            self.in_doubt = self.header_doubt is not None
+            return (Status.DAMAGED, self.header_doubt) if self.header_doubt else (Status.COMPLETE, "")
         if start >= self._job.solid:
             return Status.MISSING, self._lost
         gap = data.next_gap(start)
@@ -77,23 +79,23 @@ class _Judge:
             return Status.DAMAGED, "there is a gap in it"
         if stop > self._job.solid:
             return (Status.TRUNCATED if self._cut else Status.DAMAGED), "it ends early"
+        if number in self.spoiled:
+            return Status.DAMAGED, "its bytes cannot be read"
+        doubt = data.doubtful(start, stop) or self.header_doubt
         if tensor.unwritten_nbytes:
-            return Status.DAMAGED, f"{tensor.unwritten_nbytes:,} bytes of it were never written (a file hole)"
-        doubt = data.doubtful(start, stop)
-        if doubt is not None:
-            self.in_doubt = True
-            return Status.DAMAGED, doubt
-        return (Status.DAMAGED, "its bytes cannot be read") if number in self.spoiled else (Status.COMPLETE, "")
+            doubt = f"{tensor.unwritten_nbytes:,} bytes of it were never written (a file hole)"
+        self.in_doubt = doubt is not None
+        return (Status.COMPLETE, "") if doubt is None else (Status.DAMAGED, doubt)
 
 
 class _Plan:
-    """Which tensors are whole, in the order of the header, and where they go.
+    """Which tensors are whole (``in_doubt``: whole, but perhaps wrong), in the order of the header, and where they go.
 
     ``starts`` and ``sizes`` are where their bytes are, ``numbers`` which they are of all ``total`` ones, ``order`` that
     of their bytes in the old file, and in the new one, ``places`` where they begin there.
     """
 
-    def __init__(self, judge: _Judge, viewer: SafetensorsViewer, job: Job) -> None:
+    def __init__(self, judge: _Judge, viewer: SafetensorsViewer, job: Job, *, in_doubt: bool) -> None:
         self.numbers, self.starts, self.sizes = array("q"), array("q"), array("q")
         self.total = 0
         self.opens = True  # whether the library opens the old file, as far as the tensors go
@@ -102,10 +104,11 @@ class _Plan:
         for number, tensor in enumerate(viewer.tensors()):
             self.total += 1
             status, _ = judge.judge(number, tensor)
-            if status is Status.COMPLETE:
+            if judge.in_doubt if in_doubt else status is Status.COMPLETE:
                 self._add(number, tensor)
+            if status is Status.COMPLETE:
                 continue
-            self.opens = self.opens and judge.in_doubt
+            self.opens = False
             if status in (Status.DAMAGED, Status.UNSUPPORTED):
                 self.worst = Status.DAMAGED
         self.order: list[int] | range = range(len(self.numbers))
@@ -128,47 +131,67 @@ class _Plan:
 
 
 def salvage_safetensors(job: Job) -> bool:
-    """Write the whole tensors as a safetensors file, the others beside it; see `pparse.recovery.salvage.salvage`."""
+    """Write the whole tensors as a safetensors file, those that may be wrong as a second one, and the others beside it;
+    see `pparse.recovery.salvage.salvage`."""
     try:
         viewer = SafetensorsViewer(job.extraction)
         if viewer.parser.header.root.kind != "object":
             return False
         judge = _Judge(job, viewer)
         metadata = _metadata(viewer)
-        for _ in range(_TRIES):
-            plan = _Plan(judge, viewer, job)
-            try:
-                whole = viewer.parser.header.status is Status.COMPLETE and viewer.parser.wrong_length is None
-                if plan.opens and whole:
-                    if job.data.access is not Access.FREE:  # else all gaps are known
-                        for _ in _contents(job, judge, plan):
-                            job.session.check_cancelled()
-                    return False
-                file = _write(job, viewer, judge, plan, metadata)
-            except _SpoiledError:
-                continue
-            finally:
-                plan.charge.release()
-            break
-        else:
+        sure = _save_model(job, viewer, judge, metadata, in_doubt=False)
+        if sure is None:
             return False
+        doubtful = _save_model(job, viewer, judge, metadata, in_doubt=True)
     except (MalformedError, GapError, EndOfDataError):  # of the header; of tensors, they are spoiled
         return False
-    _finish(job, viewer, judge, plan, metadata, file)
+    plan, file = sure
+    second = doubtful[1] if doubtful is not None else None
+    if file is None and second is None:  # a model without tensors
+        file = _write(job, viewer, judge, plan, metadata, job.name)
+    path = second.path if second is not None else None
+    if file is not None:
+        _report_model(job, viewer, judge, plan, file)
+    if second is not None and doubtful is not None:
+        count = count_words(len(doubtful[0].numbers), "tensor")
+        job.report(second, Status.DAMAGED, f"{count} that may be wrong", doubtful=((0, second.bytes),))
+    _finish(job, viewer, judge, plan.worst, metadata, file.path if file is not None else path or job.name, path)
     return True
+
+
+def _save_model(
+    job: Job, viewer: SafetensorsViewer, judge: _Judge, metadata: dict[str, object] | None, *, in_doubt: bool
+) -> tuple[_Plan, TargetFile | None] | None:
+    """Write the sure tensors, or those in doubt; no file if there are none. None if the old file is as good."""
+    for _ in range(_TRIES):
+        plan = _Plan(judge, viewer, job, in_doubt=in_doubt)
+        try:
+            whole = viewer.parser.header.status is Status.COMPLETE and viewer.parser.wrong_length is None
+            if plan.opens and whole:
+                if job.data.access is not Access.FREE:  # else all gaps are known
+                    for _ in _contents(job, judge, plan):
+                        job.session.check_cancelled()
+                return None
+            name = doubtful_name(job.name) if in_doubt else job.name
+            return plan, _write(job, viewer, judge, plan, metadata, name) if plan.numbers else None
+        except _SpoiledError:
+            continue
+        finally:
+            plan.charge.release()
+    return None
 
 
 # -- the file ----------------------------------------------------------------------------------------------------------
 
 
 def _write(
-    job: Job, viewer: SafetensorsViewer, judge: _Judge, plan: _Plan, metadata: dict[str, object] | None
+    job: Job, viewer: SafetensorsViewer, judge: _Judge, plan: _Plan, metadata: dict[str, object] | None, name: str
 ) -> TargetFile:
     """Write the new file. Raises `_SpoiledError` if a tensor turns out not to be whole; then it is gone again."""
     size = sum(map(len, _header(viewer, plan, metadata)))
     padding = -size % 8
     total = 8 + size + padding + plan.bytes
-    with job.target.create(job.name) as file:
+    with job.target.create(name) as file:
         file.write((size + padding).to_bytes(8, "little"))
         for piece in _header(viewer, plan, metadata):
             file.write(piece)
@@ -242,24 +265,24 @@ def _writable(value: Any) -> bool:
 # -- what is beside it -------------------------------------------------------------------------------------------------
 
 
-def _finish(
-    job: Job, viewer: SafetensorsViewer, judge: _Judge, plan: _Plan, metadata: dict[str, object] | None,
-    file: TargetFile,
-) -> None:  # fmt: skip
-    """Report the new file, and write what is there of the tensors that it does not have."""
+def _report_model(job: Job, viewer: SafetensorsViewer, judge: _Judge, plan: _Plan, file: TargetFile) -> None:
+    """Report the new file."""
     header = viewer.parser.header
-    status, problem = plan.worst, header.root.finding
+    problem = header.root.finding
     least = "at least " if header.status is not Status.COMPLETE else ""
     reason = f"{len(plan.numbers):,} of {least}{plan.total:,} tensors are whole"
     if problem is not None:
         reason += f"; its header: {problem.reason}"
-    doubt = job.data.doubtful(job.start, judge.base)
-    if doubt is not None:
-        reason += f"; its header may be wrong: {doubt}"
-    if doubt is not None or job.has_gaps or header.status is Status.DAMAGED:
-        status = Status.DAMAGED
-    job.report(file, status, reason)
-    rest = Rest(job, file.path, {"format": "safetensors", "metadata": metadata})
+    damaged = judge.header_doubt is not None or job.has_gaps or header.status is Status.DAMAGED
+    job.report(file, Status.DAMAGED if damaged else plan.worst, reason)
+
+
+def _finish(
+    job: Job, viewer: SafetensorsViewer, judge: _Judge, status: Status, metadata: dict[str, object] | None,
+    path: str, second: str | None,
+) -> None:  # fmt: skip
+    """Write what is there of the tensors that neither file has, and a list of what the first does not have."""
+    rest = Rest(job, path, {"format": "safetensors", "metadata": metadata})
     try:
         if metadata:
             rest.write()
@@ -267,24 +290,33 @@ def _finish(
             job.session.check_cancelled()
             became, why = judge.judge(number, tensor)
             if became is not Status.COMPLETE:
-                rest.add(_save_part(job, file.path, tensor, became, why, judge.base))
-        job.save_loose(file.path)
+                rest.add(_save_part(job, path, tensor, became, why, judge, second if judge.in_doubt else None))
+        job.save_loose(path)
     finally:
         rest.finish(status)
 
 
-def _save_part(job: Job, folder: str, tensor: Tensor, status: Status, why: str, base: int) -> dict[str, object]:
-    """Write what is there of a tensor, report it, and return its entry in the list of what is lost."""
+def _save_part(
+    job: Job, folder: str, tensor: Tensor, status: Status, why: str, judge: _Judge, second: str | None
+) -> dict[str, object]:
+    """Write what is there of a tensor, report it, and return its entry in the list of what is lost.
+
+    ``second``: the file that it is in, if that was written.
+    """
+    base = judge.base
     begin, length = (tensor.spans[0].offset, tensor.spans[0].length) if tensor.spans else (0, 0)
     stop = min(begin + length, job.solid)
     shape = list(tensor.shape[:_MOST_DIMENSIONS])
     what = f"{tensor.stored_dtype or '?'} {shape}"
     entry = RecoveredFile(None, status, raw_name=text_of(tensor.name), offset=begin if length else None)
     there = 0
-    if stop > begin and status is not Status.MISSING:
-        there = _write_part(job, folder, tensor, stop, entry)
-    entry.reason = text_of(f"{what}: {there:,} of {length:,} bytes are there: {why}")
-    job.report_as(entry)
+    if second is not None:
+        there, entry.path = length, second
+    else:
+        if stop > begin and status is not Status.MISSING:
+            there = _write_part(job, folder, tensor, stop, entry)
+        entry.reason = text_of(f"{what}: {there:,} of {length:,} bytes are there: {why}")
+        job.report_as(entry)
     return {
         "name": text_of(tensor.name), "dtype": text_of(tensor.stored_dtype) or None, "shape": shape,
         "data_offsets": [begin - base, begin - base + length] if tensor.spans else None, "status": status.value,

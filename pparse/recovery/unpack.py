@@ -462,6 +462,7 @@ class Unpacker:
         """Report a file; ``prefix``: the folders before the part of its path that is its own name."""
         known: dict[str, Any] = {
             "verified": verdict.verified, "source": source, "offset": offset, "reason": verdict.reason,
+            "doubtful": verdict.doubtful,
         }  # fmt: skip
         if sink.error is not None:  # a limit of ours, which is not the member's fault
             verdict.status = Status.UNSUPPORTED if sink.file is None else Status.TRUNCATED

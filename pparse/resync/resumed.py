@@ -362,7 +362,8 @@ class ResumedData(Data):
 
     def _hide_suspects(self) -> bool:
         """If decoding came to the end and is contradicted there, begin again without what is probably damaged."""
-        from pparse.resync.suspects import HiddenData, suspects
+        from pparse.hidden import HiddenData
+        from pparse.resync.suspects import suspects
 
         error = self._head.error
         if error is None or self.codec not in _NO_BLOCK_CHECKS or not is_contradiction(self._head):
@@ -380,7 +381,8 @@ class ResumedData(Data):
             return False
         self._suspects = [(self._head.member_out + each.out, each.end) for each in found if not each.hidden]
         self._head.close()
-        self._source = HiddenData(self._source.data, found).range(self._source.start, self._source.end)
+        hidden = HiddenData(self._source.data, [each.gap for each in found], [(each.start, each.end) for each in found])
+        self._source = hidden.range(self._source.start, self._source.end)
         self._head = self._inflate(self._source)
         self._revision += 1
         self._source_revision = self._source.data.revision

@@ -3,15 +3,13 @@
 A decoder can pass damage without noticing: what is wrong decodes to other bytes, perhaps to more or fewer of them, and
 only a size or a checksum contradicts at the end. Two things tell the place: what is known against the bytes of the
 source, and runs of one byte, which compressed data do not have, but sectors that were never written or erased do.
-`HiddenData` hides such stretches, so that decoding ends there and begins again behind.
+Whoever decodes hides such stretches (`pparse.hidden`), so that decoding ends there and begins again behind.
 """
 
 from __future__ import annotations
 
 import re
 import zlib
-
-from pparse.data import Data, GapTable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -117,53 +115,3 @@ def _in_output(source: Range, first: int, found: Sequence[Suspect]) -> list[Susp
         if not suspect.hidden or out - before <= _MOST_RATIO * (suspect.end - suspect.start):
             kept.append(suspect)
     return kept
-
-
-class HiddenData(Data):
-    """Data of which suspects are hidden: they are gaps, and the rest is as it is."""
-
-    def __init__(self, data: Data, hidden: Sequence[Suspect]) -> None:
-        super().__init__(data.name, data.size, data.stats)
-        self._data = data
-        self._hidden = list(hidden)
-        self.access = data.access
-        gaps = [
-            *((gap.offset, gap.length) for gap in data.gaps),
-            *((start, end - start) for start, end in (each.gap for each in hidden)),
-        ]
-        self.gaps = GapTable()
-        reached = 0
-        for offset, length in sorted(gaps, key=lambda gap: gap[0]):
-            start = max(offset, reached)
-            if length is None:
-                self.gaps.add(start, None)
-                break
-            if offset + length > start:
-                self.gaps.add(start, offset + length - start)
-                reached = offset + length
-
-    @property
-    def revision(self) -> int:  # type: ignore[override]
-        """That of the data."""
-        return self._data.revision
-
-    def pread(self, offset: int, length: int) -> bytes:
-        """Read what is not hidden; the reads are counted once, by the data itself."""
-        length = self._clip(offset, length)
-        return self._data.pread(offset, length) if length else b""
-
-    def _pread(self, offset: int, length: int) -> bytes:
-        return self._data.pread(offset, length)
-
-    def doubtful(self, start: int, end: int) -> str | None:
-        """Ask the data, of what is not suspect."""
-        for low, high in (*((each.start, each.end) for each in self._hidden), (end, end)):
-            reason = self._data.doubtful(start, min(low, end))
-            if reason is not None:
-                return reason
-            start = max(start, high)
-        return None
-
-    def check_unchanged(self) -> None:
-        """Check the source."""
-        self._data.check_unchanged()

@@ -1,0 +1,63 @@
+"""Data of which some stretches are not to be used: `HiddenData`."""
+
+from __future__ import annotations
+
+from pparse.data import Data, GapTable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class HiddenData(Data):
+    """Data of which the stretches ``hidden`` are gaps, and the rest is as it is; offsets are the same.
+
+    ``settled`` (by default those hidden) are stretches of which doubts are known and dealt with: `doubtful` speaks of
+    the others only. Both are pairs ``(start, end)``, in order and apart.
+    """
+
+    def __init__(
+        self, data: Data, hidden: Sequence[tuple[int, int]], settled: Sequence[tuple[int, int]] | None = None
+    ) -> None:
+        super().__init__(data.name, data.size, data.stats)
+        self._data = data
+        self._settled = list(hidden if settled is None else settled)
+        self.access = data.access
+        gaps = [(gap.offset, gap.end, gap.exact) for gap in data.gaps]
+        gaps += [(start, end, True) for start, end in hidden]
+        self.gaps = GapTable()
+        reached = 0
+        for offset, end, exact in sorted(gaps, key=lambda gap: gap[0]):
+            start = max(offset, reached)
+            if end is None:
+                self.gaps.add(start, None)
+                break
+            if end > start:
+                self.gaps.add(start, end - start, exact)
+                reached = end
+
+    @property
+    def revision(self) -> int:  # type: ignore[override]
+        """That of the data."""
+        return self._data.revision
+
+    def pread(self, offset: int, length: int) -> bytes:
+        """Read what is not hidden; the read is counted by the data itself."""
+        length = self._clip(offset, length)
+        return self._data.pread(offset, length) if length else b""
+
+    def _pread(self, offset: int, length: int) -> bytes:
+        return self._data.pread(offset, length)
+
+    def doubtful(self, start: int, end: int) -> str | None:
+        """Ask the data, of what is not settled."""
+        for low, high in (*self._settled, (end, end)):
+            reason = self._data.doubtful(start, min(low, end))
+            if reason is not None:
+                return reason
+            start = max(start, high)
+        return None
+
+    def check_unchanged(self) -> None:
+        """Check the data."""
+        self._data.check_unchanged()
