@@ -238,6 +238,12 @@ def _read_once(
             chunk, unknown = data.read_known(offset, step)
             if not chunk:
                 break
+            found = _next_inexact(data, offset, offset + len(chunk)) if data.gaps else None
+            if found is not None:  # it was found while reading: what is behind it has no sure place
+                chunk = chunk[: found.offset - offset]
+                unknown = [(first, count) for first, count in unknown if first < found.offset]
+                if not chunk:
+                    continue
             offset += len(chunk)
             lost = _lost_at_end(unknown, offset)
             if lost == len(chunk):  # nothing may follow: then it is cut here
