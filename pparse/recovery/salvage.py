@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 SCHEMA: Final = 1
 _STEP: Final = 1 * MIB
 PROTOBUF: Final = ("saved-model", "graph-def", "meta-graph", "protobuf")
+MODELS: Final = ("safetensors", "riegeli", "cpb", *PROTOBUF)
 
 
 def salvage(extraction: Extraction, target: Target, name: str, *, report: Report) -> bool:
@@ -49,10 +50,27 @@ def salvage(extraction: Extraction, target: Target, name: str, *, report: Report
         return False
     form = result.parser.name
     inner = result.extraction
+    if form not in MODELS:
+        return False
     doubts = inner.data.doubts_in(inner.start, max(inner.start, inner.known_end()))
     if doubts and form in (*PROTOBUF, "riegeli", "cpb"):
         return _save_apart(inner, form, doubts, target, name, report)
-    return _save(Job(inner, target, name, report), form)
+    job = Job(inner, target, name, report)
+    if _save(job, form):
+        return True
+    if not _is_lost(inner):
+        return False
+    job.save_as_found()
+    return True
+
+
+def _is_lost(extraction: Extraction) -> bool:
+    """Say whether something is known to be wrong with a model of which nothing could be saved."""
+    from pparse.registry import viewer_for
+
+    viewer = viewer_for(extraction)
+    whole = extraction.status is Status.COMPLETE and (viewer is None or viewer.status is Status.COMPLETE)
+    return not whole or bool(extraction.findings.errors)
 
 
 def _save_apart(
@@ -170,6 +188,13 @@ class Job:
             file.write(chunk)
             offset += len(chunk)
         return gaps
+
+    def save_as_found(self) -> None:
+        """Write the bytes of a model of which no valid file can be made, under a name that no library takes for one."""
+        with self.target.create(f"{self.name}.partial/as-found.bin") as file:
+            gaps = self.copy_known(file, self.start, self.end)
+        reason = "no tensor, record or field of it is whole: these are its bytes as they were found"
+        self.report(file, Status.DAMAGED, reason, offset=self.start, gaps=gaps)
 
     def save_loose(self, name: str) -> int:
         """Write the stretches whose place in the file is not known, one file each; return how many there are."""
