@@ -252,7 +252,7 @@ def test_a_gap_in_the_header(save, tmp_path):
     assert "at least" in out.by["m"].reason
 
 
-def test_bytes_in_doubt_are_not_whole(save, tmp_path):
+def test_tensors_in_doubt_go_into_a_second_model(save, tmp_path):
     class Doubted(BytesData):
         def doubtful(self, start: int, end: int) -> str | None:
             return "the stream's checksum differs" if start < size - 5 < end else None
@@ -262,15 +262,30 @@ def test_bytes_in_doubt_are_not_whole(save, tmp_path):
     }
     whole = safetensors(header, bytes(range(30)))
     size = len(whole)
-    # All bytes are there, and the library opens the file: it had better be written as it is.
-    assert not save(Doubted(whole), "safetensors", "m").ok
+    out = save(Doubted(whole), "safetensors", "m.safetensors")
+    assert set(opened(out.files["m.safetensors"], tmp_path / "x")) == {"a", "b"}
+    second = "m.doubtful.safetensors"
+    assert opened(out.files[second], tmp_path / "y") == {"c": ("U8", [10], bytes(range(20, 30)))}
+    assert out.by[second].status is Status.DAMAGED
+    assert list(out.by[second].doubtful) == [(0, len(out.files[second]))]
+    (lost,) = out.rest("m.safetensors")["lost"]
+    assert (lost["name"], lost["path"], lost["reason"]) == ("c", second, "the stream's checksum differs")
     doubted = Doubted(whole)
     doubted.gaps = (Gap(size - 11, 1),)
     out = save(doubted, "safetensors", "m")
     assert set(opened(out.files["m"], tmp_path / "x")) == {"a"}
-    assert out.files["m.partial/c.bin"] == bytes(range(20, 30))
-    assert out.by["m.partial/c.bin"].status is Status.DAMAGED
-    assert "checksum differs" in out.by["m.partial/c.bin"].reason
+    assert set(opened(out.files["m.doubtful"], tmp_path / "y")) == {"c"}
+    assert len(out.files["m.partial/b.bin"]) == 10
+
+
+def test_a_model_of_which_all_is_in_doubt_is_only_the_second(save, tmp_path):
+    class Doubted(BytesData):
+        def doubtful(self, start: int, end: int) -> str | None:
+            return "the stream's checksum differs" if start < end else None
+
+    header = {"a": {"dtype": "U8", "shape": [10], "data_offsets": [0, 10]}}
+    out = save(Doubted(safetensors(header, bytes(10))), "safetensors", "m.safetensors")
+    assert set(out.files) == {"m.doubtful.safetensors", "m.doubtful.safetensors.rest.json"}
 
 
 def test_gaps_that_show_only_while_reading(save, tmp_path):
@@ -388,7 +403,8 @@ def test_a_tensor_in_a_file_hole(save, tmp_path):
             pytest.skip("the file system has no holes")
     out = save(path, None, "m")
     assert set(opened(out.files["m"], tmp_path / "x")) == {"a"}
-    assert out.by["m.partial/b.bin"].status is Status.DAMAGED
+    assert set(opened(out.files["m.doubtful"], tmp_path / "y")) == {"b"}
+    assert out.by["m.doubtful"].status is Status.DAMAGED
 
 
 def test_it_is_streamed_within_the_budget(save):

@@ -55,12 +55,18 @@ def salvage(extraction: Extraction, target: Target, name: str, *, report: Report
     doubts = inner.data.doubts_in(inner.start, max(inner.start, inner.known_end()))
     if doubts and form in (*PROTOBUF, "riegeli", "cpb"):
         return _save_apart(inner, form, doubts, target, name, report)
-    job = Job(inner, target, name, report)
-    if _save(job, form):
+    return _save(Job(inner, target, name, report), form)
+
+
+def salvage_or_keep(extraction: Extraction, target: Target, name: str, *, report: Report) -> bool:
+    """Do what `salvage` does; a model of which nothing can be saved is kept as it was found, under a name that no
+    library takes for a model."""
+    if salvage(extraction, target, name, report=report):
         return True
-    if not _is_lost(inner):
+    result = extraction.parse()
+    if result.parser.name not in MODELS or not _is_lost(result.extraction):
         return False
-    job.save_as_found()
+    Job(result.extraction, target, name, report).save_as_found()
     return True
 
 

@@ -269,7 +269,7 @@ class Unpacker:
 
     def _salvage(self, extraction: Extraction, name: str) -> bool:
         """Write the salvaged form of a model file that is not whole. False if it has none, or is whole."""
-        from pparse.recovery.salvage import salvage
+        from pparse.recovery.salvage import salvage_or_keep
 
         try:
             whole = extraction.status is Status.COMPLETE and not extraction.data.gaps and not _viewed_damage(extraction)
@@ -277,7 +277,7 @@ class Unpacker:
                 if not _checked_damage(extraction):
                     return False
                 self._unsound = extraction
-            return salvage(extraction, self._target, name, report=self._report)
+            return salvage_or_keep(extraction, self._target, name, report=self._report)
         except PASSING:
             raise
         except LimitError as error:
