@@ -232,12 +232,17 @@ def cut_to_dict(document: Extraction, status: Status) -> dict[str, object]:
 
 
 def stream_verdict(document: Extraction) -> tuple[bool, int | None] | None:
-    """Say of the compressed stream around a document whether it is cut, and how long it is; None if there is none."""
+    """Say of the compressed stream or archive around a document whether it is cut, and how long the outermost file is;
+    None if there is nothing around it."""
     inner = document.parse().extraction
-    if not inner.implicit:
+    outer = inner
+    while outer.parent is not None and (outer.implicit or outer.origin is not None):
+        outer = outer.parent
+    if outer is inner:
         return None
-    error = inner.data.error
-    return isinstance(error, EndOfDataError), inner.outermost.size
+    stored = inner.parent is not None and inner.data is inner.parent.data
+    short = stored and inner.end is not None and inner.known_end() < inner.end
+    return short or isinstance(inner.data.error, EndOfDataError), outer.size
 
 
 def report_document_cut(out: Output, document: Extraction) -> None:
@@ -287,7 +292,8 @@ def report_cut(
     if missing:
         there = (f"{extent.actual:,} of {least}{extent.expected:,} bytes are there, "
                  f"{least}{missing:,} ({format_size(missing)}) are missing")  # fmt: skip
-    out.line(out.paint("truncated", "red") + f": {there}{lacks}")
+    word = "damaged" if extent.status is Status.DAMAGED else "truncated"
+    out.line(out.paint(word, "red") + f": {there}{lacks}")
     unnamed = "" if extent.missing_files else least  # what a cut header would go on to name
     if extent.first_hit is not None:
         detail = ""
@@ -300,7 +306,7 @@ def report_cut(
     )
     if stream is not None:
         if stream[0] and stream[1] is not None:
-            out.line(f"resume the download of the compressed file at byte {stream[1]} (curl -C - does so)")
+            out.line(f"resume the download of the file around it at byte {stream[1]} (curl -C - does so)")
         return
     if extent.resume_at is not None:
         where = f" of {safe(extent.resume_file)}" if extent.resume_file else ""
