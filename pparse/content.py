@@ -173,6 +173,7 @@ class Collector:
         self._chunks: list[bytes] = []
 
     def __call__(self, offset: int, chunk: bytes, unknown: list[tuple[int, int]], /) -> None:
+        """Keep ``chunk``."""
         self._check(offset + len(chunk))
         self._chunks.append(chunk)
 

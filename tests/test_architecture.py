@@ -17,7 +17,7 @@ LAYERS = {
     "scratch codecs kernels descriptors schema dtype selection",
     1: "riegeli protos resync",
     2: "content archive stream node index result session document retention parser extraction registry paths tensor "
-    "viewer visit writers testing",
+    "viewer visit writers testing judgement",
     3: "parsers",
     4: "viewers",
     5: "proto_splitter recovery",

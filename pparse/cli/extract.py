@@ -6,9 +6,9 @@ small file may grow to. A tar.gz counts as one archive; --recursive enters those
 
 from __future__ import annotations
 
-from pparse.cli.common import DAMAGED, OK, USAGE, open_file
+from pparse.cli.common import USAGE, add_strict, open_file
 from pparse.cli.output import safe
-from pparse.cli.recover import FileTable, add_target_arguments, outcome_to_dict
+from pparse.cli.recover import FileTable, add_target_arguments, exit_code, outcome_to_dict
 from pparse.errors import LimitError, UnsupportedError
 
 TYPE_CHECKING = False
@@ -38,6 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--output", metavar="DIR", required=True, help="the folder to write to, new or empty")
     parser.add_argument("-r", "--recursive", action="store_true", help="enter archives inside the archive")
     add_target_arguments(parser)
+    add_strict(parser)
     parser.add_argument("-v", "--verbose", action="store_true", help="show every file, not only those not whole")
     parser.add_argument("-q", "--quiet", action="store_true", help="say nothing but errors")
     parser.add_argument("--json", action="store_true", help='print the summary as one JSON document ("schema": 1)')
@@ -78,7 +79,7 @@ def run(options: Any, out: Output) -> int:
             out.error(f"no member matches {name!r}")
     if missed:
         return USAGE
-    return OK if outcome.is_whole else DAMAGED
+    return exit_code(options, outcome)
 
 
 def _refuse_others(document: Extraction) -> None:

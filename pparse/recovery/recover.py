@@ -18,21 +18,22 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pparse.extraction import Extraction
+    from pparse.findings import FindingList
     from pparse.recovery.report import RecoveredFile, Summary
 
 
 class Outcome:
     """What came of it.
 
-    ``summary`` of the files; ``errors``: how many findings are errors (of `recover`, warnings too: whoever saves files
-    wants to know).
+    ``summary`` of the files; ``errors`` and ``warnings``: how many findings there are of each kind.
     """
 
-    __slots__ = ("errors", "summary")
+    __slots__ = ("errors", "summary", "warnings")
 
-    def __init__(self, summary: Summary, errors: int) -> None:
+    def __init__(self, summary: Summary, findings: FindingList) -> None:
         self.summary = summary
-        self.errors = errors
+        self.errors = findings.errors
+        self.warnings = sum(finding.severity is Severity.WARNING for finding in findings)
 
     @property
     def is_whole(self) -> bool:
@@ -78,8 +79,7 @@ def recover(
         finally:
             findings = document.findings
             summary = report.finish(findings)
-    odd = sum(finding.severity is not Severity.NOTE for finding in findings)
-    return Outcome(summary, max(odd, findings.errors))
+    return Outcome(summary, findings)
 
 
 def extract(
@@ -105,4 +105,4 @@ def extract(
 
     with open_target(document, folder, max_output=max_output, exist_ok=exist_ok) as target:
         Unpacker(document, target, note, Plan(recursive=recursive, wanted=wanted)).run(recognise(document))
-    return Outcome(summary, document.findings.errors)
+    return Outcome(summary, document.findings)

@@ -11,13 +11,14 @@ from array import array
 
 from pparse.data import Access
 from pparse.errors import EndOfDataError, GapError, MalformedError
-from pparse.findings import Status
+from pparse.findings import Finding, Severity, Status
 from pparse.limits import MIB
 from pparse.node import SCALAR
 from pparse.parsers.safetensors import METADATA
 from pparse.recovery.report import RecoveredFile
 from pparse.recovery.salvage import Rest, text_of
 from pparse.viewers.safetensors import SafetensorsViewer
+from pparse.viewers.safetensors_rules import REFUSED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -97,6 +98,7 @@ class _Plan:
         self.numbers, self.starts, self.sizes = array("q"), array("q"), array("q")
         self.total = 0
         self.opens = True  # whether the library opens the old file, as far as the tensors go
+        self.whole = True  # whether there is nothing wrong with any of them
         self.worst = Status.TRUNCATED
         self.charge = job.session.budget.charge(0, "the places of tensors")
         for number, tensor in enumerate(viewer.tensors()):
@@ -106,6 +108,7 @@ class _Plan:
                 self._add(number, tensor)
                 continue
             self.opens = self.opens and judge.in_doubt
+            self.whole = False
             if status in (Status.DAMAGED, Status.UNSUPPORTED):
                 self.worst = Status.DAMAGED
         self.order: list[int] | range = range(len(self.numbers))
@@ -135,10 +138,11 @@ def salvage_safetensors(job: Job) -> bool:
             return False
         judge = _Judge(job, viewer)
         metadata = _metadata(viewer)
+        refused = _refused(viewer)
         for _ in range(_TRIES):
             plan = _Plan(judge, viewer, job)
             try:
-                if plan.opens and viewer.parser.header.status is Status.COMPLETE:
+                if plan.opens and not refused and viewer.parser.header.status is Status.COMPLETE:
                     if job.data.access is not Access.FREE:  # else all gaps are known
                         for _ in _contents(job, judge, plan):
                             job.session.check_cancelled()
@@ -153,8 +157,13 @@ def salvage_safetensors(job: Job) -> bool:
             return False
     except (MalformedError, GapError, EndOfDataError):  # of the header; of tensors, they are spoiled
         return False
-    _finish(job, viewer, judge, plan, metadata, file)
+    _finish(job, viewer, judge, plan, metadata, file, refused)
     return True
+
+
+def _refused(viewer: SafetensorsViewer) -> list[Finding]:
+    """Return why the library refuses the file, were all its tensors whole."""
+    return [finding for finding in viewer.check() if finding.code in REFUSED]
 
 
 # -- the file ----------------------------------------------------------------------------------------------------------
@@ -243,7 +252,7 @@ def _writable(value: Any) -> bool:
 
 def _finish(
     job: Job, viewer: SafetensorsViewer, judge: _Judge, plan: _Plan, metadata: dict[str, object] | None,
-    file: TargetFile,
+    file: TargetFile, refused: list[Finding],
 ) -> None:  # fmt: skip
     """Report the new file, and write what is there of the tensors that it does not have."""
     header = viewer.parser.header
@@ -252,6 +261,11 @@ def _finish(
     reason = f"{len(plan.numbers):,} of {least}{plan.total:,} tensors are whole"
     if problem is not None:
         reason += f"; its header: {problem.reason}"
+    if refused:
+        reason += f"; written anew, since the library refuses it: {_words(refused[0])}"
+        if plan.whole:
+            errors = any(finding.severity is Severity.ERROR for finding in refused)
+            status = Status.DAMAGED if errors else Status.COMPLETE
     doubt = job.data.doubtful(job.start, judge.base)
     if doubt is not None:
         reason += f"; its header may be wrong: {doubt}"
@@ -270,6 +284,12 @@ def _finish(
         job.save_loose(file.path)
     finally:
         rest.finish(status)
+
+
+def _words(finding: Finding) -> str:
+    """Return a finding on bytes that were left out in words."""
+    left = f" ({finding.length:,} bytes, left out)" if finding.code in ("trailing-bytes", "gap") else ""
+    return finding.reason + left
 
 
 def _save_part(job: Job, folder: str, tensor: Tensor, status: Status, why: str, base: int) -> dict[str, object]:

@@ -24,8 +24,10 @@ from pparse.errors import (
 )
 from pparse.extraction import Extraction
 from pparse.findings import Finding, Severity, Status
+from pparse.judgement import judge
 from pparse.recovery.names import changed, safe_name
 from pparse.recovery.report import RecoveredFile
+from pparse.recovery.sink import HOLE, Head, Sink
 from pparse.recovery.target import Expansion
 from pparse.stream import StreamParser
 
@@ -35,7 +37,8 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
     from pparse.archive import ArchiveMember
-    from pparse.recovery.target import Target, TargetFile
+    from pparse.judgement import Judgement
+    from pparse.recovery.target import Target
     from pparse.result import Result
 
     Report = Callable[[RecoveredFile], object]
@@ -51,8 +54,6 @@ NAMELESS: Final = "nameless"
 MOST_LINK: Final = 4096
 # Bytes that are worth a file of their own.
 _LEAST: Final = 32
-# A run of zeros becomes a hole of the file from this length on.
-_HOLE: Final = 64 << 10
 
 
 class Plan:
@@ -122,7 +123,7 @@ class Unpacker:
         self._plan = plan
         self._levels: list[_Level] = []
         self._entered = 0
-        self._sink: _Sink | None = None  # what was written last
+        self._sink: Sink | None = None  # what was written last
 
     def run(self, result: Result) -> None:
         """Write everything that is in ``result``, which is of the document.
@@ -132,7 +133,9 @@ class Unpacker:
         name = _base_name(self._document.name)
         if not self._enter(result, "", name):
             inner = result.extraction
-            self._write_document(result, _base_name(inner.name) if inner.implicit else name)
+            inner.prove()
+            document_name = _base_name(inner.name) if inner.implicit else name
+            self._write_document(result, document_name, document_name)
         try:
             self._walk()
         except BaseException as error:
@@ -153,8 +156,8 @@ class Unpacker:
                 continue
             self._do_member(level, member)
 
-    def _open_sink(self, name: str, mtime: float | None = None, packed: int | None = None) -> _Sink:
-        self._sink = _Sink(self._target, name, mtime, packed)
+    def _open_sink(self, name: str, mtime: float | None = None, packed: int | None = None) -> Sink:
+        self._sink = Sink(self._target, name, mtime, packed)
         return self._sink
 
     # -- containers --------------------------------------------------------------------------------------------------
@@ -217,24 +220,36 @@ class Unpacker:
         sink.settle(verdict)
         self._tell(sink, verdict, source, extraction.start, name)
 
-    def _write_document(self, result: Result, name: str) -> None:
+    def _write_document(self, result: Result, name: str, source: str, prefix: str | None = None) -> None:
         """Write a document that is no container: as it is, or what can be saved of it."""
         extraction = result.extraction
-        if self._plan.salvage and self._salvage(extraction, name):
+        judgement = self._judge(extraction) if self._plan.salvage else None
+        if judgement is not None and self._salvage(extraction, name, judgement):
             return
         end = extraction.known_end()
         with self._open_sink(name) as sink:
             verdict = read_through(self._session, extraction.data, extraction.start, end, sink=sink)
-            self._judge_format(extraction, verdict)
+        if judgement is not None:
+            judgement.count_for(verdict)
         sink.settle(verdict)
-        self._tell(sink, verdict, name, extraction.start, name)
+        self._tell(sink, verdict, source, extraction.start, name, prefix)
 
-    def _salvage(self, extraction: Extraction, name: str) -> bool:
-        """Write the salvaged form of a model file that is not whole. False if it has none, or is whole."""
+    def _judge(self, extraction: Extraction) -> Judgement:
+        """Look at all of a document that is no container; what is odd about it counts for the whole."""
+        judgement = judge(extraction)
+        for finding in judgement.findings:
+            self._document.findings.add(finding)
+        return judgement
+
+    def _salvage(self, extraction: Extraction, name: str, judgement: Judgement) -> bool:
+        """Write the salvaged form of a model file that is not whole, or that its library refuses for another reason.
+
+        False if it has none, or is to be written as it is.
+        """
         from pparse.recovery.salvage import salvage
 
         try:
-            if extraction.status is Status.COMPLETE and not extraction.data.gaps and not _viewed_damage(extraction):
+            if judgement.is_plain and not extraction.data.gaps:
                 return False
             return salvage(extraction, self._target, name, report=self._report)
         except PASSING:
@@ -243,16 +258,6 @@ class Unpacker:
             raise
         except PparseError:
             return False
-
-    @staticmethod
-    def _judge_format(extraction: Extraction, verdict: Verdict) -> None:
-        """What its own format says of a file counts too: all the bytes of a cut file are there."""
-        try:
-            status = extraction.status
-        except PparseError:
-            return
-        if status is not Status.COMPLETE and verdict.status is Status.COMPLETE:
-            verdict.worsen(status, str(status), f"{extraction.format} says that it is {status}")
 
     # -- members -----------------------------------------------------------------------------------------------------
 
@@ -301,8 +306,11 @@ class Unpacker:
         except PparseError:
             return False  # no container, or none that can be read
         result = extraction.parse()
+        if self._plan.settle:
+            extraction.prove()
+            self._settle(result.extraction)
         if not isinstance(parser, ArchiveParser | StreamParser):
-            return self._plan.salvage and self._salvage(extraction, level.prefix + member.name)
+            return self._plan.salvage and self._save_member(level, member, extraction, result)
         if len(self._levels) >= self._session.limits.nesting:
             self._document.findings.add(Finding(
                 "limit", f"containers within containers are not entered below the limit nesting="
@@ -313,32 +321,65 @@ class Unpacker:
         by_name = member.name.lower().endswith(ARCHIVE_NAMES)
         if not by_name and (level.parser.verify(member).status is Status.COMPLETE or _confirms_itself(parser)):
             return False  # a document that happens to be a zip, and is whole
-        entered = self._enter(result, f"{level.prefix}{_safe(member)}/", f"{level.source}::{member.name}")
+        entered = self._enter(result, *self._place_in(level, member))
         if entered and self._levels[-1] is not level:
             self._levels[-1].member = (level, member)
         return entered
 
-    def _write_member(self, level: _Level, member: ArchiveMember, content: ArchiveMember | None = None) -> None:
-        """Write a member; ``content``: the one that holds its bytes, if it is but a link to that."""
+    @staticmethod
+    def _place_in(level: _Level, member: ArchiveMember) -> tuple[str, str]:
+        """Return the folder of a member that is entered, and what its files are said to come from."""
+        return f"{level.prefix}{_safe(member)}/", f"{level.source}::{member.name}"
+
+    def _save_member(self, level: _Level, member: ArchiveMember, extraction: Extraction, result: Result) -> bool:
+        """Write what can be saved of a member that is a document. False: it is to be written as it is.
+
+        A compressed document that is whole, like the stream, is written as it is. Another one becomes a folder with
+        what is saved of it, which is no stream and must not have the name of one.
+        """
+        streams = list(_streams(extraction, result))
+        damaged = any(stream.root.status is not Status.COMPLETE for stream in streams)
+        for stream in streams:
+            self._gather(stream)
+        judgement = self._judge(result.extraction)
+        if not streams:
+            return self._salvage(extraction, level.prefix + member.name, judgement) or (
+                not judgement.is_whole and self._write_member(level, member, judgement=judgement)
+            )
+        if not damaged and judgement.is_whole:
+            return False
+        prefix, source = self._place_in(level, member)
+        name = prefix + _base_name(result.extraction.name)
+        self._write_document(result, name, source, prefix)
+        return True
+
+    def _write_member(
+        self, level: _Level, member: ArchiveMember, content: ArchiveMember | None = None,
+        judgement: Judgement | None = None,
+    ) -> bool:  # fmt: skip
+        """Write a member, and return True; ``content``: the one that holds its bytes, if it is but a link to that.
+
+        ``judgement``: what its own format says of it.
+        """
         content = content or member
         name = level.prefix + _safe(member)
         packed = None if content.method == "stored" else content.packed
         with self._open_sink(name, member.mtime, packed) as sink:
             verdict = level.parser.verify(content, sink, sink.skip)
+        if judgement is not None:
+            judgement.count_for(verdict)
         sink.settle(verdict)
         self._tell(sink, verdict, level.source, min(content.at, content.start), member.name, level.prefix)
+        return True
 
     def _read_link(self, level: _Level, member: ArchiveMember) -> bool:
         """Read where a symbolic link leads, which is its content. False if that cannot be the target of one."""
-        target = bytearray()
-
-        def keep(offset: int, chunk: bytes, unknown: list[tuple[int, int]]) -> None:
-            target.extend(chunk[: MOST_LINK + 1 - len(target)])
-
-        verdict = level.parser.verify(member, keep)
-        if verdict.status is not Status.COMPLETE or len(target) > MOST_LINK or b"\0" in target:
+        target = Head(MOST_LINK + 1)
+        verdict = level.parser.verify(member, target)
+        found = target.content
+        if verdict.status is not Status.COMPLETE or len(found) > MOST_LINK or b"\0" in found:
             return False
-        member.link = target.decode("utf-8", "backslashreplace")
+        member.link = found.decode("utf-8", "backslashreplace")
         return True
 
     def _write_hard_link(self, level: _Level, member: ArchiveMember) -> bool:
@@ -360,12 +401,12 @@ class Unpacker:
         pairs = sorted(zip(level.spans[::2], level.spans[1::2], strict=True))
         for start, stop in (*pairs, (end, end)):
             if start - at >= _LEAST:
-                head = data.read_known(at, min(start - at, _HOLE))[0]
+                head = data.read_known(at, min(start - at, HOLE))[0]
                 # A directory, and what the descriptors of members leave, is nothing of anybody's.
                 mark = head.find(b"PK\x05\x06") if head.startswith((b"PK\x01\x02", b"PK\x05\x06")) else -1
                 if mark >= 0 and start - at - mark > 22 + _LEAST:
                     at += mark + 22 + int.from_bytes(head[mark + 20 : mark + 22], "little")
-                    head = data.read_known(at, max(0, min(start - at, _HOLE)))[0]
+                    head = data.read_known(at, max(0, min(start - at, HOLE)))[0]
                 if head.strip(b"\0") and not head.startswith(
                     (b"PK\x01\x02", b"PK\x05\x06", b"PK\x06\x06", b"PK\x07\x08")
                 ):
@@ -398,7 +439,7 @@ class Unpacker:
     # -- telling -----------------------------------------------------------------------------------------------------
 
     def _tell(
-        self, sink: _Sink, verdict: Verdict, source: str, offset: int, name: str, prefix: str | None = None
+        self, sink: Sink, verdict: Verdict, source: str, offset: int, name: str, prefix: str | None = None
     ) -> None:  # fmt: skip
         """Report a file; ``prefix``: the folders before the part of its path that is its own name."""
         known: dict[str, Any] = {
@@ -456,83 +497,6 @@ class Unpacker:
             progress(member.at if size else 0, size, member.name)
 
 
-class _Sink:
-    """Writes a content as it comes; the file is made with its first byte, or at the end of an empty content."""
-
-    __slots__ = ("_lost", "_mtime", "_name", "_packed", "_target", "error", "expansion", "file", "interrupted")
-
-    def __init__(self, target: Target, name: str, mtime: float | None, packed: int | None) -> None:
-        self._target = target
-        self._name = name
-        self._mtime = mtime
-        self._packed = packed
-        self.expansion: Expansion | None = None
-        self._lost = 0
-        self.error: LimitError | None = None
-        self.interrupted = False
-        self.file: TargetFile | None = None
-
-    def __call__(self, offset: int, chunk: bytes, unknown: list[tuple[int, int]]) -> None:
-        try:
-            self._write(chunk, unknown)
-        except LimitError as error:
-            self.error = error
-            raise
-
-    def restart(self) -> None:
-        """Begin the file again: what came is not what the data are, as their end showed."""
-        if self.file is not None:
-            self.file.discard()
-            self.file = None
-        self._lost = 0
-        if self.expansion is not None:
-            self.expansion.bytes = 0
-
-    def skip(self, count: int) -> None:
-        """Make a hole of the file."""
-        try:
-            self.open().skip(count)
-        except LimitError as error:
-            self.error = error
-            raise
-
-    def _write(self, chunk: bytes, unknown: list[tuple[int, int]]) -> None:
-        if self.file is None and sum(count for _, count in unknown) == len(chunk):
-            self._lost += len(chunk)  # nothing to write a file for, so far
-            return
-        file = self.open()
-        if self.expansion is not None:
-            self.expansion.add(len(chunk))
-        if len(chunk) >= _HOLE and not chunk.strip(b"\0"):
-            file.skip(len(chunk))
-        else:
-            file.write(chunk)
-
-    def settle(self, verdict: Verdict) -> None:
-        """Make the file of a content that is whole and has no byte."""
-        if self.file is None and verdict.status is Status.COMPLETE:
-            self.open().close()
-
-    def open(self) -> TargetFile:
-        """Return the file, made if it is not there yet."""
-        if self.file is None:
-            self.file = self._target.create(self._name, None, self._mtime, packed=self._packed)
-            self.file.skip(self._lost)
-        return self.file
-
-    def __enter__(self) -> _Sink:
-        return self
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        self.interrupted = error is not None
-        if self.file is None:
-            return
-        if isinstance(error, SourceError):  # the disk is full, say: room for the report
-            self.file.discard()
-        else:
-            self.file.close()
-
-
 def _safe(member: ArchiveMember) -> str:
     """Return the member's own name as a path that leads nowhere else."""
     return "/".join(safe_name(member.name, member.raw_name if "\ufffd" in member.name else None))
@@ -542,12 +506,16 @@ def _base_name(path: str) -> str:
     return path.replace("\\", "/").rstrip("/").rpartition("/")[2] or "file"
 
 
-def _viewed_damage(extraction: Extraction) -> bool:
-    """Say whether a viewer of the file finds something that is not whole."""
-    from pparse.registry import viewer_for
-
-    viewer = viewer_for(extraction)
-    return viewer is not None and viewer.status is not Status.COMPLETE
+def _streams(extraction: Extraction, result: Result) -> Iterator[Result]:
+    """Yield what is known of the compressed streams between a member and the document in it, innermost first."""
+    inner: Extraction | None = result.extraction
+    while inner is not None:
+        for found in list(inner.results.values()):
+            if isinstance(found.parser, StreamParser):
+                yield found
+        if inner is extraction:
+            return
+        inner = inner.parent
 
 
 def _confirms_itself(parser: ArchiveParser | StreamParser) -> bool:
