@@ -167,3 +167,97 @@ def test_a_file_with_a_gap_between_tensors_is_written_so_that_the_library_loads_
     assert rows["it.safetensors"]["status"] == "complete"
     found = dict(safetensors.deserialize((tmp_path / "out" / "it.safetensors").read_bytes()))
     assert {name: bytes(tensor["data"]) for name, tensor in found.items()} == {"a": b"12", "b": b"34"}
+
+
+# -- models in shards --
+
+
+def sharded(folder: Path) -> dict[str, bytes]:
+    """Write a model of three shards, of two tensors each, with an index; return its tensors."""
+    values = {f"t{number}": random.Random(number).randbytes(3000 + number) for number in range(6)}
+    mapped = {}
+    for shard in range(3):
+        name = f"model-{shard + 1:05}-of-00003.safetensors"
+        header, data = {}, b""
+        for tensor in (f"t{2 * shard}", f"t{2 * shard + 1}"):
+            content = values[tensor]
+            header[tensor] = {"dtype": "U8", "shape": [len(content)], "data_offsets": [len(data), len(data + content)]}
+            data += content
+            mapped[tensor] = name
+        (folder / name).write_bytes(made(header, data))
+    index = {"metadata": {"total_size": sum(map(len, values.values()))}, "weight_map": mapped}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    return values
+
+
+def loaded(folder: Path) -> dict[str, bytes]:
+    """Load a model in shards as its libraries do, by the index."""
+    safetensors = pytest.importorskip("safetensors")
+    index = json.loads((folder / "model.safetensors.index.json").read_text())
+    found = {}
+    for shard in dict.fromkeys(index["weight_map"].values()):
+        tensors = dict(safetensors.deserialize((folder / shard).read_bytes()))
+        for name, mapped in index["weight_map"].items():
+            if mapped == shard:
+                found[name] = bytes(tensors[name]["data"])
+    assert index["metadata"]["total_size"] == sum(map(len, found.values()))
+    return found
+
+
+@pytest.mark.parametrize("what", ["folder", "index"])
+def test_of_a_set_with_a_shard_missing_and_one_cut_a_set_that_loads_is_saved(run, tmp_path, what) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    values = sharded(folder)
+    (folder / "model-00001-of-00003.safetensors").unlink()
+    cut = folder / "model-00003-of-00003.safetensors"
+    cut.write_bytes(cut.read_bytes()[:-10])
+    source = folder if what == "folder" else folder / "model.safetensors.index.json"
+    out = tmp_path / "out"
+    assert run("recover", source, "-o", out).code == 4
+    assert loaded(out) == {name: values[name] for name in ("t2", "t3", "t4")}
+    report = json.loads((out / "RECOVERY.json").read_text())["files"]
+    rows = {row["path"] or row["raw_name"]: row["status"] for row in report}
+    assert rows["model-00001-of-00003.safetensors"] == "missing"
+    assert rows["model-00002-of-00003.safetensors"] == "complete"
+    assert rows["model-00003-of-00003.safetensors"] == "truncated"
+    rest = json.loads((out / "model.safetensors.index.json.rest.json").read_text())["lost"]
+    assert [entry["name"] for entry in rest] == ["t0", "t1", "t5"]
+    assert (out / "model-00003-of-00003.safetensors.rest.json").exists()
+
+
+@pytest.mark.parametrize("what", ["folder", "index"])
+def test_a_set_that_is_whole_is_copied_as_it_is(run, tmp_path, what) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    sharded(folder)
+    out = tmp_path / "out"
+    assert run("recover", folder if what == "folder" else folder / "model.safetensors.index.json", "-o", out).code == 0
+    for path in folder.iterdir():
+        assert (out / path.name).read_bytes() == path.read_bytes()
+    assert len(list(out.iterdir())) == 5
+
+
+def test_shards_without_an_index_are_saved_one_by_one(run, tmp_path) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    sharded(folder)
+    (folder / "model.safetensors.index.json").unlink()
+    (folder / "model-00002-of-00003.safetensors").unlink()
+    out = tmp_path / "out"
+    assert run("recover", folder, "-o", out).code == 4
+    names = {path.name for path in out.iterdir()}
+    assert names == {"RECOVERY.json", *(path.name for path in folder.iterdir())}
+
+
+def test_a_sound_archive_with_an_index_and_its_shards_is_sound(run, tmp_path) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    sharded(folder)
+    source = tmp_path / "it.tar"
+    with tarfile.open(source, "w") as archive:
+        archive.add(folder, "in")
+    ran = run("check", "-R", "--json", source)
+    assert (ran.code, [row["severity"] for row in ran.json["findings"]]) == (0, ["note"])
+    code, rows = recovered(run, source)
+    assert (code, {row["status"] for row in rows.values()}) == (0, {"complete"})

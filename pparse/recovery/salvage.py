@@ -24,19 +24,23 @@ if TYPE_CHECKING:
     from pparse.recovery.target import Target, TargetFile
 
     Report = Callable[[RecoveredFile], object]
+    Kept = Callable[[str, int], object]
 
 SCHEMA: Final = 1
 _STEP: Final = 1 * MIB
 PROTOBUF: Final = ("saved-model", "graph-def", "meta-graph", "protobuf")
 
 
-def salvage(extraction: Extraction, target: Target, name: str, *, report: Report) -> bool:
+def salvage(
+    extraction: Extraction, target: Target, name: str, *, report: Report, kept: Kept | None = None
+) -> bool:  # fmt: skip
     """Write what is left of a model file that is not whole as the valid file ``name`` of ``target``, and tell of it.
 
-    ``report`` is called once for each file written, and for each part of which nothing could be had; no status is
-    COMPLETE that is not. False if the format has no such form, if nothing can be saved in it, or if nothing is lost, so
-    that the file had better be written as it is: then nothing was written, and nothing reported. Raises `LimitError`,
-    and what says nothing of the data.
+    ``report`` is called once for each file written, the new one first, and for each part of which nothing could be had;
+    no status is COMPLETE that is not. ``kept`` is called with the name and the size of every tensor of a safetensors
+    file that is in the new one. False if the format has no such form, if nothing can be saved in it, or if nothing is
+    lost, so that the file had better be written as it is: then nothing was written, and nothing reported. Raises
+    `LimitError`, and what says nothing of the data.
     """
     try:
         result = extraction.parse()
@@ -47,6 +51,7 @@ def salvage(extraction: Extraction, target: Target, name: str, *, report: Report
     except PparseError:
         return False
     job = Job(result.extraction, target, name, report)
+    job.kept = kept
     form = result.parser.name
     if form == "safetensors":
         from pparse.recovery.salvage_safetensors import salvage_safetensors
@@ -82,6 +87,7 @@ class Job:
         self.end = max(self.start, extraction.known_end())
         self.target = target
         self.name = name
+        self.kept: Kept | None = None
         self._report = report
         self._done = 0
         self.loose = [

@@ -279,7 +279,10 @@ def _finish(
         for number, tensor in enumerate(viewer.tensors()):
             job.session.check_cancelled()
             became, why = judge.judge(number, tensor)
-            if became is not Status.COMPLETE:
+            if became is Status.COMPLETE:
+                if job.kept is not None:
+                    job.kept(tensor.name, tensor.stored_nbytes)
+            else:
                 rest.add(_save_part(job, file.path, tensor, became, why, judge.base))
         job.save_loose(file.path)
     finally:

@@ -25,6 +25,7 @@ from pparse.errors import (
 from pparse.extraction import Extraction
 from pparse.findings import Finding, Severity, Status
 from pparse.judgement import judge
+from pparse.parsers.safetensors_index import ShardSet
 from pparse.recovery.names import changed, safe_name
 from pparse.recovery.report import RecoveredFile
 from pparse.recovery.sink import HOLE, Head, Sink
@@ -134,8 +135,11 @@ class Unpacker:
         if not self._enter(result, "", name):
             inner = result.extraction
             inner.prove()
-            document_name = _base_name(inner.name) if inner.implicit else name
-            self._write_document(result, document_name, document_name)
+            if isinstance(result.parser, ShardSet) and not result.parser.is_alone:
+                self._write_set(result, result.parser)
+            else:
+                document_name = _base_name(inner.name) if inner.implicit else name
+                self._write_document(result, document_name, document_name)
         try:
             self._walk()
         except BaseException as error:
@@ -224,8 +228,14 @@ class Unpacker:
         """Write a document that is no container: as it is, or what can be saved of it."""
         extraction = result.extraction
         judgement = self._judge(extraction) if self._plan.salvage else None
-        if judgement is not None and self._salvage(extraction, name, judgement):
-            return
+        if judgement is None or not self._salvage(extraction, name, judgement):
+            self._write_plain(result, name, source, judgement, prefix)
+
+    def _write_plain(
+        self, result: Result, name: str, source: str, judgement: Judgement | None, prefix: str | None = None
+    ) -> str | None:  # fmt: skip
+        """Write a document as it is; return the path that it got. None if there was nothing to write."""
+        extraction = result.extraction
         end = extraction.known_end()
         with self._open_sink(name) as sink:
             verdict = read_through(self._session, extraction.data, extraction.start, end, sink=sink)
@@ -233,6 +243,14 @@ class Unpacker:
             judgement.count_for(verdict)
         sink.settle(verdict)
         self._tell(sink, verdict, source, extraction.start, name, prefix)
+        return None if sink.file is None else sink.file.path
+
+    def _write_set(self, result: Result, parser: ShardSet) -> None:
+        """Write a model in shards: each of them, and an index of what there is."""
+        from pparse.recovery.salvage_set import ShardWriter
+
+        judgement = self._judge(result.extraction)
+        ShardWriter(result, parser, self._target, self._report, self._write_plain).run(judgement)
 
     def _judge(self, extraction: Extraction) -> Judgement:
         """Look at all of a document that is no container; what is odd about it counts for the whole."""
