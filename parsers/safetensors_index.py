@@ -76,6 +76,15 @@ class ShardSet(Parser):
         """Return files of the folder that look like shards and are not named by the index."""
         return []
 
+    @property
+    def is_alone(self) -> bool:
+        """Whether it lies in no folder, but in an archive or a stream: then its shards are not looked for."""
+        from pparse.data import FileData
+
+        extraction = self.result.extraction
+        in_folder = isinstance(extraction.data, FileData) and extraction.origin is None
+        return not extraction.is_folder and not in_folder
+
     def shard(self, name: str) -> Extraction:
         """Return the extraction of one shard. Raises `PathError` for a name that leaves the folder, `SourceError`."""
         return self.result.extraction.sibling(name)
@@ -91,7 +100,8 @@ class ShardSet(Parser):
                 size = self.shard(name).size
                 ctx.emit(Entry(name, "file", 0, 0, size))
             except PparseError:
-                ctx.emit(Entry(name, "file", 0, 0, None, status=Status.MISSING))
+                status = Status.UNSUPPORTED if self.is_alone else Status.MISSING
+                ctx.emit(Entry(name, "file", 0, 0, None, status=status))
 
 
 class SafetensorsIndexParser(ShardSet):
@@ -103,7 +113,10 @@ class SafetensorsIndexParser(ShardSet):
     media_type = "application/json"
     refines = ("json",)
     references = ("huggingface/transformers and huggingface_hub (sharded checkpoints)",)
-    limitations = ("shard names must stay in the index's folder",)
+    limitations = (
+        "shard names must stay in the index's folder",
+        "an index in an archive is shown without its shards, each of which is a model of its own there",
+    )
 
     def __init__(self, result: Result) -> None:
         super().__init__(result)
@@ -224,7 +237,7 @@ class SafetensorsIndexParser(ShardSet):
         from pparse.data import FileData
 
         extraction = self.result.extraction
-        if not isinstance(extraction.data, FileData):
+        if self.is_alone or not isinstance(extraction.data, FileData):
             return []
         named = set(self.shard_names())
         templates = {template(name) for name in named}

@@ -48,6 +48,8 @@ _EXTENDED: Final = frozenset((b"L", b"K", b"x", b"g", b"X"))
 _BODILESS: Final = frozenset((b"1", b"2", b"3", b"4", b"5", b"6", b"V"))
 _MAX_RECORDS: Final = 4 * MIB  # of the data of one pax header
 _MAX_GLOBALS: Final = 256
+_MAGIC: Final = b"ustar"
+_MOST_SHIFTED: Final = 8 << 10  # how far behind a member the rest of a torn header is looked for
 
 
 class Pending:
@@ -403,8 +405,19 @@ class TarWalker:
             self._cut_at(body, after)
         elif self._has_more(body):
             body.spoil(Status.DAMAGED, "malformed", "no padding follows it: bytes of it are wrong, missing or too many")
-        elif (after - body.next) % BLOCK:
+        elif (after - body.next) % BLOCK and not self._header_was_here(body, after):
             body.spoil(Status.DAMAGED, "malformed", "what follows it is shifted: bytes came in, here or behind it")
+
+    def _header_was_here(self, body: Body, after: int) -> bool:
+        """Say whether what shifts the header at ``after`` lies behind the member: in the header that followed it.
+
+        The magic of that header is left. Or the padding is all zeros, and a name begins right behind it: had bytes come
+        in (or gone) before that, there would be something else in the padding, or more of it.
+        """
+        head, unknown = self.source.read(body.next, min(after - body.next, _MOST_SHIFTED))
+        if unknown or not head:
+            return False
+        return _MAGIC in head or (body.end < body.next and head[0] != 0)
 
     def _has_more(self, body: Body) -> bool:
         """Say whether the padding of a member holds anything."""
@@ -467,6 +480,9 @@ class TarWalker:
         end = after
         if end is None:
             end = source.known_end()
+            if end <= pos:  # a gap goes on to the end
+                reason = "the bytes from here to the end of the archive are lost"
+                return Outcome(None, None, Status.TRUNCATED, self._finding("truncated", reason, "", pos, None))
             body_end = source.trim_zeros(pos, end)
         else:
             body_end = end

@@ -395,9 +395,38 @@ class Hints:
                     names.append(hash(entry.raw_name))
             self._charge.resize(56 * len(offsets))
             high = low
+        offsets, places, names = self._without_nested(offsets, places, names)
         self._offsets, order = ranked(offsets)
         self._places = array("q", (places[ordinal] for ordinal in order))
         self._names = KeyTable(names[ordinal] for ordinal in order)
+
+    def _without_nested(
+        self, offsets: array[int], places: array[int], names: array[int]
+    ) -> tuple[array[int], array[int], array[int]]:
+        """Leave out entries among the members, which are of archives in this one, if its own directory is all there."""
+        own = self._own_directory()
+        if own is None:
+            return offsets, places, names
+        begin, stop, record = own
+        listed = [offset for offset, place in zip(offsets, places, strict=True) if begin <= place < stop]
+        if not listed or len(listed) != record.entries:
+            return offsets, places, names
+        first = begin - record.offset + min(listed)
+        kept = [number for number, place in enumerate(places) if not first <= place < begin]
+        return tuple(array("q", (column[number] for number in kept)) for column in (offsets, places, names))  # type: ignore[return-value]
+
+    def _own_directory(self) -> tuple[int, int, EndRecord] | None:
+        """Return where the last directory begins and ends by its end record, and that; None if there is none."""
+        for at in end_records(self._data, self._start, self._end):
+            found = read_end_at(self._data, at, self._start, self._end)
+            if found is not None:
+                return found[1] - found[0].size, found[1], found[0]
+        return None
+
+    @property
+    def first_place(self) -> int:
+        """Where the first entry stands."""
+        return min(self._places)
 
     def _find_shifts(self) -> None:
         """Find out what offsets are counted from, by the local headers that stand where some entries say."""

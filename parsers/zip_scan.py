@@ -274,7 +274,7 @@ class Scanner(Walker):
         if isinstance(found.error, EndOfDataError):
             extent = Extent(start, self.end, self.end, size, claim.crc if claim is not None else None)
             if claim is not None and end <= self.end:
-                extent.end = extent.next = end
+                extent.end = extent.next = self._successor(start, end, header) or end
                 return extent.blame("malformed", "its compressed bytes do not end where they should")
             return _cut(extent, max(end, self.end + 1) - start)
         if not self._work.spend(found.end - start):
@@ -311,6 +311,9 @@ class Scanner(Walker):
             extent.size, extent.crc = claim.size, claim.crc
             if found.crc != claim.crc and packed != claim.packed:
                 return self._false_end(extent, claim.packed)
+            if found.crc != claim.crc and (following := self._successor(start, found.end, header)) is not None:
+                extent.end = extent.next = following
+                return extent.blame("malformed", _followed(following - start, packed))
             if packed != claim.packed or found.size != claim.size:
                 extent.size = found.size
                 extent.blame("contradiction", f"it ends after {packed:,} compressed bytes, not {claim.packed:,}")
@@ -384,13 +387,32 @@ class Scanner(Walker):
             )
         summing = Summing(self.data, start, self._work)
         whole = end <= self.end and (claim.crc is None or summing.at(end) == claim.crc or not summing.known)
-        if not whole and inside >= 0 and not self.read(start, 4)[0].startswith(LOCAL):
-            extent = Extent(start, inside, inside, claim.size, claim.crc)
-            return extent.blame(
-                "malformed", f"another member begins after {inside - start:,} of {claim.packed:,} bytes"
-            )
+        if not whole and (inside >= 0 or end > self.end):
+            following = self._successor(start, min(end, self.end), header)
+            if following is None and not self.read(start, 4)[0].startswith(LOCAL) and inside >= 0:
+                following = inside
+            if following is not None:
+                extent = Extent(start, following, following, claim.size, claim.crc)
+                return extent.blame("malformed", _followed(following - start, claim.packed))
         end = min(end, self.end)
         return _cut(Extent(start, end, end, claim.size, claim.crc), claim.packed)
+
+    def _successor(self, start: int, end: int, header: LocalHeader) -> int | None:
+        """Return where in ``(start, end)`` the record begins that the directory has right behind the member.
+
+        It is there if bytes of the member are missing. An archive stored in it may hold members of the same names: the
+        last one counts. None if there is none.
+        """
+        low, found = start + 1, None
+        while self.hints and self._work.spend(SHORT):
+            low = self.find_next(low)
+            if low >= end:
+                break
+            listed = self.header_at(low) is not None or low == self.hints.first_place
+            if listed and self._follows(header, low):
+                found = low
+            low += 1
+        return found
 
     def _by_descriptor(self, start: int, header: LocalHeader) -> Extent:
         """Nobody says how long it is: some descriptor does."""
@@ -523,6 +545,10 @@ def _claims(header: LocalHeader, entry: CentralEntry | None) -> list[Claim]:
         if not claims or (header.packed, size, crc) != (claims[0].packed, claims[0].size, claims[0].crc):
             claims.append(Claim(header.packed, size, crc, listed=False))
     return claims
+
+
+def _followed(have: int, packed: int) -> str:
+    return f"another member begins after {have:,} of {packed:,} bytes"
 
 
 def _contradiction(extent: Extent, claim: Claim, claims: list[Claim]) -> Extent:

@@ -122,7 +122,7 @@ class Extraction:
         return kid
 
     def _folder(self) -> str:
-        if isinstance(self.data, FileData):
+        if isinstance(self.data, FileData) and self.origin is None:  # what is beside an archive is not in it
             return os.path.dirname(self.data.path) or "."
         raise SourceError("has no folder to find other files in", source=self.name)
 

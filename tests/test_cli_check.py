@@ -53,7 +53,6 @@ B = b'"b":{"dtype":"U8","shape":[2],"data_offsets":[2,4]}'
 @pytest.mark.parametrize(
     ("text", "data", "code"),
     [
-        (b"{" + A + b"}", b"123", "trailing-bytes"),
         (b"{" + A + b"," + B.replace(b"[2,4]", b"[3,5]") + b"}", b"12345", "gap"),
         (b"{" + A + b"," + B.replace(b"[2,4]", b"[1,3]") + b"}", b"123", "overlap"),
         (b"{" + A + b"," + A + b"}", b"12", "duplicate-name"),
@@ -93,6 +92,14 @@ def test_damage_is_an_error_always(text, code, run, tmp_path):
         found = run("check", path, "--json", *more).json
         assert any(row["code"] == code and row["severity"] == "error" for row in found["findings"])
         assert found["ok"] is False
+
+
+def test_bytes_behind_the_last_tensor_are_an_error_as_the_library_refuses_them(run, tmp_path):
+    path = _raw(tmp_path, b"{" + A + b"}", b"123")
+    for more in ((), ("--strict",)):
+        ran = run("check", path, "--json", *more)
+        assert ran.code == 4
+        assert [row["severity"] for row in ran.json["findings"] if row["code"] == "trailing-bytes"] == ["error"]
 
 
 def test_findings_have_their_place(run, tmp_path):

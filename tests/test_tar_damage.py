@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import io
 import random
+import tarfile
 
 import pytest
 
+import pparse
 from pparse.data import Gap
 from pparse.errors import PparseError
 from pparse.findings import Severity, Status
@@ -513,3 +516,49 @@ def test_hostile_lengths_cost_nothing():
         assert extraction.session.budget.peak < 4 << 20
     many = b"".join(info("x", 0, b"x").tobuf(0) for _ in range(3_000)) + sample()
     assert [member.name for member in files(many)] == [*PARTS]
+
+
+@pytest.mark.parametrize("size", [30_000, 512 * 40])
+@pytest.mark.parametrize("place", [1, 100, 200, 300])
+@pytest.mark.parametrize("change", ["insert", "remove"])
+def test_damage_to_a_header_that_shifts_what_follows_leaves_the_member_before_it_whole(size, place, change) -> None:
+    content = bytes(number % 251 + 1 for number in range(size))
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w", format=tarfile.USTAR_FORMAT) as archive:
+        for name in ("one", "two", "three"):
+            info = tarfile.TarInfo(name)
+            info.size = size
+            archive.addfile(info, io.BytesIO(content))
+    whole = out.getvalue()
+    at = 512 + size + -size % 512 + place
+    damaged = whole[:at] + (b"xy" + whole[at:] if change == "insert" else whole[at + 2 :])
+    with pparse.open(damaged, format="tar") as document:
+        found = {member.name: member.status for member in document.parse().parser.members() if member.kind == "file"}
+        assert found["one"] is found["three"] is Status.COMPLETE
+        assert document.get("one") == content
+
+
+@pytest.mark.parametrize("change", ["insert", "remove"])
+def test_bytes_that_came_into_a_member_or_went_are_told_by_its_padding(change) -> None:
+    content = bytes(number % 251 + 1 for number in range(30_000))
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w", format=tarfile.USTAR_FORMAT) as archive:
+        for name in ("one", "two"):
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            archive.addfile(info, io.BytesIO(content))
+    whole = out.getvalue()
+    damaged = whole[:5000] + (b"xy" + whole[5000:] if change == "insert" else whole[5002:])
+    with pparse.open(damaged, format="tar") as document:
+        found = {member.name: member.status for member in document.parse().parser.members() if member.kind == "file"}
+        assert found == {"one": Status.DAMAGED, "two": Status.COMPLETE}
+
+
+@pytest.mark.parametrize("start", [9_800, 10_100, 10_239])
+def test_a_gap_of_unknown_length_at_the_end_ends_the_walk(start) -> None:
+    content = sample("pax")
+    data = GappyData(content, [])
+    data.gaps = (Gap(start, len(content) - start, False),)
+    for count, member in enumerate(files(data)):
+        assert count < 50, "it goes round in circles"
+        assert member.end >= member.start

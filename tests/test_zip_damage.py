@@ -522,6 +522,50 @@ class _Inexact(SplicedData):
         self.gaps = (Gap(len(head), estimate, exact=False),)
 
 
+class TestBytesThatAreGone:
+    """Bytes are removed inside of a member: the next one is where the directory's order says, not where it says."""
+
+    @pytest.mark.parametrize("count", [1, 2, 100])
+    def test_of_a_stored_block_of_deflate(self, count) -> None:
+        """A stored block has its length in front: it swallows as much of the next member as is missing."""
+        stored = noise(20_000)
+        packed = struct.pack("<BHH", 1, len(stored), len(stored) ^ 0xFFFF) + stored
+        archive = Archive(
+            Made("first", b"1"), Made("hit", stored, method=8, packed=packed), Made("next", b"whole" * 99)
+        )
+        at = archive.whole.index(stored) + 10_000
+        found = {got.name: got for got in read(archive.whole[:at] + archive.whole[at + count :])}
+        assert found["next"].content == b"whole" * 99
+        assert found["next"].verdict.verified
+        assert found["hit"].status is Status.DAMAGED
+
+    @pytest.mark.parametrize("method", [0, 8])
+    @pytest.mark.parametrize("count", [1, 2, 100])
+    def test_of_an_archive_that_is_stored_in_it(self, count, method) -> None:
+        """The inner archive holds members of the same names, which are not taken for those of the outer one."""
+        texts = {name: f"{name} ".encode() * 400 for name in ("read.me", "table", "last")}
+        inner = Archive(*(Made(name, text, method=method) for name, text in texts.items())).whole
+        members = [Made("read.me", texts["read.me"]), Made("in.zip", inner)]
+        whole = Archive(*members, Made("table", texts["table"]), Made("last", texts["last"])).whole
+        at = whole.index(inner) + len(inner) - 160
+        found = {got.name: got for got in read(whole[:at] + whole[at + count :])}
+        assert {name: found[name].content for name in texts} == texts
+        assert found["in.zip"].status is Status.DAMAGED
+        assert len(found["in.zip"].content) == len(inner) - count
+
+
+def test_the_directory_of_an_archive_inside_says_nothing_of_the_members_around_it() -> None:
+    """A byte comes in before the inner archive, so that the outer directory does not fit any more."""
+    text = b"some text of both archives " * 200
+    inner = Archive(Made("read.me", text, method=8), Made("more", noise(3_000))).whole
+    archive = Archive(Made("read.me", text), Made("in.zip", inner), Made("more", noise(3_000)))
+    at = archive.whole.index(inner) - 36
+    found = read(archive.whole[:at] + b"x" + archive.whole[at:])
+    assert [got.name for got in found] == ["read.me", "in.zip", "more"]
+    assert found[0].content == text
+    assert found[0].verdict.verified
+
+
 class TestBombs:
     def test_full_overlap(self) -> None:
         """Many entries of one local header: its bytes are inflated once."""

@@ -9,8 +9,9 @@ The reference reader's rules (huggingface/safetensors, safetensors/src/tensor.rs
 - sorted by offsets, the first tensor begins at 0, each begins where the one before ended, the last ends with the file;
 - its JSON reader (serde_json) refuses brackets nested deeper than 127, and ``-0`` where a count is wanted.
 
-Without ``strict`` only what costs data is an error; a breach of the other rules is a warning. With it they are errors,
-and so is what the reference lets pass without a word: a name that occurs twice, a boolean that is neither 0 nor 1.
+Without ``strict`` only what costs data is an error, and bytes behind the last tensor, which may be bytes that came in
+further ahead; a breach of the other rules is a warning. With it they are errors, and so is what the reference lets pass
+without a word: a name that occurs twice, a boolean that is neither 0 nor 1.
 """
 
 from __future__ import annotations
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
     from pparse.viewers.safetensors import SafetensorsViewer
     from pparse.viewers.safetensors_set import SafetensorsSetViewer
 
+# Findings on a file whose tensors are all there, and which the reference refuses all the same.
+REFUSED: Final = frozenset(("trailing-bytes", "gap", "overlap", "metadata", "byte-order-mark", "header-too-large"))
 _BOOL_BLOCK: Final = 1 << 20
 _TEXT_BLOCK: Final = 256 << 10
 _REFERENCE_DEPTH: Final = 127
@@ -319,7 +322,7 @@ def _check_layout(viewer: SafetensorsViewer, layout: _Layout, notes: _Notes, who
             notes.add("overlap", "two tensors share bytes", notes.rule, offset=base + begin, length=end - begin)
     there = viewer.extraction.known_end() - base
     if whole_header and layout.known and there > layout.end:
-        notes.add("trailing-bytes", "bytes after the last tensor belong to none", notes.rule, offset=base + layout.end,
+        notes.add("trailing-bytes", "bytes after the last tensor belong to none", offset=base + layout.end,
                   length=there - layout.end, wanted=layout.end, got=there)  # fmt: skip
 
 

@@ -116,6 +116,9 @@ class SafetensorsSetViewer(Viewer):
         table = NameTable(parser.weight_map(), names) if parser.has_map else None
         if parser.index is not None and table is None:
             self._note("no-weight-map", "the index has no weight_map that is an object: it names no tensors")
+        if parser.is_alone:
+            yield from self._unread(extent)
+            return
         self._others = {}
         missing: dict[str, Finding] = {}
         for number, name in enumerate(names):
@@ -142,6 +145,18 @@ class SafetensorsSetViewer(Viewer):
         self._others = {}
         for name in parser.extra_files():
             self._note("extra-shard", "a shard that the index does not name", Severity.WARNING, path=name)
+
+    def _unread(self, extent: Extent) -> Iterator[Tensor]:
+        """Yield what the map names, where the shards are not looked for."""
+        finding = self._alone()
+        for name, _ in self.parser.weight_map():
+            tensor = Tensor(name, None, (), (), status=Status.UNSUPPORTED, finding=finding, owner=self)
+            extent.add(tensor)
+            yield tensor
+
+    def _alone(self) -> Finding:
+        reason = "its shards were not looked at: it lies in no folder; each of them can be opened by itself"
+        return self._note("shards-not-read", reason, Severity.NOTE)
 
     def _shard_tensors(
         self, number: int, name: str, viewer: SafetensorsViewer, table: NameTable | None, names: list[str],
@@ -235,6 +250,8 @@ class SafetensorsSetViewer(Viewer):
         """Return the tensor of that name from the shard that the index names, or from whichever has it."""
         parser = self.parser
         shard = parser.map_lookup(name)
+        if shard is not None and parser.is_alone:
+            return Tensor(name, None, (), (), status=Status.UNSUPPORTED, finding=self._alone(), owner=self)
         if shard is not None:
             try:
                 tensor = self.shard_viewer(shard).find(name)
@@ -320,7 +337,7 @@ class SafetensorsSetViewer(Viewer):
             for finding in index.json.findings:
                 self.findings.add(finding)
         promised = self.parser.index_metadata().get("total_size")
-        known = not extent.missing_files and not extent.at_least
+        known = not extent.missing_files and not extent.at_least and not self.parser.is_alone
         if known and type(promised) is int and promised != extent.tensor_bytes:
             self._note(
                 "total-size", "the index's total_size is not the sum of its tensors' bytes", Severity.WARNING,

@@ -52,8 +52,9 @@ EXIT_CODES = """## Exit codes
 | 130 | interrupted (Ctrl-C) |
 | 141 | the reader of the output went away (`\\| head`) |
 
-`ls`, `info`, `tree` and `get` judge by what they looked at; `check` looks at everything. A finding of severity `error`
-means 4; notes and warnings do not change the code.
+`ls`, `info`, `tree` and `get` judge by what they looked at; `check` and `recover` look at everything, and come to the
+same code. A finding of severity `error` means 4; notes do not change the code, warnings only with `--strict` (`ls`,
+`info`, `check`, `extract`, `recover`).
 """
 
 OUTPUT = """## Output
@@ -322,6 +323,7 @@ OBJECTS = {
             "damaged": "how many fail a check",
             "unsupported": "how many cannot be read",
             "unwritten": "how many lie in holes of the file, which read as zeros",
+            "verified": "how many whole ones a checksum confirmed",
             "tensor_bytes": "bytes of all tensors as stored",
             "parameters": "number of elements per dtype",
         },

@@ -8,9 +8,10 @@ file name in a download cache, by an LFS pointer, by a SHA256SUMS file beside it
 from __future__ import annotations
 
 from pparse.cli.common import DAMAGED, OK, USAGE, add_json, open_file
-from pparse.cli.output import cut_to_dict, document_status, report_cut, report_document_cut, safe, stream_verdict
+from pparse.cli.output import cut_to_dict, report_cut, report_document_cut, safe, stream_verdict
 from pparse.errors import EndOfDataError, GapError, MalformedError
 from pparse.findings import Finding, Severity, Status
+from pparse.judgement import document_status
 from pparse.registry import viewer_for
 
 TYPE_CHECKING = False
@@ -34,7 +35,9 @@ EXAMPLES: Final = """examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""
     parser.add_argument("file", metavar="FILE", help="a file, a folder, or outer::inner")
-    parser.add_argument("--strict", action="store_true", help="the reference reader's rules, and more")
+    parser.add_argument(
+        "--strict", action="store_true", help="the reference reader's rules, and more; warnings count, too"
+    )
     parser.add_argument("--sha256", nargs="?", const="", metavar="EXPECTED",
                         help="compare the digest: with what is found beside the file, or with EXPECTED (64 hex digits, "
                         "or the path of an LFS pointer or SHA256SUMS file; a path needs --sha256=PATH)")  # fmt: skip
@@ -74,8 +77,9 @@ def run(options: Any, out: Output) -> int:
         viewer = viewer_for(document)
         extent = viewer.extent() if viewer is not None else None
         worst = counts[Severity.ERROR] > limits
+        odd = options.strict and counts[Severity.WARNING] > 0
         status = extent.status if extent is not None else document_status(document, damaged=worst)
-        damaged = worst or status in (Status.TRUNCATED, Status.DAMAGED, Status.MISSING)
+        damaged = worst or odd or status in (Status.TRUNCATED, Status.DAMAGED, Status.MISSING)
         if options.json:
             from json import dumps
 

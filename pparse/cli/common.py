@@ -126,9 +126,10 @@ def exit_code_of(error: PparseError) -> int:
     return BUG if isinstance(error, EngineError | ClosedError) else DAMAGED
 
 
-def exit_code_for(findings: Iterable[Finding], *, damaged: bool = False) -> int:
-    """Return 4 if something is wrong with the file, else 0."""
-    return DAMAGED if damaged or any(finding.severity is Severity.ERROR for finding in findings) else OK
+def exit_code_for(findings: Iterable[Finding], *, damaged: bool = False, strict: bool = False) -> int:
+    """Return 4 if something is wrong with the file, else 0; ``strict``: also if something about it is odd."""
+    counted = (Severity.ERROR, Severity.WARNING) if strict else (Severity.ERROR,)
+    return DAMAGED if damaged or any(finding.severity in counted for finding in findings) else OK
 
 
 def _key_value(text: str) -> tuple[str, str]:
@@ -213,6 +214,11 @@ def _check_option(name: str) -> None:
         known.update(dict.fromkeys(parser.options))
     if name not in known:
         raise PathError(f"no format has this option (-O); there are: {', '.join(known)}", path=name)
+
+
+def add_strict(parser: argparse.ArgumentParser) -> None:
+    """Add ``--strict``, for commands that do not compare a file with the rules of its reference reader."""
+    parser.add_argument("--strict", action="store_true", help="exit code 4 for warnings, too")
 
 
 def add_json(parser: argparse.ArgumentParser, *, lines: str | None = None) -> None:

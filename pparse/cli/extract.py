@@ -7,9 +7,16 @@ If it is stopped half-way, the same command goes on.
 
 from __future__ import annotations
 
-from pparse.cli.common import DAMAGED, OK, USAGE, open_file
+from pparse.cli.common import USAGE, add_strict, open_file
 from pparse.cli.output import safe
-from pparse.cli.recover import FileTable, add_target_arguments, outcome_to_dict, tell_course, tell_interrupted
+from pparse.cli.recover import (
+    FileTable,
+    add_target_arguments,
+    exit_code,
+    outcome_to_dict,
+    tell_course,
+    tell_interrupted,
+)
 from pparse.errors import LimitError, UnsupportedError
 
 TYPE_CHECKING = False
@@ -39,6 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--output", metavar="DIR", required=True, help="the folder to write to, new or empty")
     parser.add_argument("-r", "--recursive", action="store_true", help="enter archives inside the archive")
     add_target_arguments(parser)
+    add_strict(parser)
     parser.add_argument("-v", "--verbose", action="store_true", help="show every file, not only those not whole")
     parser.add_argument("-q", "--quiet", action="store_true", help="say nothing but errors")
     parser.add_argument("--json", action="store_true", help='print the summary as one JSON document ("schema": 1)')
@@ -83,7 +91,7 @@ def run(options: Any, out: Output) -> int:
             out.error(f"no member matches {name!r}")
     if missed:
         return USAGE
-    return OK if outcome.is_whole else DAMAGED
+    return exit_code(options, outcome)
 
 
 def _refuse_others(document: Extraction) -> None:

@@ -7,8 +7,9 @@ extract_sub_graph keeps); with -o such a part is written as a GraphDef of its ow
 from __future__ import annotations
 
 from pparse.cli.common import DAMAGED, exit_code_for, open_file
-from pparse.cli.output import document_status, safe
+from pparse.cli.output import safe
 from pparse.findings import Status
+from pparse.judgement import document_status
 from pparse.limits import count_words
 
 TYPE_CHECKING = False

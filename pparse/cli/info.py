@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from pparse.cli.common import OK, add_json, exit_code_for, open_file
+from pparse.cli.common import OK, add_json, add_strict, exit_code_for, open_file
 from pparse.cli.output import (
     cut_to_dict,
-    document_status,
     parameters_words,
     report_cut,
     report_document_cut,
@@ -13,6 +12,7 @@ from pparse.cli.output import (
     stream_verdict,
 )
 from pparse.findings import Status
+from pparse.judgement import document_status
 from pparse.limits import count_words, format_size
 from pparse.registry import viewer_for
 
@@ -37,6 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""
     parser.add_argument("file", metavar="FILE", help="a file, a folder, or outer::inner")
     parser.add_argument("-q", "--quiet", action="store_true", help="format and status only")
+    add_strict(parser)
     add_json(parser)
 
 
@@ -71,7 +72,7 @@ def _head(document: Extraction, out: Output) -> None:
 def _model(document: Extraction, viewer: Viewer, options: Any, out: Output) -> int:
     extent = viewer.extent()
     metadata = dict(viewer.metadata)
-    code = exit_code_for(viewer.findings, damaged=extent.status is not Status.COMPLETE)
+    code = exit_code_for(viewer.findings, damaged=extent.status is not Status.COMPLETE, strict=options.strict)
     if options.json:
         from json import dumps
 
@@ -139,7 +140,8 @@ def _document(document: Extraction, options: Any, out: Output) -> int:
     parser = document.parse().parser
     details = list(parser.details())
     status = document_status(document, damaged=exit_code_for(document.findings) != OK)
-    code = exit_code_for(document.findings, damaged=status in (Status.TRUNCATED, Status.DAMAGED))
+    damaged = status in (Status.TRUNCATED, Status.DAMAGED)
+    code = exit_code_for(document.findings, damaged=damaged, strict=options.strict)
     if options.json:
         from json import dumps
 

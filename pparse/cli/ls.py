@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import re
 
-from pparse.cli.common import DAMAGED, OK, add_json, exit_code_for, open_file
+from pparse.cli.common import add_json, add_strict, exit_code_for, open_file
 from pparse.cli.output import (
     Table,
-    document_status,
     parameters_words,
     report_cut,
     report_document_cut,
@@ -22,6 +21,7 @@ from pparse.cli.output import (
 )
 from pparse.errors import PathError
 from pparse.findings import Status
+from pparse.judgement import document_status
 from pparse.limits import count_words, format_size
 
 TYPE_CHECKING = False
@@ -63,6 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-l", "--long", action="store_true", help="mode, time, method and packed size of members")
     parser.add_argument("-q", "--quiet", action="store_true", help="names only")
     parser.add_argument("--bytes", action="store_true", help="sizes in bytes")
+    add_strict(parser)
     add_json(parser, lines="tensors or members")
 
 
@@ -216,7 +217,7 @@ def _list_tensors(viewer: Viewer, options: Any, matches: Callable[[str], bool], 
         out.findings((finding for finding in viewer.findings if finding.code != "truncated"), limit=10)
     if options.pattern is not None and not listing.shown:
         out.error(f"no name matches {options.pattern!r}")
-    return exit_code_for(viewer.findings, damaged=damaged)
+    return exit_code_for(viewer.findings, damaged=damaged, strict=options.strict)
 
 
 def _show_groups(tensors: Iterable[Tensor], size: Callable[[int], str], out: Output) -> None:
@@ -282,7 +283,7 @@ def _tensors_as_json(viewer: Viewer, listing: _Listing, tensors: Iterable[Tensor
             f'\n], "members": [], "status": "{extent.status}", "extent": {dumps(extent.to_dict())}, '
             f'"findings": {dumps([finding.to_dict() for finding in viewer.findings])}}}'
         )
-    return exit_code_for(viewer.findings, damaged=extent.status is not Status.COMPLETE)
+    return exit_code_for(viewer.findings, damaged=extent.status is not Status.COMPLETE, strict=options.strict)
 
 
 # -- documents without tensors ---------------------------------------------------------------------------------------
@@ -327,7 +328,8 @@ def _list_members(document: Extraction, options: Any, matches: Callable[[str], b
     if options.pattern is not None and not shown:
         out.error(f"no name matches {options.pattern!r}")
     frame = document_status(document)
-    return exit_code_for(document.findings, damaged=damaged or frame in (Status.TRUNCATED, Status.DAMAGED))
+    damaged |= frame in (Status.TRUNCATED, Status.DAMAGED)
+    return exit_code_for(document.findings, damaged=damaged, strict=options.strict)
 
 
 def _members(document: Extraction, options: Any) -> Iterator[Member]:
@@ -423,6 +425,5 @@ def _members_as_json(document: Extraction, rows: Iterable[Member], options: Any,
     if not options.jsonl:
         found = dumps([finding.to_dict() for finding in document.findings])
         out.line(f'\n], "status": "{status}", "findings": {found}}}')
-    return (
-        DAMAGED if damaged or status in (Status.TRUNCATED, Status.DAMAGED) else exit_code_for(document.findings) or OK
-    )
+    damaged |= status in (Status.TRUNCATED, Status.DAMAGED)
+    return exit_code_for(document.findings, damaged=damaged, strict=options.strict)

@@ -210,18 +210,6 @@ def shape_words(shape: Sequence[int]) -> str:
     return "×".join(map(str, shape)) if shape else "scalar"
 
 
-def document_status(document: Extraction, *, damaged: bool = False) -> Status:
-    """Return the status of a document without tensors; ``damaged``: something in it is, if not its frame."""
-    root = document.root
-    status = root.status if root.shape != "scalar" else root.known_status or Status.COMPLETE
-    outer = document.result.extraction.parent if document.result.extraction.implicit else None
-    while outer is not None and status is Status.COMPLETE:  # the compressed streams around it
-        for result in outer.results.values():
-            status = result.root.known_status or status
-        outer = outer.parent if outer.implicit else None
-    return Status.DAMAGED if damaged and status is Status.COMPLETE else status
-
-
 def cut_to_dict(document: Extraction, status: Status) -> dict[str, object]:
     """Return what is known of what a cut document lacks, as plain data for JSON."""
     cut = status is Status.TRUNCATED

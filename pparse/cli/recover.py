@@ -8,7 +8,7 @@ stopped half-way, the same command goes on.
 
 from __future__ import annotations
 
-from pparse.cli.common import DAMAGED, OK, UNKNOWN_FORMAT, open_file, size
+from pparse.cli.common import DAMAGED, OK, UNKNOWN_FORMAT, add_strict, open_file, size
 from pparse.cli.output import Table, safe, status_words
 from pparse.errors import FormatError, LimitError
 from pparse.findings import Status
@@ -39,6 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", help="a file, or outer::inner")
     parser.add_argument("-o", "--output", metavar="DIR", required=True, help="the folder to write to, new or empty")
     add_target_arguments(parser)
+    add_strict(parser)
     parser.add_argument("-q", "--quiet", action="store_true", help="say nothing but errors")
     parser.add_argument("--json", action="store_true", help='print the summary as one JSON document ("schema": 1)')
 
@@ -74,7 +75,12 @@ def run(options: Any, out: Output) -> int:
             raise
         listing.close()
         _tell(options, out, outcome, document.findings, listing.kept)
-    return OK if outcome.is_whole else DAMAGED
+    return exit_code(options, outcome)
+
+
+def exit_code(options: Any, outcome: Outcome) -> int:
+    """Return the exit code of `pparse recover`, and of `pparse extract`."""
+    return OK if outcome.is_whole and not (options.strict and outcome.warnings) else DAMAGED
 
 
 def tell_interrupted(options: Any, out: Output, listing: FileTable) -> None:

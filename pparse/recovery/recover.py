@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from pparse.extraction import Extraction
+    from pparse.findings import FindingList
     from pparse.recovery.report import RecoveredFile, Summary
     from pparse.recovery.sink import LimitMet
 
@@ -27,16 +28,17 @@ if TYPE_CHECKING:
 class Outcome:
     """What came of it.
 
-    ``summary`` of the files; ``errors``: how many findings are errors (of `recover`, warnings too: whoever saves files
-    wants to know); ``limits``: those that cost files something, by name; ``resumed``: units of work that were done by
-    an earlier run, with which this one went on.
+    ``summary`` of the files; ``errors`` and ``warnings``: how many findings there are of each kind; ``limits``: those
+    that cost files something, by name; ``resumed``: units of work that were done by an earlier run, with which this one
+    went on.
     """
 
-    __slots__ = ("errors", "limits", "resumed", "summary")
+    __slots__ = ("errors", "limits", "resumed", "summary", "warnings")
 
-    def __init__(self, summary: Summary, errors: int, limits: dict[str, LimitMet], resumed: int) -> None:
+    def __init__(self, summary: Summary, findings: FindingList, limits: dict[str, LimitMet], resumed: int) -> None:
         self.summary = summary
-        self.errors = errors
+        self.errors = findings.errors
+        self.warnings = sum(finding.severity is Severity.WARNING for finding in findings)
         self.limits = limits
         self.resumed = resumed
 
@@ -95,10 +97,8 @@ def recover(
             else:
                 report.finish(document.findings)
             raise
-        findings = document.findings
-        summary = report.finish(findings)
-    odd = sum(finding.severity is not Severity.NOTE for finding in findings)
-    return Outcome(summary, max(odd, findings.errors), unpacker.limits, unpacker.resumed)
+        summary = report.finish(document.findings)
+    return Outcome(summary, document.findings, unpacker.limits, unpacker.resumed)
 
 
 def is_unfinished(folder: str | os.PathLike[str]) -> bool:
@@ -136,4 +136,4 @@ def extract(
     with open_target(document, folder, max_output=max_output, exist_ok=exist_ok, run=run) as target:
         unpacker = Unpacker(document, target, note, Plan(recursive=recursive, wanted=wanted))
         unpacker.run(result)
-    return Outcome(summary, document.findings.errors, unpacker.limits, unpacker.resumed)
+    return Outcome(summary, document.findings, unpacker.limits, unpacker.resumed)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pparse.recovery.target import Target, TargetFile
 
     Report = Callable[[RecoveredFile], object]
+    Kept = Callable[[str, int], object]
 
 SCHEMA: Final = 1
 _STEP: Final = 1 * MIB
@@ -32,13 +33,16 @@ PROTOBUF: Final = ("saved-model", "graph-def", "meta-graph", "protobuf")
 MODELS: Final = ("safetensors", "riegeli", "cpb", *PROTOBUF)
 
 
-def salvage(extraction: Extraction, target: Target, name: str, *, report: Report) -> bool:
+def salvage(
+    extraction: Extraction, target: Target, name: str, *, report: Report, kept: Kept | None = None
+) -> bool:  # fmt: skip
     """Write what is left of a model file that is not whole as the valid file ``name`` of ``target``, and tell of it.
 
-    ``report`` is called once for each file written, and for each part of which nothing could be had; no status is
-    COMPLETE that is not. False if the format has no such form, if nothing can be saved in it, or if nothing is lost, so
-    that the file had better be written as it is: then nothing was written, and nothing reported. Raises `LimitError`,
-    and what says nothing of the data.
+    ``report`` is called once for each file written, the new one first, and for each part of which nothing could be had;
+    no status is COMPLETE that is not. ``kept`` is called with the name and the size of every tensor of a safetensors
+    file that is in the new one. False if the format has no such form, if nothing can be saved in it, or if nothing is
+    lost, so that the file had better be written as it is: then nothing was written, and nothing reported. Raises
+    `LimitError`, and what says nothing of the data.
     """
     try:
         result = extraction.parse()
@@ -55,7 +59,9 @@ def salvage(extraction: Extraction, target: Target, name: str, *, report: Report
     doubts = inner.data.doubts_in(inner.start, max(inner.start, inner.known_end()))
     if doubts and form in (*PROTOBUF, "riegeli", "cpb"):
         return _save_apart(inner, form, doubts, target, name, report)
-    return _save(Job(inner, target, name, report), form)
+    job = Job(inner, target, name, report)
+    job.kept = kept
+    return _save(job, form)
 
 
 def salvage_or_keep(extraction: Extraction, target: Target, name: str, *, report: Report) -> bool:
@@ -136,6 +142,7 @@ class Job:
         self.end = max(self.start, extraction.known_end())
         self.target = target
         self.name = name
+        self.kept: Kept | None = None
         self._report = report
         self._done = 0
         self.loose = [

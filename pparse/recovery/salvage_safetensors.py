@@ -11,13 +11,14 @@ from array import array
 
 from pparse.data import Access
 from pparse.errors import EndOfDataError, GapError, MalformedError
-from pparse.findings import Status
+from pparse.findings import Finding, Severity, Status
 from pparse.limits import MIB, count_words
 from pparse.node import SCALAR
 from pparse.parsers.safetensors import METADATA
 from pparse.recovery.report import RecoveredFile, doubtful_name
 from pparse.recovery.salvage import Rest, text_of
 from pparse.viewers.safetensors import SafetensorsViewer
+from pparse.viewers.safetensors_rules import REFUSED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -99,6 +100,7 @@ class _Plan:
         self.numbers, self.starts, self.sizes = array("q"), array("q"), array("q")
         self.total = 0
         self.opens = True  # whether the library opens the old file, as far as the tensors go
+        self.whole = True  # whether there is nothing wrong with any of them
         self.worst = Status.TRUNCATED
         self.charge = job.session.budget.charge(0, "the places of tensors")
         for number, tensor in enumerate(viewer.tensors()):
@@ -108,7 +110,7 @@ class _Plan:
                 self._add(number, tensor)
             if status is Status.COMPLETE:
                 continue
-            self.opens = False
+            self.opens = self.whole = False
             if status in (Status.DAMAGED, Status.UNSUPPORTED):
                 self.worst = Status.DAMAGED
         self.order: list[int] | range = range(len(self.numbers))
@@ -139,7 +141,8 @@ def salvage_safetensors(job: Job) -> bool:
             return False
         judge = _Judge(job, viewer)
         metadata = _metadata(viewer)
-        sure = _save_model(job, viewer, judge, metadata, in_doubt=False)
+        refused = _refused(viewer)
+        sure = _save_model(job, viewer, judge, metadata, refused=bool(refused), in_doubt=False)
         if sure is None:
             return False
         doubtful = _save_model(job, viewer, judge, metadata, in_doubt=True)
@@ -150,24 +153,26 @@ def salvage_safetensors(job: Job) -> bool:
     if file is None and second is None:  # a model without tensors
         file = _write(job, viewer, judge, plan, metadata, job.name)
     path = second.path if second is not None else None
+    status = plan.worst
     if file is not None:
-        _report_model(job, viewer, judge, plan, file)
+        status = _report_model(job, viewer, judge, plan, file, refused)
     if second is not None and doubtful is not None:
         count = count_words(len(doubtful[0].numbers), "tensor")
         job.report(second, Status.DAMAGED, f"{count} that may be wrong", doubtful=((0, second.bytes),))
-    _finish(job, viewer, judge, plan.worst, metadata, file.path if file is not None else path or job.name, path)
+    _finish(job, viewer, judge, status, metadata, file.path if file is not None else path or job.name, path)
     return True
 
 
 def _save_model(
-    job: Job, viewer: SafetensorsViewer, judge: _Judge, metadata: dict[str, object] | None, *, in_doubt: bool
-) -> tuple[_Plan, TargetFile | None] | None:
+    job: Job, viewer: SafetensorsViewer, judge: _Judge, metadata: dict[str, object] | None, *,
+    refused: bool = False, in_doubt: bool,
+) -> tuple[_Plan, TargetFile | None] | None:  # fmt: skip
     """Write the sure tensors, or those in doubt; no file if there are none. None if the old file is as good."""
     for _ in range(_TRIES):
         plan = _Plan(judge, viewer, job, in_doubt=in_doubt)
         try:
             whole = viewer.parser.header.status is Status.COMPLETE and viewer.parser.wrong_length is None
-            if plan.opens and whole:
+            if plan.opens and whole and not refused:
                 if job.data.access is not Access.FREE:  # else all gaps are known
                     for _ in _contents(job, judge, plan):
                         job.session.check_cancelled()
@@ -179,6 +184,11 @@ def _save_model(
         finally:
             plan.charge.release()
     return None
+
+
+def _refused(viewer: SafetensorsViewer) -> list[Finding]:
+    """Return why the library refuses the file, were all its tensors whole."""
+    return [finding for finding in viewer.check() if finding.code in REFUSED]
 
 
 # -- the file ----------------------------------------------------------------------------------------------------------
@@ -265,16 +275,26 @@ def _writable(value: Any) -> bool:
 # -- what is beside it -------------------------------------------------------------------------------------------------
 
 
-def _report_model(job: Job, viewer: SafetensorsViewer, judge: _Judge, plan: _Plan, file: TargetFile) -> None:
-    """Report the new file."""
+def _report_model(
+    job: Job, viewer: SafetensorsViewer, judge: _Judge, plan: _Plan, file: TargetFile, refused: list[Finding]
+) -> Status:
+    """Report the new file, and return its status."""
+    status = plan.worst
     header = viewer.parser.header
     problem = header.root.finding
     least = "at least " if header.status is not Status.COMPLETE else ""
     reason = f"{len(plan.numbers):,} of {least}{plan.total:,} tensors are whole"
     if problem is not None:
         reason += f"; its header: {problem.reason}"
-    damaged = judge.header_doubt is not None or job.has_gaps or header.status is Status.DAMAGED
-    job.report(file, Status.DAMAGED if damaged else plan.worst, reason)
+    if refused:
+        reason += f"; written anew, since the library refuses it: {_words(refused[0])}"
+        if plan.whole:
+            errors = any(finding.severity is Severity.ERROR for finding in refused)
+            status = Status.DAMAGED if errors else Status.COMPLETE
+    if judge.header_doubt is not None or job.has_gaps or header.status is Status.DAMAGED:
+        status = Status.DAMAGED
+    job.report(file, status, reason)
+    return status
 
 
 def _finish(
@@ -289,11 +309,20 @@ def _finish(
         for number, tensor in enumerate(viewer.tensors()):
             job.session.check_cancelled()
             became, why = judge.judge(number, tensor)
-            if became is not Status.COMPLETE:
+            if became is Status.COMPLETE:
+                if job.kept is not None:
+                    job.kept(tensor.name, tensor.stored_nbytes)
+            else:
                 rest.add(_save_part(job, path, tensor, became, why, judge, second if judge.in_doubt else None))
         job.save_loose(path)
     finally:
         rest.finish(status)
+
+
+def _words(finding: Finding) -> str:
+    """Return a finding on bytes that were left out in words."""
+    left = f" ({finding.length:,} bytes, left out)" if finding.code in ("trailing-bytes", "gap") else ""
+    return finding.reason + left
 
 
 def _save_part(

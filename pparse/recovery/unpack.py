@@ -25,6 +25,8 @@ from pparse.errors import (
 )
 from pparse.extraction import Extraction
 from pparse.findings import Finding, Severity, Status
+from pparse.judgement import judge
+from pparse.parsers.safetensors_index import ShardSet
 from pparse.recovery.names import changed, safe_name
 from pparse.recovery.report import RecoveredFile
 from pparse.recovery.sink import HOLE, LimitMet, Sink
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
 
     from pparse.archive import ArchiveMember
     from pparse.findings import FindingList
+    from pparse.judgement import Judgement
     from pparse.recovery.target import Target
     from pparse.result import Result
 
@@ -55,8 +58,6 @@ NAMELESS: Final = "nameless"
 MOST_LINK: Final = 4096
 # Bytes that are worth a file of their own.
 _LEAST: Final = 32
-# Formats of chunks with hashes.
-_HASHED: Final = ("riegeli", "cpb", "saved-model-folder")
 
 
 class Plan:
@@ -129,7 +130,6 @@ class Unpacker:
         self._in_vain = 0  # bytes that must be decoded though a limit keeps them from being written
         self._levels: list[_Level] = []
         self._entered = 0
-        self._unsound: Extraction | None = None  # what looked whole, and a check found damaged
         self._sink: Sink | None = None  # what was written last
 
     def run(self, result: Result) -> None:
@@ -154,7 +154,12 @@ class Unpacker:
         name = _base_name(self._document.name)
         if not self._enter(result, "", name):
             inner = result.extraction
-            self._write_document(result, _base_name(inner.name) if inner.implicit else name)
+            inner.prove()
+            if isinstance(result.parser, ShardSet) and not result.parser.is_alone:
+                self._write_set(result, result.parser)
+            else:
+                name = _base_name(inner.name) if inner.implicit else name
+                self._write_document(result, name, name)
         return bool(self._levels)
 
     def _lists(self) -> list[FindingList]:
@@ -253,30 +258,53 @@ class Unpacker:
         sink.settle(verdict)
         self._tell(sink, verdict, source, extraction.start, name)
 
-    def _write_document(self, result: Result, name: str) -> None:
+    def _write_document(self, result: Result, name: str, source: str, prefix: str | None = None) -> None:
         """Write a document that is no container: as it is, or what can be saved of it."""
         extraction = result.extraction
-        if self._plan.salvage and self._salvage(extraction, name):
-            return
+        judgement = self._judge(extraction) if self._plan.salvage else None
+        if judgement is None or not self._salvage(extraction, name, judgement):
+            self._write_plain(result, name, source, judgement, prefix)
+
+    def _write_plain(
+        self, result: Result, name: str, source: str, judgement: Judgement | None, prefix: str | None = None
+    ) -> str | None:  # fmt: skip
+        """Write a document as it is; return the path that it got. None if there was nothing to write."""
+        extraction = result.extraction
         end = extraction.known_end()
         with self._open_sink(name) as sink:
             verdict = sink.reading(
                 lambda: read_through(self._session, extraction.data, extraction.start, end, sink=sink)
             )
-            self._judge_format(extraction, verdict)
+        if judgement is not None:
+            judgement.count_for(verdict)
         sink.settle(verdict)
-        self._tell(sink, verdict, name, extraction.start, name)
+        self._tell(sink, verdict, source, extraction.start, name, prefix)
+        return None if sink.file is None else sink.file.path
 
-    def _salvage(self, extraction: Extraction, name: str) -> bool:
-        """Write the salvaged form of a model file that is not whole. False if it has none, or is whole."""
+    def _write_set(self, result: Result, parser: ShardSet) -> None:
+        """Write a model in shards: each of them, and an index of what there is."""
+        from pparse.recovery.salvage_set import ShardWriter
+
+        judgement = self._judge(result.extraction)
+        ShardWriter(result, parser, self._target, self._report, self._write_plain).run(judgement)
+
+    def _judge(self, extraction: Extraction) -> Judgement:
+        """Look at all of a document that is no container; what is odd about it counts for the whole."""
+        judgement = judge(extraction)
+        for finding in judgement.findings:
+            self._document.findings.add(finding)
+        return judgement
+
+    def _salvage(self, extraction: Extraction, name: str, judgement: Judgement) -> bool:
+        """Write the salvaged form of a model file that is not whole, or that its library refuses for another reason.
+
+        False if it has none, or is to be written as it is.
+        """
         from pparse.recovery.salvage import salvage_or_keep
 
         try:
-            whole = extraction.status is Status.COMPLETE and not extraction.data.gaps and not _viewed_damage(extraction)
-            if whole:
-                if not _checked_damage(extraction):
-                    return False
-                self._unsound = extraction
+            if judgement.is_plain and not extraction.data.gaps:
+                return False
             return salvage_or_keep(extraction, self._target, name, report=self._report)
         except PASSING:
             raise
@@ -291,17 +319,6 @@ class Unpacker:
             return True
         except PparseError:
             return False
-
-    def _judge_format(self, extraction: Extraction, verdict: Verdict) -> None:
-        """What its own format says of a file counts too: all the bytes of a cut file are there."""
-        try:
-            status = extraction.status
-        except PparseError:
-            return
-        if status is Status.COMPLETE and extraction is self._unsound:
-            status = Status.DAMAGED
-        if status is not Status.COMPLETE and verdict.status is Status.COMPLETE:
-            verdict.worsen(status, str(status), f"{extraction.format} says that it is {status}")
 
     # -- members -----------------------------------------------------------------------------------------------------
 
@@ -352,8 +369,11 @@ class Unpacker:
         except PparseError:
             return False  # no container, or none that can be read
         result = extraction.parse()
+        if self._plan.settle:
+            extraction.prove()
+            self._settle(result.extraction)
         if not isinstance(parser, ArchiveParser | StreamParser):
-            return self._plan.salvage and self._salvage(extraction, level.prefix + member.name)
+            return self._plan.salvage and self._save_member(level, member, extraction, result)
         if len(self._levels) >= self._session.limits.nesting:
             self._document.findings.add(Finding(
                 "limit", f"containers within containers are not entered below the limit nesting="
@@ -371,13 +391,46 @@ class Unpacker:
         by_name = member.name.lower().endswith(ARCHIVE_NAMES)
         if not by_name and (level.parser.verify(member).status is Status.COMPLETE or _confirms_itself(parser)):
             return False  # a document that happens to be a zip, and is whole
-        entered = self._enter(result, f"{level.prefix}{_safe(member)}/", f"{level.source}::{member.name}")
+        entered = self._enter(result, *self._place_in(level, member))
         if entered and self._levels[-1] is not level:
             self._levels[-1].member = (level, member)
         return entered
 
-    def _write_member(self, level: _Level, member: ArchiveMember, content: ArchiveMember | None = None) -> None:
-        """Write a member; ``content``: the one that holds its bytes, if it is but a link to that."""
+    @staticmethod
+    def _place_in(level: _Level, member: ArchiveMember) -> tuple[str, str]:
+        """Return the folder of a member that is entered, and what its files are said to come from."""
+        return f"{level.prefix}{_safe(member)}/", f"{level.source}::{member.name}"
+
+    def _save_member(self, level: _Level, member: ArchiveMember, extraction: Extraction, result: Result) -> bool:
+        """Write what can be saved of a member that is a document. False: it is to be written as it is.
+
+        A compressed document that is whole, like the stream, is written as it is. Another one becomes a folder with
+        what is saved of it, which is no stream and must not have the name of one.
+        """
+        streams = list(_streams(extraction, result))
+        damaged = any(stream.root.status is not Status.COMPLETE for stream in streams)
+        for stream in streams:
+            self._gather(stream)
+        judgement = self._judge(result.extraction)
+        if not streams:
+            return self._salvage(extraction, level.prefix + member.name, judgement) or (
+                not judgement.is_whole and self._write_member(level, member, judgement=judgement)
+            )
+        if not damaged and judgement.is_whole:
+            return False
+        prefix, source = self._place_in(level, member)
+        name = prefix + _base_name(result.extraction.name)
+        self._write_document(result, name, source, prefix)
+        return True
+
+    def _write_member(
+        self, level: _Level, member: ArchiveMember, content: ArchiveMember | None = None,
+        judgement: Judgement | None = None,
+    ) -> bool:  # fmt: skip
+        """Write a member, and return True; ``content``: the one that holds its bytes, if it is but a link to that.
+
+        ``judgement``: what its own format says of it.
+        """
         content = content or member
         name = level.prefix + _safe(member)
         packed = None if content.method == "stored" else content.packed
@@ -387,17 +440,20 @@ class Unpacker:
                 self._count_vain(level, content)
             else:
                 verdict = level.parser.verify(content, sink, sink.skip)
+        if judgement is not None:
+            judgement.count_for(verdict)
         sink.settle(verdict)
         self._tell(sink, verdict, level.source, min(content.at, content.start), member.name, level.prefix)
+        return True
 
     def _read_link(self, level: _Level, member: ArchiveMember) -> bool:
         """Read where a symbolic link leads, which is its content. False if that cannot be the target of one."""
         keep = Beginning(MOST_LINK + 1)
         verdict = level.parser.verify(member, keep)
-        target = keep.content
-        if verdict.status is not Status.COMPLETE or len(target) > MOST_LINK or b"\0" in target:
+        found = keep.content
+        if verdict.status is not Status.COMPLETE or len(found) > MOST_LINK or b"\0" in found:
             return False
-        member.link = target.decode("utf-8", "backslashreplace")
+        member.link = found.decode("utf-8", "backslashreplace")
         return True
 
     def _write_hard_link(self, level: _Level, member: ArchiveMember) -> bool:
@@ -547,26 +603,16 @@ def _base_name(path: str) -> str:
     return path.replace("\\", "/").rstrip("/").rpartition("/")[2] or "file"
 
 
-def _checked_damage(extraction: Extraction) -> bool:
-    """Say whether a check finds damage in a file whose parts have checksums of their own, which nothing else compares.
-
-    Then nothing is called complete that a check would not: it has looked at everything.
-    """
-    result = extraction.parse()
-    if result.parser.name not in _HASHED:
-        return False
-    found = False
-    for finding in result.check():
-        found = found or (finding.severity is Severity.ERROR and finding.code != "limit")
-    return found
-
-
-def _viewed_damage(extraction: Extraction) -> bool:
-    """Say whether a viewer of the file finds something that is not whole."""
-    from pparse.registry import viewer_for
-
-    viewer = viewer_for(extraction)
-    return viewer is not None and viewer.status is not Status.COMPLETE
+def _streams(extraction: Extraction, result: Result) -> Iterator[Result]:
+    """Yield what is known of the compressed streams between a member and the document in it, innermost first."""
+    inner: Extraction | None = result.extraction
+    while inner is not None:
+        for found in list(inner.results.values()):
+            if isinstance(found.parser, StreamParser):
+                yield found
+        if inner is extraction:
+            return
+        inner = inner.parent
 
 
 def _confirms_itself(parser: ArchiveParser | StreamParser) -> bool:

@@ -1,0 +1,98 @@
+"""What its own format says of a document: the verdict of `pparse check`, for whoever writes it to the disk.
+
+The one place that decides whether a document is whole once everything in it was looked at, so that `pparse check` and
+`pparse recover` come to the same.
+"""
+
+from __future__ import annotations
+
+from pparse.errors import PASSING, EndOfDataError, LimitError, PparseError
+from pparse.findings import Finding, FindingList, Severity, Status
+from pparse.node import SCALAR
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
+    from pparse.content import Verdict
+    from pparse.extraction import Extraction
+
+# What makes a document not whole; UNSUPPORTED is no fault of its bytes.
+BROKEN: Final = (Status.TRUNCATED, Status.DAMAGED, Status.MISSING)
+
+
+class Judgement:
+    """What became of a document: ``status``, and ``findings``, everything that is odd or wrong with it."""
+
+    __slots__ = ("findings", "status")
+
+    def __init__(self, limit: int) -> None:
+        self.status = Status.COMPLETE
+        self.findings = FindingList(limit)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing is wrong, as far as it could be looked at."""
+        return self.status not in BROKEN
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is whole, and nothing about it is even odd."""
+        return self.is_whole and not any(finding.severity is not Severity.NOTE for finding in self.findings)
+
+    def count_for(self, verdict: Verdict) -> None:
+        """Let this count for the ``verdict`` on the document's bytes: all the bytes of a cut file are there."""
+        if self.is_whole:
+            return
+        worst = next((finding for finding in self.findings if _is_fault(finding)), None)
+        reason = worst.reason if worst is not None else f"its format says that it is {self.status}"
+        verdict.worsen(self.status, worst.code if worst is not None else str(self.status), reason)
+
+    def __repr__(self) -> str:
+        return f"<Judgement {self.status}: {len(self.findings)} findings>"
+
+
+def judge(extraction: Extraction) -> Judgement:
+    """Look at all of a document, as `Extraction.check` does, and say what became of it.
+
+    What it stands on (the archives and streams around it) is to be settled before. A limit that keeps it from being
+    looked at is a finding. Raises what says nothing of the data.
+    """
+    from pparse.registry import viewer_for
+
+    found = Judgement(extraction.session.limits.findings)
+    try:
+        for finding in extraction.check(around=False):
+            found.findings.add(finding)
+        viewer = viewer_for(extraction)
+        damaged = any(_is_fault(finding) for finding in found.findings)
+        found.status = viewer.extent().status if viewer is not None else document_status(extraction, damaged=damaged)
+        if damaged and found.is_whole:
+            found.status = Status.DAMAGED
+    except PASSING:
+        raise
+    except LimitError as error:
+        found.findings.add(Finding("limit", f"not looked into: {error.reason}", severity=Severity.WARNING))
+    except PparseError as error:
+        found.status = Status.TRUNCATED if isinstance(error, EndOfDataError) else Status.DAMAGED
+        found.findings.add(Finding("malformed", error.reason, offset=error.offset))
+    for finding in found.findings:
+        finding.source = finding.source or extraction.name
+    return found
+
+
+def document_status(document: Extraction, *, damaged: bool = False) -> Status:
+    """Return the status of a document without tensors; ``damaged``: something in it is, if not its frame."""
+    root = document.root
+    status = root.status if root.shape != SCALAR else root.known_status or Status.COMPLETE
+    outer = document.result.extraction.parent if document.result.extraction.implicit else None
+    while outer is not None and status is Status.COMPLETE:  # the compressed streams around it
+        for result in outer.results.values():
+            status = result.root.known_status or status
+        outer = outer.parent if outer.implicit else None
+    return Status.DAMAGED if damaged and status is Status.COMPLETE else status
+
+
+def _is_fault(finding: Finding) -> bool:
+    """Whether a finding says that the file is not whole: an error, but for one about a limit of ours."""
+    return finding.severity is Severity.ERROR and finding.code != "limit"
