@@ -15,6 +15,7 @@ from pparse.dtype import DTYPES, DType
 from pparse.errors import ClosedError, DataChangedError, LimitError, MalformedError, PparseError, UnsupportedError
 from pparse.findings import Finding, Severity, Status
 from pparse.kernels.wire import PADDING, read_length, read_value
+from pparse.locking import steps
 from pparse.parsers.protobuf_index import ChunkRange, FieldGraft, Lost
 from pparse.reader import Range
 from pparse.tensor import Span, Tensor
@@ -112,7 +113,7 @@ class TensorflowTensor(Tensor):
         if content is not None:
             yield from string_list(content, self.size)
         else:
-            yield from texts(message, _STRINGS, self.size)
+            yield from steps(self._owner.lock, texts(message, _STRINGS, self.size))
 
     def _known_dtype(self) -> DType:
         if self.dtype is None and self._texts is not None:
@@ -357,7 +358,8 @@ class TensorMaker:
             if listed is not None and not values.cut and (listed > count or values.extra_words):
                 made.finding = self._extra(name, count, listed)
             cut = problem is not None or values.cut
-            data = ValuesData(values, dtype.itemsize, count, f"{self.extraction.name}::{name}", whole=not cut)
+            data = ValuesData(values, dtype.itemsize, count, f"{self.extraction.name}::{name}",
+                              lock=self.extraction.lock, whole=not cut)  # fmt: skip
             made._content = Span(data, 0, made.nbytes, data.name)
             if cut:
                 self._judge_cut(made, values, problem)

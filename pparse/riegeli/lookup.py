@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict
 
 from pparse.errors import EndOfDataError, MalformedError, PparseError
+from pparse.locking import guard
 from pparse.riegeli.chunks import ChunkError, header_size, parse_header
 from pparse.riegeli.records import open_records
 from pparse.riegeli.search import chunk_at
@@ -50,7 +52,8 @@ class _Tail:
 class RecordLookup:
     """Finds records of ``source`` by their numeric position (the chunk's begin, plus the record's index in it).
 
-    Ranges that were handed out stay good as long as somebody holds them. ``verify`` as for `RecordReader`.
+    Ranges that were handed out stay good as long as somebody holds them. ``verify`` as for `RecordReader`. Any number
+    of threads may ask one.
     """
 
     def __init__(
@@ -62,6 +65,7 @@ class RecordLookup:
         limits: Limits | None = None,
         scratch: Scratch | None = None,
     ) -> None:
+        self.lock = threading.RLock()
         self._range = source
         self._verify = verify
         self._budget = budget
@@ -244,3 +248,6 @@ class RecordLookup:
         if index >= records.count:
             raise records.error or MalformedError("the record is lost with its chunk's end", offset=position)
         return records.range(index)
+
+
+guard(RecordLookup, ("is_cut", "last", "last_found", "missing", "positions", "record", "there"))
