@@ -283,11 +283,16 @@ class TarParser(ArchiveParser):
 
     def check(self, *, strict: bool = False) -> Iterator[Visit]:
         """Read every member through; what is said of one then is not said while it is found."""
-        self._checking = True
-        try:
-            yield from super().check(strict=strict)
-        finally:
-            self._checking = False
+        visits = super().check(strict=strict)
+        while True:
+            self._checking = True  # not while it is suspended: another thread may list the archive meanwhile
+            try:
+                visit = next(visits, None)
+            finally:
+                self._checking = False
+            if visit is None:
+                return
+            yield visit
 
     def missing(self) -> int | None:
         """Return how many bytes the member lacks in which a cut archive ends."""

@@ -35,7 +35,7 @@ class Charge:
 
     def resize(self, amount: int) -> None:
         """Hold ``amount`` bytes from now on. Raises `LimitError` (and holds what it held) if there is no room."""
-        self._budget._change(self, amount - self.amount)
+        self._budget._resize(self, amount)
 
     def touch(self) -> None:
         """Say that this was just used: it is evicted later than others."""
@@ -79,7 +79,7 @@ class MemoryBudget:
         Raises `LimitError` naming ``--budget`` if there is no room even so.
         """
         charge = Charge(self, what, evict)
-        self._change(charge, amount)
+        self._resize(charge, amount)
         return charge
 
     def fits(self, amount: int) -> bool:
@@ -89,8 +89,9 @@ class MemoryBudget:
             held = sum(charge.amount for ref in list(self._evictable.values()) if (charge := ref()) is not None)
             return self.used - held + amount <= self.limit
 
-    def _change(self, charge: Charge, delta: int) -> None:
+    def _resize(self, charge: Charge, amount: int) -> None:
         with self._lock:
+            delta = amount - charge.amount  # under the lock: it may be evicted at any time
             if delta > 0 and self.used + delta > self.limit:
                 self._make_room(delta, charge)
             self.used += delta

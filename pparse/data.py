@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import enum
 import os
+import threading
 from abc import ABC, abstractmethod
 from array import array
 from bisect import bisect_right
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 # One system call never returns more than this (Linux: 2 GiB - 4 KiB; macOS refuses more than INT_MAX).
 _FAR: Final = (1 << 63) - 1  # no source is as long as that
 MAX_SYSTEM_READ: Final = 1 << 30
+# So that two threads do not make what notes stretches of one Data twice.
+_MAKING: Final = threading.Lock()
 # Buffers that one call fills (Linux: IOV_MAX is 1024).
 MAX_VIEWS: Final = 1_000
 
@@ -134,11 +137,12 @@ class IoStats:
     keeps an answer that may change with it compares the number.
     """
 
-    __slots__ = ("bytes", "discoveries", "dropped", "log", "reads")
+    __slots__ = ("_lock", "bytes", "discoveries", "dropped", "log", "reads")
 
     MAX_LOG = 10_000
 
     def __init__(self, *, log: bool = False) -> None:
+        self._lock = threading.Lock()
         self.reads = 0
         self.bytes = 0
         self.dropped = 0
@@ -147,16 +151,22 @@ class IoStats:
 
     def count(self, source: str, offset: int, length: int) -> None:
         """Count one read of ``length`` bytes at ``offset``."""
-        self.reads += 1
-        self.bytes += length
-        log = self.log
-        if log is not None:
-            if log and log[-1][0] == source and log[-1][1] + log[-1][2] == offset:
-                log[-1] = (source, log[-1][1], log[-1][2] + length)
-            elif len(log) < self.MAX_LOG:
-                log.append((source, offset, length))
-            else:
-                self.dropped += 1
+        with self._lock:
+            self.reads += 1
+            self.bytes += length
+            log = self.log
+            if log is not None:
+                if log and log[-1][0] == source and log[-1][1] + log[-1][2] == offset:
+                    log[-1] = (source, log[-1][1], log[-1][2] + length)
+                elif len(log) < self.MAX_LOG:
+                    log.append((source, offset, length))
+                else:
+                    self.dropped += 1
+
+    def discover(self) -> None:
+        """Count something that was found out of bytes."""
+        with self._lock:
+            self.discoveries += 1
 
 
 class Data(ABC):
@@ -326,17 +336,19 @@ class Data(ABC):
         """Remember that a checksum contradicts the bytes ``[start, end)``: whatever is made of them is damaged."""
         if start < end:
             if self._condemned is None:
-                self._condemned = Condemned()
+                with _MAKING:
+                    self._condemned = self._condemned or Condemned()
             self._condemned.add(Doubt(start, end, reason))
-            self.stats.discoveries += 1
+            self.stats.discover()
 
     def vouch(self, start: int, end: int) -> None:
         """Remember that a checksum confirmed the bytes ``[start, end)``."""
         if start < end:
             if self._proofs is None:
-                self._proofs = Proofs()
+                with _MAKING:
+                    self._proofs = self._proofs or Proofs()
             self._proofs.add(start, end)
-            self.stats.discoveries += 1
+            self.stats.discover()
 
     def is_proved(self, start: int, end: int) -> bool:
         """Say whether a checksum confirmed all the bytes ``[start, end)``."""

@@ -11,6 +11,7 @@ from contextlib import suppress
 
 from pparse.data import FileData
 from pparse.errors import FormatError, LimitError, PathError, SourceError, UnsupportedError
+from pparse.locking import guard
 from pparse.paths import join_extraction
 from pparse.result import Result
 
@@ -48,6 +49,7 @@ class Extraction:
         format: str | None = None,
     ) -> None:
         self.session = session
+        self.lock = session.lock
         self.name = name
         self.data = data
         self.start = start
@@ -220,7 +222,8 @@ class Extraction:
         """
         from pparse.registry import viewer_for
 
-        viewer = viewer_for(self)
+        with self.lock:
+            viewer = viewer_for(self)
         told: set[Finding] = set()
         for finding in viewer.check(strict=strict) if viewer is not None else self.parse().check(strict=strict):
             told.add(finding)
@@ -284,6 +287,12 @@ class Extraction:
     def __repr__(self) -> str:
         size = "unknown size" if self.size is None else f"{self.size} bytes"
         return f"<{type(self).__name__} {self.path!r}, {size}>"
+
+
+guard(Extraction, (
+    "assume", "child", "findings_of_stream", "get", "node", "parse", "prove", "settle_streams", "sibling",
+    "view", "walk",
+))  # fmt: skip
 
 
 class FolderExtraction(Extraction):

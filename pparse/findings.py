@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import threading
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -100,35 +101,38 @@ class Finding:
 
 
 class FindingList:
-    """Findings in the order they were made, each once; beyond ``limit`` they are counted, not kept."""
+    """Findings in the order they were made, each once; beyond ``limit`` they are counted, not kept. Thread-safe."""
 
-    __slots__ = ("_kept", "_limit", "_order", "errors", "omitted", "omitted_errors")
+    __slots__ = ("_kept", "_limit", "_lock", "_order", "errors", "omitted", "omitted_errors")
 
     def __init__(self, limit: int = 1_000) -> None:
         self._kept: set[Finding] = set()
         self._order: list[Finding] = []
         self._limit = limit
+        self._lock = threading.RLock()
         self.omitted = 0
         self.omitted_errors = 0
         self.errors = 0
 
     def add(self, finding: Finding) -> None:
         """Keep ``finding``, or count it when the list is full."""
-        if finding in self._kept:
-            return
-        if finding.severity is Severity.ERROR:
-            self.errors += 1
-        if len(self._kept) >= self._limit:
-            self.omitted += 1
-            self.omitted_errors += finding.severity is Severity.ERROR
-        else:
-            self._kept.add(finding)
-            self._order.append(finding)
+        with self._lock:
+            if finding in self._kept:
+                return
+            if finding.severity is Severity.ERROR:
+                self.errors += 1
+            if len(self._kept) >= self._limit:
+                self.omitted += 1
+                self.omitted_errors += finding.severity is Severity.ERROR
+            else:
+                self._kept.add(finding)
+                self._order.append(finding)
 
     def restart(self) -> None:
         """Forget what was only counted: everything is about to be looked at again."""
-        self.omitted = self.omitted_errors = 0
-        self.errors = sum(finding.severity is Severity.ERROR for finding in self._order)
+        with self._lock:
+            self.omitted = self.omitted_errors = 0
+            self.errors = sum(finding.severity is Severity.ERROR for finding in self._order)
 
     @property
     def full(self) -> bool:
@@ -138,11 +142,12 @@ class FindingList:
     def extend(self, findings: FindingList) -> None:
         """Add all findings of another list."""
         kept = list(findings)
-        for finding in kept:
-            self.add(finding)
-        self.omitted += findings.omitted
-        self.omitted_errors += findings.omitted_errors
-        self.errors += findings.errors - sum(finding.severity is Severity.ERROR for finding in kept)
+        with self._lock:
+            for finding in kept:
+                self.add(finding)
+            self.omitted += findings.omitted
+            self.omitted_errors += findings.omitted_errors
+            self.errors += findings.errors - sum(finding.severity is Severity.ERROR for finding in kept)
 
     def __iter__(self) -> Iterator[Finding]:
         return iter(list(self._order))

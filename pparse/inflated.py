@@ -19,7 +19,6 @@ from pparse.errors import (
     ClosedError,
     DataChangedError,
     EndOfDataError,
-    EngineError,
     GapError,
     LimitError,
     MalformedError,
@@ -213,6 +212,8 @@ class InflatedData(Data):
         self._go_near(self._furthest)
         while self._run.out < self._furthest and not self._finished:
             self._advance(min(self._most, self._furthest - self._run.out))
+            if not self._finished:
+                self._go_near(self._furthest)
         if not self._finished:
             self._advance(min(self._most, limit))
 
@@ -312,11 +313,11 @@ class InflatedData(Data):
     # -- going forward -------------------------------------------------------------------------------------------
 
     def _advance(self, limit: int) -> bytes:
-        """Decode the next block, of up to ``limit`` bytes, and keep it. An empty one is the end."""
+        """Decode the next block, of up to ``limit`` bytes, and keep it. An empty one: the end, or to begin again."""
         run = self._run
         decoder = run.decoder
         if decoder is None:
-            raise EngineError("decoding goes on without a decoder")
+            return b""  # the budget took it just now, in another thread: whoever called goes near again
         try:
             decoder.resume()
         except LimitError:
@@ -501,15 +502,14 @@ class InflatedData(Data):
             if run.out != self._furthest:
                 raise self._changed()
             return
-        self._finished = True
-        if error is None:
-            return
-        error.source = self._source.name
-        self.error = error.with_traceback(None)
-        if self.size is None:
-            self.gaps = (Gap(run.out, None),)
-        elif run.out < self.size:
-            self.gaps = (Gap(run.out, self.size - run.out),)
+        if error is not None:
+            error.source = self._source.name
+            self.error = error.with_traceback(None)
+            if self.size is None:
+                self.gaps = (Gap(run.out, None),)
+            elif run.out < self.size:
+                self.gaps = (Gap(run.out, self.size - run.out),)
+        self._finished = True  # last: whoever finds it so, in whatever thread, finds the rest, too
 
     def _changed(self) -> DataChangedError:
         return DataChangedError("the stream did not end where it did before", source=self._source.name)

@@ -229,9 +229,10 @@ class Node:
     @property
     def value(self) -> Any:
         """What is in memory now: a scalar, a view of a container, or `UNLOADED_VALUE`. Never does I/O."""
-        if self._content is UNLOADED_VALUE or self.shape == SCALAR:
-            return self._content
-        index: ChildIndex = self._content
+        content = self._content  # read once: the budget may evict an index at any time
+        if content is UNLOADED_VALUE or self.shape == SCALAR:
+            return content
+        index: ChildIndex = content
         return self._view() if index.complete else UNLOADED_VALUE
 
     @property
@@ -243,11 +244,13 @@ class Node:
     def status(self) -> Status:
         """What became of it, as far as is known; a container whose extent is not known yet is loaded to find out."""
         if self._status is None:
-            try:
-                self.result.parser.judge(self)
-            except PparseError:
-                if self._status is None:  # it says nothing of the node: a source that fails, a closed document
-                    raise
+            with self.result.lock:
+                try:
+                    if self._status is None:
+                        self.result.parser.judge(self)
+                except PparseError:
+                    if self._status is None:  # it says nothing of the node: a source that fails, a closed document
+                        raise
         status = self._status or Status.COMPLETE
         return self._standing() if status is Status.COMPLETE and self.extraction.data.flawed else status
 
@@ -292,18 +295,23 @@ class Node:
         that is not whole raises `EndOfDataError` or `MalformedError`; one beyond a limit raises `LimitError`.
         """
         self.result.check_open()
-        if self.shape != SCALAR:
-            self.index_to(None).touch()
-            self.result.retention.touch(self)
-            return self._view()
-        if self._content is UNLOADED_VALUE:
-            self._refuse_if_not_whole()
-            self.extraction.data.check_unchanged()
-            self._content = self.result.parser.load_scalar(self)
-            if self._status is None:
-                self._status = Status.COMPLETE
-            self.result.retention.touch(self)
-        return self._content
+        content = self._content
+        if content is not UNLOADED_VALUE and self.shape == SCALAR:
+            return content
+        with self.result.lock:
+            if self.shape != SCALAR:
+                self.index_to(None).touch()
+                self.result.retention.touch(self)
+                return self._view()
+            content = self._content
+            if content is UNLOADED_VALUE:
+                self._refuse_if_not_whole()
+                self.extraction.data.check_unchanged()
+                self._content = content = self.result.parser.load_scalar(self)
+                if self._status is None:
+                    self._status = Status.COMPLETE
+                self.result.retention.touch(self)
+            return content
 
     def _refuse_if_not_whole(self) -> None:
         status = self._status
@@ -330,8 +338,16 @@ class Node:
 
     def unload(self) -> None:
         """Put the placeholder back: drop value and index. Living children stay what they are."""
-        self._content = UNLOADED_VALUE
-        self.result.retention.forget(self)
+        with self.result.lock:
+            self._content = UNLOADED_VALUE
+            self.result.retention.forget(self)
+
+    def evict(self) -> None:
+        """Drop an index that is complete. The budget calls this from any thread, and holds its own lock then."""
+        index = self.index
+        if index is not None and index.complete:  # one whose parse is in progress is in use
+            self._content = UNLOADED_VALUE
+            self.result.retention.note_evicted(self)
 
     def _view(self) -> NodeMap | NodeList:
         return NodeMap(self) if self.shape == MAP else NodeList(self)
@@ -341,35 +357,38 @@ class Node:
     @property
     def index(self) -> ChildIndex | None:
         """The index of the children as far as it exists; None for scalars and unloaded containers."""
-        return None if self._content is UNLOADED_VALUE or self.shape == SCALAR else self._content
+        content = self._content
+        return None if content is UNLOADED_VALUE or self.shape == SCALAR else content
 
     def index_to(self, count: int | None) -> ChildIndex:
         """Index the first ``count`` children (all if None), or as many as there are, and return the index."""
         if self.shape == SCALAR:
             raise TypeError(f"{self.path or 'the root'} is of kind {self.kind}, which has no children")
         self.result.check_open()
-        index: ChildIndex | None = self.index
-        if index is None or not (index.complete or (count is not None and index.count >= count)):
-            if self._status is Status.UNSUPPORTED and self.finding is not None and self.finding.code == "limit":
-                self._refuse_if_not_whole()
-            self.extraction.data.check_unchanged()
-            if index is None:
-                index = self.result.new_index(self)
-                self._content = index
-            self.result.extend_index(self, index, wanted_count=count)
-        return index
+        with self.result.lock:
+            index: ChildIndex | None = self.index
+            if index is None or not (index.complete or (count is not None and index.count >= count)):
+                if self._status is Status.UNSUPPORTED and self.finding is not None and self.finding.code == "limit":
+                    self._refuse_if_not_whole()
+                self.extraction.data.check_unchanged()
+                if index is None:
+                    index = self.result.new_index(self)
+                    self._content = index
+                self.result.extend_index(self, index, wanted_count=count)
+            return index
 
     def child(self, ordinal: int) -> Node:
         """Return the child number ``ordinal`` (from 0, in file order). Raises `PathError` (an IndexError too)."""
-        kid = self._living(ordinal)
-        if kid is not None:
-            self.result.check_open()
-            self.result.retention.touch(kid)
-            return kid
-        index = self.index_to(ordinal + 1)
-        if not 0 <= ordinal < index.count:
-            raise ChildIndexError(f"has {index.count} children, no number {ordinal}", path=self.path or "the root")
-        return self._adopt(ordinal, self.result.entry(self, ordinal))
+        with self.result.lock:
+            kid = self._living(ordinal)
+            if kid is not None:
+                self.result.check_open()
+                self.result.retention.touch(kid)
+                return kid
+            index = self.index_to(ordinal + 1)
+            if not 0 <= ordinal < index.count:
+                raise ChildIndexError(f"has {index.count} children, no number {ordinal}", path=self.path or "the root")
+            return self._adopt(ordinal, self.result.entry(self, ordinal))
 
     def _living(self, ordinal: int) -> Node | None:
         ref = self._kids.get(ordinal) if self._kids is not None else None
@@ -395,15 +414,19 @@ class Node:
 
     def children(self) -> Iterator[Node]:
         """Yield every child, duplicates too, indexing only as far as the iteration goes."""
+        lock = self.result.lock
         for ordinal, entry in self.result.entries_from(self, 0):
-            yield self._adopt(ordinal, entry)
+            with lock:
+                kid = self._adopt(ordinal, entry)
+            yield kid
 
     def find(self, key: Key, occurrence: int = 1) -> Node | None:
         """Return the child with ``key`` (the n-th of several with that key), or None. Stops looking when found."""
         if self.shape != MAP:
             return None
-        ordinal = self.result.find(self, key, occurrence)
-        return None if ordinal is None else self.child(ordinal)
+        with self.result.lock:
+            ordinal = self.result.find(self, key, occurrence)
+            return None if ordinal is None else self.child(ordinal)
 
     def __getitem__(self, key: Key | slice) -> Any:
         if self.shape == LIST:
@@ -447,7 +470,8 @@ class Node:
     def open(self) -> Range:
         """Return a reader of the node's bytes as they stand in the file, for values too large to load."""
         self.result.check_open()
-        return self.result.parser.open_scalar(self)
+        with self.result.lock:
+            return self.result.parser.open_scalar(self)
 
     def to_python(self, max_bytes: int | None = 64 << 20) -> Any:
         """Return the node and everything below it as plain Python.
@@ -456,16 +480,17 @@ class Node:
         node below that is not whole. A key that occurs twice appears again as ``key#2``.
         """
         self.result.check_open()
-        size = self.result.parser.python_size(self)
-        if max_bytes is not None and size > max_bytes:
-            raise LimitError(
-                f"the node covers {size} bytes",
-                option="max_bytes=None (--limit scalar_bytes=N)",
-                wanted=size,
-                got=max_bytes,
-                path=self.path,
-            )
-        return self.result.parser.to_python(self)
+        with self.result.lock:
+            size = self.result.parser.python_size(self)
+            if max_bytes is not None and size > max_bytes:
+                raise LimitError(
+                    f"the node covers {size} bytes",
+                    option="max_bytes=None (--limit scalar_bytes=N)",
+                    wanted=size,
+                    got=max_bytes,
+                    path=self.path,
+                )
+            return self.result.parser.to_python(self)
 
     def at(self, path: str | Iterable[Step]) -> Node:
         """Return the node at ``path`` below this one. Raises `PathError` saying where the path ends."""

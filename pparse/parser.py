@@ -31,6 +31,7 @@ import enum
 
 from pparse.errors import EngineError, GapError, LimitError, MalformedError, PparseError
 from pparse.findings import Finding, Status
+from pparse.locking import guard
 from pparse.node import LIST, MAP, SCALAR, UNLOADED_VALUE, Entry
 from pparse.paths import KeyStep, OrdinalStep
 from pparse.visit import Member, Visit
@@ -56,6 +57,13 @@ LAST_BLOCK: Final = 256 << 10
 MAX_JUMPS_BACK: Final = 1_000_000
 # Steps a parse may take at one position without output.
 MAX_STILL: Final = 10_000
+# What is asked of a parser from outside of the tree: runs under the session's lock, see `pparse.locking`. (What the
+# engine and nodes ask of it does so anyway.)
+DOORS: Final = frozenset((
+    "check", "details", "directory", "enter", "files", "find_member", "header", "infos", "inner", "members",
+    "metadata", "missing", "open_member", "open_scalar", "prove", "python_size", "settle", "shard", "shard_names",
+    "to_python", "unwrapped", "verify", "walk", "weight_map",
+))  # fmt: skip
 
 
 class Done(enum.Enum):
@@ -348,6 +356,11 @@ class Parser:
 
     def __init__(self, result: Result) -> None:
         self.result = result
+        self.lock = result.lock
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        guard(cls, DOORS)
 
     # -- what every parser says --------------------------------------------------------------------------------------
 
@@ -583,6 +596,9 @@ class Parser:
     def check(self, *, strict: bool = False) -> Iterator[Visit]:
         """Look at everything and add what is wrong to the result's findings; ``strict``: by the reference's rules."""
         return self.walk(self.result.root, detail=False)
+
+
+guard(Parser, DOORS)
 
 
 def as_dict(pairs: Sequence[tuple[Any, Any]]) -> dict[Any, Any]:

@@ -7,6 +7,7 @@ import weakref
 from pparse.errors import ClosedError, PparseError
 from pparse.findings import Finding, FindingList, Severity, Status
 from pparse.index import ChildIndex, KeyTable
+from pparse.locking import guard
 from pparse.node import Node
 from pparse.parser import NodeContext, run
 
@@ -31,6 +32,7 @@ class Result:
 
     def __init__(self, extraction: Extraction, parser_class: type[Parser], findings: FindingList | None = None) -> None:
         self.extraction = extraction
+        self.lock = extraction.session.lock
         # A document inside a compressed stream shares those of the stream.
         self.findings = FindingList(extraction.session.limits.findings) if findings is None else findings
         self.retention: Retention = extraction.session.new_retention()
@@ -45,9 +47,13 @@ class Result:
     @property
     def root(self) -> Node:
         """The root node; the document holds it."""
-        if self._root is None:
-            self._root = Node(self, None, 0, self.parser.root_entry())
-        return self._root
+        root = self._root
+        if root is None:
+            with self.lock:
+                if self._root is None:
+                    self._root = Node(self, None, 0, self.parser.root_entry())
+                root = self._root
+        return root
 
     @property
     def status(self) -> Status:
@@ -69,9 +75,8 @@ class Result:
 
         def evict() -> None:
             victim = ref()
-            # An index whose parse is in progress is in use.
-            if victim is not None and victim.index is not None and victim.index.complete:
-                victim.unload()
+            if victim is not None:
+                victim.evict()
 
         return ChildIndex(session.budget, evict)
 
@@ -135,11 +140,13 @@ class Result:
     def entries_from(self, node: Node, first: int) -> Iterator[tuple[int, Entry]]:
         """Yield ``(ordinal, entry)`` from child ``first`` on, indexing only as far as the iteration goes."""
         while True:
-            index = node.index_to(first + 1)
-            count = min(GROUP, index.count - first)
-            if count <= 0:
-                return
-            for entry in self._group(node, index, first, count):
+            with self.lock:
+                index = node.index_to(first + 1)
+                count = min(GROUP, index.count - first)
+                if count <= 0:
+                    return
+                group = self._group(node, index, first, count)
+            for entry in group:
                 yield first, entry
                 first += 1
 
@@ -264,6 +271,9 @@ class Result:
 
     def __repr__(self) -> str:
         return f"<Result of {self.parser.name} on {self.extraction.name!r}>"
+
+
+guard(Result, ("entry", "find", "key_table", "occurrence", "suggest", "walk"))
 
 
 def _same_key(found: object, wanted: object) -> bool:

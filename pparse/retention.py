@@ -9,6 +9,7 @@ else holds.
 from __future__ import annotations
 
 import sys
+from collections import deque
 
 from pparse.limits import parse_size
 
@@ -21,6 +22,28 @@ if TYPE_CHECKING:
 
 # A node, its offsets, its key and its place in the parent's table.
 _NODE_COST = 400
+
+
+class _Kept:
+    """Nodes in order of their last use, with what each is taken to cost; ``size`` in all."""
+
+    __slots__ = ("nodes", "size")
+
+    def __init__(self) -> None:
+        self.nodes: dict[int, tuple[Node, int]] = {}
+        self.size = 0
+
+    def add(self, node: Node, cost: int) -> None:
+        self.nodes[id(node)] = (node, cost)
+        self.size += cost
+
+    def drop(self, number: int) -> None:
+        found = self.nodes.pop(number, None)
+        if found is not None:
+            self.size -= found[1]
+
+    def drop_oldest(self) -> None:
+        self.drop(next(iter(self.nodes)))
 
 
 class Retention:
@@ -40,10 +63,15 @@ class Retention:
         self.limit = limit
         self.include = tuple(include)
         self.exclude = tuple(exclude)
-        self.held = 0
         self._budget = budget
-        self._kept: dict[int, tuple[Node, int]] = {}  # in order of last use
+        self._kept = _Kept()
+        self._gone: deque[int] = deque()  # nodes that the budget evicted since the last use
         self._charge: Charge | None = None
+
+    @property
+    def held(self) -> int:
+        """Bytes kept, about."""
+        return self._kept.size
 
     def touch(self, node: Node) -> None:
         """Note that ``node`` was made or loaded now."""
@@ -53,46 +81,47 @@ class Retention:
         cost = self._cost(node)
         if cost > self.limit:
             return
-        self._kept[id(node)] = (node, cost)
-        self.held += cost
-        while self.held > self.limit:
-            self._drop_oldest()
-        self._account()
+        kept = self._kept
+        kept.add(node, cost)
+        while kept.size > self.limit:
+            kept.drop_oldest()
+        self._account(kept)
 
     def forget(self, node: Node) -> None:
         """Let go of ``node``."""
-        kept = self._kept.pop(id(node), None)
-        if kept is not None:
-            self.held -= kept[1]
+        while self._gone:
+            self._kept.drop(self._gone.popleft())
+        self._kept.drop(id(node))
+
+    def note_evicted(self, node: Node) -> None:
+        """Let go of ``node`` with the next use: the budget calls this from any thread, and holds its own lock then."""
+        if self.limit:
+            self._gone.append(id(node))
 
     def clear(self) -> None:
         """Let go of everything."""
-        self._kept.clear()
-        self.held = 0
-        if self._charge is not None:
-            self._charge.release()
-            self._charge = None
+        self._kept = _Kept()
+        charge, self._charge = self._charge, None
+        if charge is not None:
+            charge.release()
 
     def __len__(self) -> int:
-        return len(self._kept)
+        return len(self._kept.nodes)
 
-    def _drop_oldest(self) -> None:
-        _, cost = self._kept.pop(next(iter(self._kept)))
-        self.held -= cost
-
-    def _account(self) -> None:
-        if self._charge is None:
-            self._charge = self._budget.charge(0, "retained nodes", self._evicted)
-        if abs(self.held - self._charge.amount) > 64 << 10 or not self.held:
+    def _account(self, kept: _Kept) -> None:
+        charge = self._charge
+        if charge is None:
+            charge = self._charge = self._budget.charge(0, "retained nodes", self._evicted)
+        if abs(kept.size - charge.amount) > 64 << 10 or not kept.size:
             # What is charged already counts as free here: it is evictable too.
-            while self.held and not self._budget.fits(self.held):
-                self._drop_oldest()
-            self._charge.resize(self.held)
+            while kept.size and not self._budget.fits(kept.size):
+                kept.drop_oldest()
+            charge.resize(kept.size)
 
     def _evicted(self) -> None:
+        # Called from any thread. What is kept is replaced, not changed: another one may be at work on it.
         self._charge = None
-        self._kept.clear()
-        self.held = 0
+        self._kept = _Kept()
 
     def _wanted(self, node: Node) -> bool:
         if not self.include and not self.exclude:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import re
 import struct
+import threading
 from itertools import islice
 
 from pparse.descriptors import (
@@ -103,9 +104,10 @@ _INTEGER_BITS: Final = {
 class Schema:
     """The types of a FileDescriptorSet."""
 
-    __slots__ = ("_data", "_extensions", "_files", "_names", "_types")
+    __slots__ = ("_data", "_extensions", "_files", "_lock", "_names", "_types")
 
     def __init__(self, descriptor_set: bytes) -> None:
+        self._lock = threading.RLock()  # one schema serves any number of documents and threads
         self._data = bytes(descriptor_set)
         self._files: list[FileParts] = []
         # By package and name: where the message (or enum) is, and in which file.
@@ -294,6 +296,11 @@ class MessageType:
         return self._by_name or {}
 
     def _read(self) -> None:
+        with self.schema._lock:
+            if self._by_name is None:  # else another thread was quicker, and its fields are those in use
+                self._fields, self._by_name = self._made_fields()
+
+    def _made_fields(self) -> tuple[dict[int, FieldType], dict[str, FieldType]]:
         body = self._body()
         fields: dict[int, FieldType] = {}
         by_name: dict[str, FieldType] = {}
@@ -305,7 +312,7 @@ class MessageType:
             if field.number in fields or field.name in by_name:
                 raise MalformedError(f"{self.full_name}: a number or name of fields occurs twice", offset=span[0])
             fields[field.number] = by_name[field.name] = field
-        self._fields, self._by_name = fields, by_name
+        return fields, by_name
 
 
 class FieldType:
@@ -384,13 +391,14 @@ class FieldType:
         return f"<FieldType {self.number} {self.name}: {'repeated ' * self.repeated}{self.type_name}>"
 
     def _refers_to(self) -> MessageType | EnumType:
-        if self._target is None:
-            self._target = self._schema.find(self.type_name)
-            if isinstance(self._target, EnumType) != (self.type == TYPE_ENUM) or self._target is None:
-                self._target = None
+        found = self._target
+        if found is None:
+            found = self._schema.find(self.type_name)
+            if isinstance(found, EnumType) != (self.type == TYPE_ENUM) or found is None:
                 what = "enum" if self.type == TYPE_ENUM else "message"
                 raise MalformedError(f"the descriptors have no {what} {self.type_name!r}", offset=self._offset)
-        return self._target
+            self._target = found
+        return found
 
     @property
     def message(self) -> MessageType | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import weakref
 
 from pparse.budget import MemoryBudget
@@ -43,6 +44,7 @@ class Session:
         stats: IoStats | None = None,
         block_size: int = 0,
     ) -> None:
+        self.lock = threading.RLock()  # see `pparse.locking`
         self.registry = registry
         self.budget = budget if isinstance(budget, MemoryBudget) else MemoryBudget(budget)
         self.limits = limits or Limits()
@@ -64,7 +66,8 @@ class Session:
 
     def adopt(self, data: Data) -> Data:
         """Close ``data`` when the document is closed."""
-        self._sources.add(data)
+        with self.lock:
+            self._sources.add(data)
         return data
 
     def new_retention(self) -> Retention:
@@ -76,11 +79,12 @@ class Session:
     @property
     def spools(self) -> Scratch:
         """The maker of scratch files, in the folder that the caller named for them, if any."""
-        if self._spools is None:
-            from pparse.scratch import Scratch
+        with self.lock:
+            if self._spools is None:
+                from pparse.scratch import Scratch
 
-            self._spools = Scratch(self.scratch, self.limits.scratch_bytes)
-        return self._spools
+                self._spools = Scratch(self.scratch, self.limits.scratch_bytes)
+            return self._spools
 
     def check_cancelled(self) -> None:
         """Raise `CancelledError` if the caller wants to stop."""
@@ -89,8 +93,9 @@ class Session:
 
     def close(self) -> None:
         """Close every source; nodes and tensors of the document raise `ClosedError` from here on."""
-        self.closed = True
-        for data in list(self._sources):
-            data.close()
-        for retention in list(self._retentions):
-            retention.clear()
+        self.closed = True  # at once: who waits for the lock finds it so
+        with self.lock:
+            for data in list(self._sources):
+                data.close()
+            for retention in list(self._retentions):
+                retention.clear()

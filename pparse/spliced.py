@@ -134,8 +134,8 @@ class SplicedData(Data):
             source.look()
         known = self._discoveries()
         if known != self._known:
-            self._known = known
             self.gaps = self._find_gaps()
+            self._known = known  # last: whoever finds it so finds the gaps, too
 
     @property
     def revision(self) -> int:  # type: ignore[override]

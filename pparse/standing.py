@@ -8,6 +8,7 @@ checksum confirmed them.
 
 from __future__ import annotations
 
+import threading
 from array import array
 from bisect import bisect_left, bisect_right
 
@@ -37,63 +38,72 @@ class Doubt:
 
 
 class Proofs:
-    """Stretches that a checksum confirmed: sorted, adjoining ones joined, found by bisection."""
+    """Stretches that a checksum confirmed: sorted, adjoining ones joined, found by bisection. Thread-safe."""
 
-    __slots__ = ("_ends", "_starts")
+    __slots__ = ("_ends", "_lock", "_starts")
 
     def __init__(self) -> None:
+        self._lock = threading.Lock()
         self._starts = array("q")
         self._ends = array("q")
 
     def add(self, start: int, end: int) -> None:
         """Add ``[start, end)``."""
-        first = bisect_left(self._ends, start)
-        last = bisect_right(self._starts, end)
-        if first < last:
-            start, end = min(start, self._starts[first]), max(end, self._ends[last - 1])
-        self._starts[first:last] = array("q", (start,))
-        self._ends[first:last] = array("q", (end,))
+        with self._lock:
+            first = bisect_left(self._ends, start)
+            last = bisect_right(self._starts, end)
+            if first < last:
+                start, end = min(start, self._starts[first]), max(end, self._ends[last - 1])
+            self._starts[first:last] = array("q", (start,))
+            self._ends[first:last] = array("q", (end,))
 
     def covers(self, start: int, end: int) -> bool:
         """Say whether all of ``[start, end)`` was confirmed."""
-        place = bisect_right(self._starts, start)
-        return place > 0 and self._ends[place - 1] >= end
+        with self._lock:
+            place = bisect_right(self._starts, start)
+            return place > 0 and self._ends[place - 1] >= end
 
 
 class Condemned:
-    """Stretches that a checksum contradicts, in order of their starts; found by bisection, however many there are."""
+    """Stretches that a checksum contradicts, in order of their starts; found by bisection, however many there are.
 
-    __slots__ = ("_doubts", "_reach", "_starts")
+    Thread-safe.
+    """
+
+    __slots__ = ("_doubts", "_lock", "_reach", "_starts")
 
     def __init__(self) -> None:
+        self._lock = threading.Lock()
         self._starts: list[int] = []
         self._doubts: list[Doubt] = []
         self._reach: list[int] = []  # the furthest end of this one and all before it
 
     def add(self, doubt: Doubt) -> None:
         """Add a stretch, unless it is there."""
-        place = bisect_right(self._starts, doubt.start)
-        if place and self._starts[place - 1] == doubt.start and self._doubts[place - 1].end == doubt.end:
-            return
-        self._starts.insert(place, doubt.start)
-        self._doubts.insert(place, doubt)
-        del self._reach[place:]
-        furthest = self._reach[-1] if place else 0
-        for later in self._doubts[place:]:
-            furthest = max(furthest, later.end)
-            self._reach.append(furthest)
+        with self._lock:
+            place = bisect_right(self._starts, doubt.start)
+            if place and self._starts[place - 1] == doubt.start and self._doubts[place - 1].end == doubt.end:
+                return
+            self._starts.insert(place, doubt.start)
+            self._doubts.insert(place, doubt)
+            del self._reach[place:]
+            furthest = self._reach[-1] if place else 0
+            for later in self._doubts[place:]:
+                furthest = max(furthest, later.end)
+                self._reach.append(furthest)
 
     def __iter__(self) -> Iterator[Doubt]:
         return iter(self._doubts)
 
     def touching(self, start: int, end: int) -> Doubt | None:
         """Return a stretch that overlaps ``[start, end)``; None if none does."""
-        place = bisect_left(self._starts, end)
-        while place and self._reach[place - 1] > start:
-            place -= 1
-            if self._doubts[place].end > start:
-                return self._doubts[place]
-        return None
+        with self._lock:
+            place = bisect_left(self._starts, end)
+            while place and self._reach[place - 1] > start:
+                place -= 1
+                if self._doubts[place].end > start:
+                    return self._doubts[place]
+            return None
 
 
 def joined(stretches: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:

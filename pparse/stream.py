@@ -55,21 +55,28 @@ class StreamParser(Parser):
     @property
     def content(self) -> ResumedData:
         """What the stream holds. Raises `UnsupportedError` if the codec's library is missing."""
-        if self._content is None:
-            from pparse.resync.resumed import ResumedData
+        content = self._content  # no lock where it is there: `note_problems` asks, see there
+        if content is None:
+            with self.lock:
+                content = self._content = self._content or self._open_content()
+        return content
 
-            extraction = self.result.extraction
-            session = extraction.session
-            end = extraction.end
-            source = extraction.reader if end is not None else extraction.data.range(extraction.start, 1 << 62)
-            self._content = ResumedData(
-                source, self.codec, budget=session.budget, limits=session.limits, scratch=session.spools,
-                concatenated=True, name=f"{extraction.path}::{self.content_name()}", stats=session.stats,
-                poll=session.check_cancelled, index=self.find_index(),
-            )  # fmt: skip
-            session.adopt(self._content)
-            self._content.on_end = self.note_problems
-        return self._content
+    def _open_content(self) -> ResumedData:
+        from pparse.resync.resumed import ResumedData
+
+        extraction = self.result.extraction
+        session = extraction.session
+        end = extraction.end
+        source = extraction.reader if end is not None else extraction.data.range(extraction.start, 1 << 62)
+        content = ResumedData(
+            source, self.codec, budget=session.budget, limits=session.limits, scratch=session.spools,
+            concatenated=True, name=f"{extraction.path}::{self.content_name()}", stats=session.stats,
+            poll=session.check_cancelled, index=self.find_index(),
+        )  # fmt: skip
+        session.adopt(content)
+        self.result.root  # noqa: B018 -- made now, for `note_problems`
+        content.on_end = self.note_problems
+        return content
 
     def find_index(self) -> GzipIndex | None:
         """Return the index that makes reads in the middle cheap, if there is one."""
@@ -114,7 +121,11 @@ class StreamParser(Parser):
         self.note_problems()
 
     def note_problems(self) -> None:
-        """Add what is wrong with the stream to the findings, once it is known."""
+        """Add what is wrong with the stream to the findings, once it is known.
+
+        The stream calls this with its lock held, in whatever thread came to its end: nothing here may wait for the
+        session's.
+        """
         if self._noted or self._content is None or not self._content.finished:
             return
         self._noted = True

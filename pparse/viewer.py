@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from pparse.errors import PathError
 from pparse.findings import Finding, FindingList, Status
+from pparse.locking import Guarded
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,17 +25,19 @@ class MissingNameError(PathError, KeyError):
     __str__ = PathError.__str__
 
 
-class Viewer(Mapping[str, "Tensor"]):
+class Viewer(Guarded, Mapping[str, "Tensor"]):
     """The tensors of one document: a mapping of names to `Tensor`.
 
     The second of two tensors with one name is reachable as ``name#2``. Nothing is read but what is asked for; `tensors`
-    streams, so that a list of a million tensors is never held.
+    streams, so that a list of a million tensors is never held. Any number of threads may ask one viewer: its public
+    methods take the session's lock, see `pparse.locking`.
     """
 
     graph: Any = None
 
     def __init__(self, extraction: Extraction) -> None:
         self.extraction = extraction
+        self.lock = extraction.lock
         self._extent: Extent | None = None
 
     # -- what a format says ------------------------------------------------------------------------------------------

@@ -6,12 +6,16 @@ The classes live in a descriptor pool of their own, so that no other package wit
 from __future__ import annotations
 
 import functools
+import threading
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
     from pparse.schema import Schema
+
+# There is one of each, whatever number of threads asks first: types are compared by identity.
+_LOCK = threading.RLock()
 
 
 def descriptor_set() -> bytes:
@@ -24,17 +28,27 @@ def descriptor_set() -> bytes:
     return found
 
 
-@functools.cache
 def schema() -> Schema:
     """Return the schema of all our types, for which protobuf is not needed (protobuf's own descriptor types too)."""
+    with _LOCK:
+        return _schema()
+
+
+@functools.cache
+def _schema() -> Schema:
     from pparse.schema import Schema
 
     return Schema(descriptor_set())
 
 
-@functools.cache
 def pool() -> Any:
     """Return the descriptor pool that holds our types (and protobuf's own descriptor types)."""
+    with _LOCK:
+        return _pool()
+
+
+@functools.cache
+def _pool() -> Any:
     from google.protobuf import descriptor_pb2, descriptor_pool
 
     found = descriptor_pool.DescriptorPool()
@@ -46,9 +60,14 @@ def pool() -> Any:
     return found
 
 
-@functools.cache
 def message_class(full_name: str) -> Any:
     """Return the message class of that full name, e.g. ``riegeli.RecordsMetadata``; KeyError if there is none."""
+    with _LOCK:
+        return _message_class(full_name)
+
+
+@functools.cache
+def _message_class(full_name: str) -> Any:
     from google.protobuf import message_factory
 
     return message_factory.GetMessageClass(pool().FindMessageTypeByName(full_name))

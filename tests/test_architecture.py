@@ -13,8 +13,8 @@ ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = {"pparse": "pparse", "pparse.parsers": "parsers", "pparse.viewers": "viewers", "pparse.protos": "protos"}
 
 LAYERS = {
-    0: "errors limits budget findings standing data files reader streams spliced hidden zero_runs inflated gzip_index "
-    "gzip_indexing scratch codecs kernels descriptors schema dtype selection",
+    0: "errors limits budget findings standing locking data files reader streams spliced hidden zero_runs inflated "
+    "gzip_index gzip_indexing scratch codecs kernels descriptors schema dtype selection",
     1: "riegeli protos resync",
     2: "content archive stream node index result session document retention parser extraction registry paths tensor "
     "tensor_facts viewer visit writers testing judgement",

@@ -83,7 +83,6 @@ class SafetensorsSetViewer(Viewer):
         super().__init__(extraction)
         self.parser: ShardSet = extraction.parse().parser  # type: ignore[assignment]
         self._last: tuple[str, SafetensorsViewer] | None = None
-        self._others: dict[str, int] = {}  # names met where the index does not say, and how often so far
 
     def shard_viewer(self, name: str) -> SafetensorsViewer:
         """Return the viewer of one shard. Raises the error that opening it gives."""
@@ -119,7 +118,7 @@ class SafetensorsSetViewer(Viewer):
         if parser.is_alone:
             yield from self._unread(extent)
             return
-        self._others = {}
+        others: dict[str, int] = {}  # names met where the index does not say, and how often so far
         missing: dict[str, Finding] = {}
         for number, name in enumerate(names):
             try:
@@ -134,7 +133,7 @@ class SafetensorsSetViewer(Viewer):
                 continue
             cut_before = extent.at_least
             extent.at_least = False
-            yield from self._shard_tensors(number, name, viewer, table, names, extent)
+            yield from self._shard_tensors(number, name, viewer, table, names, extent, others)
             if extent.at_least:  # its header is cut: nobody can know which of its tensors it would name
                 missing[name] = self._note("truncated", "its shard is cut inside the header", path=name)
             extent.at_least |= cut_before
@@ -142,7 +141,6 @@ class SafetensorsSetViewer(Viewer):
             for tensor in self._unseen(table, missing):
                 extent.add(tensor)
                 yield tensor
-        self._others = {}
         for name in parser.extra_files():
             self._note("extra-shard", "a shard that the index does not name", Severity.WARNING, path=name)
 
@@ -160,23 +158,23 @@ class SafetensorsSetViewer(Viewer):
 
     def _shard_tensors(
         self, number: int, name: str, viewer: SafetensorsViewer, table: NameTable | None, names: list[str],
-        extent: Extent,
+        extent: Extent, others: dict[str, int],
     ) -> Iterator[Tensor]:  # fmt: skip
         own = viewer.new_extent()
         for tensor in viewer.tensors():
             own.add(tensor)
             if table is None:
-                self._rename(tensor, None)
+                self._rename(tensor, None, others)
             else:
                 place = table.see(tensor.name)
                 if place == number:
                     pass
                 elif place is None:
-                    self._rename(tensor, None)
+                    self._rename(tensor, None, others)
                     self._attach(tensor, "unmapped", f"{name} has this tensor, the index does not name it")
                 else:
                     where = repr(names[place]) if place >= 0 else "no shard"
-                    self._rename(tensor, names[place] if place >= 0 else None)
+                    self._rename(tensor, names[place] if place >= 0 else None, others)
                     self._attach(tensor, "misplaced", f"{name} has this tensor, the index says it is in {where}")
             yield tensor
         viewer.close_extent(own)
@@ -207,15 +205,15 @@ class SafetensorsSetViewer(Viewer):
         result = viewer.extraction.results.get("safetensors")
         return result is None or bool(result.root._kids)
 
-    def _rename(self, tensor: Tensor, mapped: str | None) -> None:
+    def _rename(self, tensor: Tensor, mapped: str | None, others: dict[str, int]) -> None:
         """Give a tensor that is not where the index says the name ``name#2`` if another one has its name."""
         name = tensor.name
-        before = self._others.get(name)
+        before = others.get(name)
         if before is None:
-            if len(self._others) >= _MAX_OTHERS:
+            if len(others) >= _MAX_OTHERS:
                 return
             before = int(mapped is not None and self._in_shard(mapped, name) is not None)
-        self._others[name] = before + 1
+        others[name] = before + 1
         if before:
             tensor.name = f"{name}#{before + 1}"
 

@@ -86,9 +86,8 @@ class Constants:
         self.attr_type = schema.message("tensorflow.AttrValue")
         self._bases: list[Base] | None = None
         self._firsts: list[int] = []
-        self._table: KeyTable | None = None
-        self._scopes = array("I")
-        self._ordinals = array("I")
+        # By the hash of names; with the scopes and ordinals that its numbers mean. The budget may drop it at any time.
+        self._table: tuple[KeyTable, array[int], array[int]] | None = None
         self._charge: Charge | None = None
         self._looked_up = False
 
@@ -253,36 +252,35 @@ class Constants:
     @property
     def table(self) -> KeyTable:
         """The tensors by the hash of their name: 20 bytes each."""
-        if self._table is None:
-            budget = self.parser.result.extraction.session.budget
-            hashes = array("q")
-            self._scopes, self._ordinals = array("I"), array("I")
-            charge = budget.charge(0, "the names of constants in the making")
-            with charge:
-                for place in self.places():
-                    hashes.append(hash(place.name))
-                    self._scopes.append(place.scope)
-                    self._ordinals.append(place.ordinal)
-                    if not len(hashes) & 0xFFF:
-                        charge.resize(44 * len(hashes))
-                self._table = KeyTable(hashes)
-            self._charge = budget.charge(20 * len(hashes), "the names of constants", self._forget)
-        return self._table
+        return self._tables()[0]
+
+    def _tables(self) -> tuple[KeyTable, array[int], array[int]]:
+        found = self._table
+        if found is not None:
+            return found
+        budget = self.parser.result.extraction.session.budget
+        hashes, scopes, ordinals = array("q"), array("I"), array("I")
+        with budget.charge(0, "the names of constants in the making") as charge:
+            for place in self.places():
+                hashes.append(hash(place.name))
+                scopes.append(place.scope)
+                ordinals.append(place.ordinal)
+                if not len(hashes) & 0xFFF:
+                    charge.resize(44 * len(hashes))
+            found = KeyTable(hashes), scopes, ordinals
+        self._table = found
+        self._charge = budget.charge(20 * len(hashes), "the names of constants", self._forget)
+        return found
 
     def _forget(self) -> None:
         self._table = None
-        if self._charge is not None:
-            self._charge.release()
-            self._charge = None
-        self._scopes, self._ordinals = array("I"), array("I")
 
     def find(self, name: str, occurrence: int = 1) -> Place | None:
         """Return the n-th place of that name; None if there are fewer."""
         if not self._looked_up and occurrence == 1:
             self._looked_up = True  # the first time, looking is cheaper than a table
             return next((place for place in self.places() if place.name == name), None)
-        table = self.table
-        scopes, ordinals = self._scopes, self._ordinals
+        table, scopes, ordinals = self._tables()
         before: tuple[int, int] | None = None
         for number in table.candidates(name):
             at = (scopes[number], ordinals[number])

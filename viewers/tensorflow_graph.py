@@ -14,6 +14,7 @@ from collections import namedtuple
 from collections.abc import Iterable, Mapping
 
 from pparse.errors import EndOfDataError, PathError, UnsupportedError
+from pparse.locking import Guarded
 from pparse.viewers.tensorflow_graph_index import NOBODY, GraphIndex, source_name
 from pparse.viewers.tensorflow_nodes import NodeDefs, NodeRef
 
@@ -68,7 +69,7 @@ class GraphNode(NodeRef):
         return self._row[4]
 
 
-class _Part:
+class _Part(Guarded):
     """What a graph and a part of it have in common: they stream nodes and edges."""
 
     @property
@@ -161,6 +162,7 @@ class Graph(_Part):
     def __init__(self, root: Node | None, extraction: Extraction, max_nodes: int = MAX_NODES) -> None:
         self.root = root
         self.extraction = extraction
+        self.lock = extraction.lock
         self.max_nodes = max_nodes
         self.defs = NodeDefs.of(root) if root is not None else NodeDefs(None)
         self._index: GraphIndex | None = None
@@ -254,10 +256,11 @@ class Graph(_Part):
 _NOT: Final = bytes([1]) + bytes(255)
 
 
-class GraphNodes(Mapping[str, GraphNode]):
+class GraphNodes(Guarded, Mapping[str, GraphNode]):
     """The nodes of a graph by name; the second of one name is ``name#2``. An argument of a function is no node."""
 
     def __init__(self, graph: Graph) -> None:
+        self.lock = graph.lock
         self._graph = graph
 
     def __len__(self) -> int:
@@ -314,6 +317,7 @@ class Selection(_Part):
     """Some nodes of a graph, one bit each: iterating streams their names in the order of the graph."""
 
     def __init__(self, graph: Graph, marks: bytes | bytearray) -> None:
+        self.lock = graph.lock
         self._graph = graph
         self.marks = marks
 
@@ -421,11 +425,12 @@ class FunctionGraph(Graph):
         return self.findings
 
 
-class Functions(Mapping[str, FunctionGraph]):
+class Functions(Guarded, Mapping[str, FunctionGraph]):
     """The functions of a graph's library by name."""
 
     def __init__(self, library: Node | None, extraction: Extraction, max_nodes: int) -> None:
         self._list = library.find("function") if library is not None else None
+        self.lock = extraction.lock
         self._extraction = extraction
         self._max_nodes = max_nodes
         self._numbers: dict[str, int] | None = None

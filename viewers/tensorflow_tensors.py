@@ -24,6 +24,7 @@ from pparse.errors import (
 )
 from pparse.findings import Finding, Severity, Status
 from pparse.kernels.wire import PADDING, read_length, read_value
+from pparse.locking import steps
 from pparse.parsers.protobuf_index import ChunkRange, FieldGraft, Lost
 from pparse.reader import Range
 from pparse.tensor import Span, Tensor
@@ -183,7 +184,7 @@ class TensorflowTensor(Tensor):
         if content is not None:
             yield from string_list(content, self.size)
         else:
-            yield from texts(message, _STRINGS, self.size)
+            yield from steps(self._owner.lock, texts(message, _STRINGS, self.size))
 
     def _known_dtype(self) -> DType:
         if self.dtype is None and self._texts is not None:
@@ -445,7 +446,8 @@ class TensorMaker:
             if listed is not None and not values.cut and (listed > count or values.extra_words):
                 made.finding = self._extra(name, count, listed)
             cut = problem is not None or values.cut
-            data = ValuesData(values, dtype.itemsize, count, f"{self.extraction.name}::{name}", whole=not cut)
+            data = ValuesData(values, dtype.itemsize, count, f"{self.extraction.name}::{name}",
+                              lock=self.extraction.lock, whole=not cut)  # fmt: skip
             made._content = Span(data, 0, made.nbytes, data.name)
             if cut:
                 self._judge_cut(made, values, problem)

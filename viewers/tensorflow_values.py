@@ -20,6 +20,7 @@ from pparse.parsers.protobuf_values import fixed_size
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from threading import RLock
     from typing import Final
 
     from pparse.parsers.protobuf_index import PartScan
@@ -286,13 +287,17 @@ _WIDTHS: Final = {"<f4": 4, "<f8": 8, "i1": 1, "u1": 1, "<i2": 2, "<u2": 2, "<i4
 class ValuesData(Data):
     """The bytes of ``count`` elements of ``itemsize`` bytes; behind the last one of ``values`` it goes on, or zeros do.
 
-    ``whole=False``: nothing repeats, the data end with the last value (those of a file that is cut there).
+    ``whole=False``: nothing repeats, the data end with the last value (those of a file that is cut there). Finding the
+    values is the tree's business: that is done under the session's ``lock``, a few at a time.
     """
 
-    def __init__(self, values: Values, itemsize: int, count: int, name: str, *, whole: bool = True) -> None:
+    def __init__(
+        self, values: Values, itemsize: int, count: int, name: str, *, lock: RLock, whole: bool = True
+    ) -> None:
         super().__init__(name, itemsize * (count if whole else min(count, values.count)))
         self._values = values
         self._itemsize = itemsize
+        self._lock = lock
         self._last: bytes | None = None
 
     def check_unchanged(self) -> None:
@@ -311,7 +316,8 @@ class ValuesData(Data):
         while done < wanted and offset + done < listed:
             first = (offset + done) // width
             last = min(-(-(offset + wanted) // width), first + _STEP, listed // width)
-            raw = self._values.read(first, last - first)
+            with self._lock:
+                raw = self._values.read(first, last - first)
             if len(raw) < (last - first) * width:
                 raise EndOfDataError("values of the tensor are missing", wanted=(last - first) * width, got=len(raw))
             skip = offset + done - first * width
@@ -324,10 +330,11 @@ class ValuesData(Data):
 
     def _fill(self, view: memoryview, phase: int) -> None:
         """Fill with the last value, from its byte ``phase`` on."""
-        if self._last is None:
-            count = self._values.count
-            self._last = self._values.read(count - 1, 1) if count else bytes(self._itemsize)
-        last = self._last
+        with self._lock:
+            if self._last is None:
+                count = self._values.count
+                self._last = self._values.read(count - 1, 1) if count else bytes(self._itemsize)
+            last = self._last
         block = (last[phase:] + last * (min(len(view), _FILL) // len(last) + 1))[: max(len(last), _FILL)]
         block = block[: len(block) // len(last) * len(last)]
         for at in range(0, len(view), len(block)):

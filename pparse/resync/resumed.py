@@ -120,7 +120,9 @@ class ResumedData(Data):
         self.checksum = checksum
         self._suspect = suspect
         self.problems: list[Problem] = []
-        self.on_end: Callable[[], object] | None = None  # called once, when all is final
+        # Called once, when all is final; with this lock held, and perhaps those of data on top: it may take none but
+        # the innermost ones (see `pparse.locking`).
+        self.on_end: Callable[[], object] | None = None
         self._source = source
         self._budget = budget
         self._limits = limits or Limits()
@@ -168,13 +170,14 @@ class ResumedData(Data):
                 self.size, self._learned = self._declared, False
 
     def _pread(self, offset: int, length: int) -> bytes:
-        self._refresh()
-        if not self._learned:
-            chunk = self._read_head(offset, length)
-            if chunk or not self.finished:
-                return chunk
-            length = self._clip(offset, length)  # raises if it lies in a gap that was found just now
-        return self._read_placed(offset, length)
+        with self._lock:
+            self._refresh()
+            if not self._learned:
+                chunk = self._read_head(offset, length)
+                if chunk or not self.finished:
+                    return chunk
+            # Raises if it lies in a gap that was found just now, perhaps by another thread.
+            return self._read_placed(offset, self._clip(offset, length))
 
     def _read_head(self, offset: int, length: int) -> bytes:
         revision = self.revision
@@ -212,6 +215,10 @@ class ResumedData(Data):
     def read_known(self, offset: int, length: int) -> tuple[bytes, list[tuple[int, int]]]:
         """Read on through gaps; see `Data.read_known`. One read a piece, however many small gaps it has."""
         self._check_open()
+        with self._lock:
+            return self._read_known(offset, length)
+
+    def _read_known(self, offset: int, length: int) -> tuple[bytes, list[tuple[int, int]]]:
         self._refresh()
         if not self._learned:
             chunk = self._read_head(offset, length) if self._clip(offset, length) else b""
@@ -244,20 +251,22 @@ class ResumedData(Data):
     def available(self, offset: int, count: int) -> bool:
         """Say whether there are ``count`` bytes at ``offset``, decoding no more than those."""
         self._check_open()
-        if not self._learned:
-            found = self._head.available(offset, count)
-            self._notice()
-            if found or not self.finished:
-                return found
-        return super().available(offset, count)
+        with self._lock:
+            if not self._learned:
+                found = self._head.available(offset, count)
+                self._notice()
+                if found or not self.finished:
+                    return found
+            return super().available(offset, count)
 
     def finish(self) -> None:
         """Decode to the end, so that ``size``, ``error``, ``gaps`` … are final. Raises `LimitError`."""
         self._check_open()
-        self._refresh()
-        if not self._learned:
-            self._head.finish()
-            self._notice()
+        with self._lock:
+            self._refresh()
+            if not self._learned:
+                self._head.finish()
+                self._notice()
 
     def member_places(self) -> list[tuple[int, int]]:
         """Return, for each member (frame, stream), where it begins in the source and in the output; of those before
@@ -297,12 +306,13 @@ class ResumedData(Data):
 
     def look(self) -> None:
         """Decode to the end if the stream is suspect, or its source is cut or damaged. Raises `LimitError`."""
-        self._refresh()
-        if self._learned or not self.flawed:
-            return
-        source = self._source
-        if self._suspect or source.data.standing(source.start, source.end).status is not Status.COMPLETE:
-            self.finish()
+        with self._lock:
+            self._refresh()
+            if self._learned or not self.flawed:
+                return
+            source = self._source
+            if self._suspect or source.data.standing(source.start, source.end).status is not Status.COMPLETE:
+                self.finish()
 
     def is_proved(self, start: int, end: int) -> bool:
         """Say whether a checksum of this, or of its source, confirmed the bytes."""
@@ -312,7 +322,8 @@ class ResumedData(Data):
 
     def add_doubt(self, start: int, end: int, reason: str) -> None:
         """Note that ``[start, end)`` may be wrong, by what was found out from what the bytes say."""
-        self.doubts = tuple(sorted((*self.doubts, Doubt(start, end, reason)), key=attrgetter("start")))
+        with self._lock:
+            self.doubts = tuple(sorted((*self.doubts, Doubt(start, end, reason)), key=attrgetter("start")))
 
     @property
     def finished(self) -> bool:
@@ -328,9 +339,9 @@ class ResumedData(Data):
                 return
             self._learn()
             self._learned = True
-            self.stats.discoveries += 1
-        if self.on_end is not None:
-            self.on_end()
+            self.stats.discover()
+            if self.on_end is not None:
+                self.on_end()
 
     def _learn(self) -> None:
         if self._hide_suspects():
@@ -517,8 +528,9 @@ class ResumedData(Data):
 
     def close(self) -> None:
         """Give back memory and scratch space; the source belongs to whoever opened it."""
-        super().close()
-        self._head.close()
-        for placed in self._placed:
-            placed.data.close()
-        self._placed = []
+        with self._lock:
+            super().close()
+            self._head.close()
+            for placed in self._placed:
+                placed.data.close()
+            self._placed = []

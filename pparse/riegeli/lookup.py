@@ -6,6 +6,7 @@ import threading
 from collections import OrderedDict
 
 from pparse.errors import EndOfDataError, LimitError, MalformedError, PparseError
+from pparse.locking import guard
 from pparse.riegeli.chunks import ChunkError, header_size, parse_header
 from pparse.riegeli.positions import SkippedRegion
 from pparse.riegeli.records import open_records
@@ -52,7 +53,8 @@ class RecordLookup:
 
     Ranges that were handed out stay good as long as somebody holds them; their data know what the hash of their chunk
     said, or will say (`pparse.data.Data.doubtful`), by ``verdicts``, which several lookups of a file share. ``verify``
-    as for `RecordReader`: with "headers", records of a chunk that was found wrong are handed out all the same.
+    as for `RecordReader`: with "headers", records of a chunk that was found wrong are handed out all the same. Any
+    number of threads may ask one.
     """
 
     def __init__(
@@ -66,7 +68,7 @@ class RecordLookup:
         verdicts: Verdicts | None = None,
     ) -> None:
         self.verdicts = Verdicts() if verdicts is None else verdicts
-        self._lock = threading.RLock()  # the reader stands somewhere, and goes elsewhere for each record
+        self.lock = threading.RLock()  # the reader stands somewhere, and goes elsewhere for each record
         self._range = source
         self._verify = verify
         self._budget = budget
@@ -212,7 +214,7 @@ class RecordLookup:
         Raises `MalformedError` if no record has that position, or its chunk is damaged; `LimitError` where it needs
         more than the budget.
         """
-        with self._lock:
+        with self.lock:
             return self._record(position)
 
     def _record(self, position: int) -> Range:
@@ -240,7 +242,7 @@ class RecordLookup:
 
     def there(self, position: int) -> int:
         """Return how many bytes of a record of the chunk that is cut are there."""
-        with self._lock:
+        with self.lock:
             cut = self._cut
             if cut is None or not self.is_cut(position):
                 return len(self._record(position))
@@ -298,3 +300,6 @@ class RecordLookup:
         if index >= records.count:
             raise records.error or MalformedError("the record is lost with its chunk's end", offset=position)
         return records.range(index)
+
+
+guard(RecordLookup, ("is_cut", "last", "last_found", "missing", "positions", "record", "there"))

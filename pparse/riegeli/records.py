@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from array import array
 from bisect import bisect_right
 from itertools import accumulate
@@ -158,12 +159,16 @@ class _Decoded(Data):
         self._chunk = chunk
         self._budget = budget
         self._projection = projection
-        self._records: list[bytes] | None = None
+        self._lock = threading.RLock()
+        self._records: list[bytes] | None = None  # the budget may drop them at any time
         self._charge: Charge | None = None
 
     def records(self) -> list[bytes]:
-        if self._records is not None:
-            return self._records
+        with self._lock:
+            records = self._records
+            return self._decode() if records is None else records
+
+    def _decode(self) -> list[bytes]:
         from pparse.riegeli.transposed import decode_transposed
 
         header = self._chunk.header
@@ -196,10 +201,11 @@ class _Decoded(Data):
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def close(self) -> None:
-        super().close()
-        self._records = None
-        if self._charge is not None:
-            self._charge.release()
+        with self._lock:
+            super().close()
+            self._records = None
+            if self._charge is not None:
+                self._charge.release()
 
 
 def decoding_weight(chunk: Chunk) -> int:

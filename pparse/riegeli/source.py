@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 
 from pparse.data import BytesData, Data, FileData
 from pparse.errors import GapError, SourceError
@@ -25,10 +26,15 @@ class ForwardData(Data):
     def __init__(self, stream: Any, position: int) -> None:
         super().__init__(str(getattr(stream, "name", "<stream>")), None)
         self._stream = stream
+        self._lock = threading.Lock()
         self._held = bytearray()
         self._held_at = position
 
     def _pread(self, offset: int, length: int) -> bytes:
+        with self._lock:
+            return self._read_on(offset, length)
+
+    def _read_on(self, offset: int, length: int) -> bytes:
         start = offset - self._held_at
         if start < 0:
             raise SourceError("the file object cannot be sought backwards", source=self.name, offset=offset)
@@ -46,10 +52,11 @@ class ForwardData(Data):
 
     def forget(self, offset: int) -> None:
         """Give back the memory of what stands before ``offset``."""
-        if offset > self._held_at:
-            drop = min(offset - self._held_at, len(self._held))
-            del self._held[:drop]
-            self._held_at += drop
+        with self._lock:
+            if offset > self._held_at:
+                drop = min(offset - self._held_at, len(self._held))
+                del self._held[:drop]
+                self._held_at += drop
 
     @property
     def position(self) -> int:

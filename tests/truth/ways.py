@@ -99,7 +99,8 @@ def read_nodes(attempt: Attempt, document: Any, seen: list[Seen]) -> None:
     if kind == "blob":
         if attempt.case.wrapped.given:
             parser, member = document.origin
-            node = next(node for node in parser.result.root.children() if node.note is member)
+            # By its place: a member whose entry is read again, in another thread or later, is another object.
+            node = next(node for node in parser.result.root.children() if node.note.at == member.at)
             ask(seen, node, "", "load", lambda: bytes(node.load()))
         return
     root = document.root
