@@ -79,11 +79,8 @@ class ShardSet(Parser):
     @property
     def is_alone(self) -> bool:
         """Whether it lies in no folder, but in an archive or a stream: then its shards are not looked for."""
-        from pparse.data import FileData
-
         extraction = self.result.extraction
-        in_folder = isinstance(extraction.data, FileData) and extraction.origin is None
-        return not extraction.is_folder and not in_folder
+        return extraction.origin is not None or extraction.implicit
 
     def shard(self, name: str) -> Extraction:
         """Return the extraction of one shard. Raises `PathError` for a name that leaves the folder, `SourceError`."""
