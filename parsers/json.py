@@ -13,7 +13,7 @@ any depth is scanned flat; grammar is checked where text is decoded: a child tha
 
 Where quotes, brackets or commas are damaged, `pparse.parsers.json_mend` finds the members that can still be told apart,
 once for the document; containers that a fault lies in are DAMAGED, and have their children from there. A text of up to
-``leaf_bytes`` is known to be whole, or not, before the first child is shown; a longer one when a fault is met.
+256 KiB is known to be whole, or not, before the first child is shown; a longer one when a fault is met.
 
 A cut container is TRUNCATED and has every child before the cut; the child at the cut is there too if its key is whole:
 COMPLETE if its end was seen, TRUNCATED if not (a number at the cut may go on).
@@ -545,10 +545,14 @@ class JsonParser(DamagedText):
             return None
         self.result.check_open()
         text = self.result.extraction.data.pread(node.start, end - node.start).rstrip(WHITESPACE)
-        try:
-            self.decoder.decode_shallow(text, node.start)
-        except PparseError:
-            return None
+        if node.parent is None:
+            if not self._parses(text):
+                return None
+        else:
+            try:
+                self.decoder.decode_shallow(text, node.start)
+            except PparseError:
+                return None
         if node.end is None:
             self.result.close_node(node, node.known_status or Status.COMPLETE, None, end=node.start + len(text))
         return self.decoder.pairs

@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 WHOLE_CHILD: Final = 4 << 10
 HEAD: Final = 512
 GROUP_READ: Final = 256 << 10
+# Whether a text up to this long is sound is known before its first child is shown. No limit has a say in that: the
+# statuses of a tree must not depend on how it is read.
+LOOK_FIRST: Final = 256 << 10
 
 
 class Mended:
@@ -87,22 +90,31 @@ class DamagedText(Parser):
         return bool(self._mended) and self._take_mended(node, index)
 
     def _is_doubtful(self) -> bool:
-        """Say whether the document is small and does not parse: larger ones are looked at when a fault is met."""
+        """Say whether the document is small and may not parse: larger ones are looked at when a fault is met."""
         root, extraction = self.result.root, self.result.extraction
         size = extraction.known_end() - root.start
-        if size > extraction.session.limits.leaf_bytes:
+        if size > LOOK_FIRST:
             return self.headless is not None
+        if size > extraction.session.limits.leaf_bytes:
+            return True  # it must not be decoded whole: that it is sound shows piece by piece
         repeated = self.decoder.duplicates
         try:
-            text = extraction.data.pread(root.start, size)
-            self.decoder.decode_shallow(text.rstrip(WHITESPACE), root.start)
-        except (MalformedError, LimitError, UnsupportedError, GapError):
+            return not self._parses(extraction.data.pread(root.start, size).rstrip(WHITESPACE))
+        except GapError:
             return True
         finally:
             self.decoder.duplicates = repeated
             self.decoder.pairs = []
-        self._mended = {}
-        return False
+
+    def _parses(self, text: bytes) -> bool:
+        """Decode the whole document, and remember if it is sound."""
+        try:
+            self.decoder.decode_shallow(text, self.result.root.start)
+        except (MalformedError, LimitError, UnsupportedError):
+            return False
+        if self._mended is None:
+            self._mended = {}
+        return True
 
     def _take_mended(self, node: Node, index: ChildIndex) -> bool:
         """Give ``index`` the children of a container that was hit; False for any other."""
