@@ -538,6 +538,16 @@ class JsonParser(DamagedText):
                         yield ordinal, key, value, None
             first += count
 
+    def decode_once(self, root: Node) -> list[tuple[str, Any]]:
+        """Return the members of the document if it is small and sound, and was not decoded or indexed before.
+
+        Else, and the next time, nothing.
+        """
+        if root.index is not None or self._mended is not None:
+            return []
+        pairs, self.decoder.pairs = self._decode_whole(root) or [], []
+        return pairs
+
     def _decode_whole(self, node: Node) -> list[tuple[str, Any]] | None:
         """Return the members of an object that is small and without fault, without an index; None for any other."""
         end = self.result.extraction.known_end(node)

@@ -399,6 +399,21 @@ class SafetensorsParser(Parser):
             return TensorInfo(UNLOADED_VALUE), Entry(entry.key, entry.kind, entry.start, entry.end, status=status,
                                                      finding=finding)  # fmt: skip
 
+    def peek_member(self, name: str, occurrence: int) -> tuple[int, TensorInfo] | None:
+        """Return the ordinal and entry of a tensor of a small header that has no index yet; None: look in the index.
+
+        Done once: one decoding finds a tensor in less time than an index takes to make, which serves all that follow.
+        """
+        header = self.header
+        json: JsonParser = header.parser  # type: ignore[assignment]
+        pairs = json.decode_once(header.root)
+        for ordinal, (key, fields) in enumerate(pairs):
+            if key == name:
+                occurrence -= 1
+                if not occurrence:
+                    return ordinal, TensorInfo(fields)
+        return None
+
     def repeated(self) -> set[int]:
         """Return the ordinals in the header of entries whose name may occur more than once."""
         root = self.header.root

@@ -1036,6 +1036,20 @@ def test_listing_300_000_tensors_stays_small(tmp_path):
     assert int(done.stdout) <= 48 << 10  # KiB
 
 
+def test_the_first_tensor_asked_for_of_a_small_header_is_found_without_an_index_and_those_after_it_with_one():
+    source, parts = pack([(f"t{number}", "U8", (3,)) for number in range(1000)])
+    with view(source) as model:
+        header = model.parser.header
+        assert model["t700"].numpy().tobytes() == parts["t700"]
+        assert header.root.index is None
+        assert model["t3"].numpy().tobytes() == parts["t3"]
+        assert header.root.index is not None
+        assert model.find("t1000") is None
+    with view(source) as model:
+        assert model.find("t1000") is None
+        assert model["t999"].numpy().tobytes() == parts["t999"]
+
+
 # -- the worst that is known -----------------------------------------------------------------------------------------
 
 

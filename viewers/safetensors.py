@@ -180,6 +180,9 @@ class SafetensorsViewer(Viewer):
             return None
         if header.root.kind != "object":
             return None
+        seen = self.parser.peek_member(name, occurrence)
+        if seen is not None:
+            return self._tensor(seen[0], name, seen[1], None, number or occurrence)
         ordinal = header.find(header.root, name, occurrence)
         if ordinal is None:
             return None
