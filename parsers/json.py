@@ -39,7 +39,7 @@ from pparse.kernels import json_fold
 from pparse.kernels.json_fold import Carry
 from pparse.node import LIST, MAP, SCALAR, UNLOADED_VALUE, Entry
 from pparse.parser import DONE, Confidence, NodeContext, largest_block
-from pparse.parsers.json_damage import GROUP_READ, DamagedText, Mended
+from pparse.parsers.json_damage import BELOW, GROUP_READ, DamagedText, Mended
 from pparse.parsers.json_text import (
     BOM,
     CLOSER,
@@ -610,7 +610,7 @@ class JsonParser(DamagedText):
             yield from walk_document(self, node, detail=detail)
             return
         for visit in super().walk(node, detail=detail):
-            if visit.finding is not None:
+            if visit.finding is not None and visit.finding.reason != BELOW:  # what is below is named itself
                 self.result.findings.add(visit.finding)
             yield visit
 

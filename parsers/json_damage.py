@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 # Children whose text is longer are described from their two ends.
 WHOLE_CHILD: Final = 4 << 10
 HEAD: Final = 512
+# The reason of a container that is sound but for what is in it.
+BELOW: Final = "it is damaged further down"
 GROUP_READ: Final = 256 << 10
 # Whether a text up to this long is sound is known before its first child is shown. No limit has a say in that: the
 # statuses of a tree must not depend on how it is read.

@@ -18,11 +18,12 @@ The result has a record for each container that a fault lies in. All others are 
 from __future__ import annotations
 
 import re
+from collections import deque
 
 from pparse.errors import GapError, MalformedError
 from pparse.findings import Finding
 from pparse.kernels.json_fold import Carry, next_boundary
-from pparse.parsers.json_damage import Mended
+from pparse.parsers.json_damage import BELOW, Mended
 from pparse.parsers.json_record import (
     BLANK,
     CANDIDATE,
@@ -53,6 +54,8 @@ _NEAR: Final = 4 << 10
 # Open containers are objects here, of a few hundred bytes.
 _MAX_DEPTH: Final = 1000
 _MAX_FAULTS: Final = 10_000
+# Gaps that are remembered, to name what was lost for what it is.
+_GAPS: Final = 16
 
 
 class Mender:
@@ -77,6 +80,7 @@ class Mender:
         self.shed: list[Open] = []  # closed since then, beyond what was opened since then
         self.went_on = -1  # where reading went on behind it
         self.sure = False  # whether nothing speaks for another depth than before
+        self.gaps: deque[tuple[int, int]] = deque(maxlen=_GAPS)
         self.mended: dict[int, Mended] = {}
         # Whether members are elsewhere than commas and brackets say; else they are found, and judged, without this.
         self.moved = member is not None
@@ -94,7 +98,7 @@ class Mender:
             if self.gave_up or (not self.faults and not (self.whole and self.stack)):
                 return {}
             self._end()
-            if not self.moved:
+            if not self.moved or (self.member is None and not self.gaps and self._is_balanced()):
                 return {}
             for finding in self.findings:
                 self.parser.result.findings.add(finding)
@@ -102,7 +106,41 @@ class Mender:
         finally:
             self.charge.release()
 
+    def _is_balanced(self) -> bool:
+        """Say whether quotes pair up and each bracket closes one of its kind, up to the end of the document.
+
+        Then nothing that holds the document together was hit, and commas tell its members apart, faulty or not.
+        """
+        pos, brackets = self.start, bytearray()
+        while self._have(pos, _AHEAD):
+            stop = self.base + len(self.block)
+            for match in _BALANCE.finditer(self.block, pos - self.base):
+                mark = self.block[match.start()]
+                if mark == 0x22:
+                    if match.end() - match.start() > 1:
+                        continue
+                    if self.base + match.start() == pos or self.base + len(self.block) >= self.end:
+                        return False  # a string that does not end, or none that anybody would repair
+                    stop = self.base + match.start()
+                    break
+                if mark in b"[{":
+                    brackets.append(mark)
+                    continue
+                if not brackets or mark != brackets.pop() + 2:
+                    return False
+                if not brackets:
+                    return self._search(_NOT_BLANK, self.base + match.end()) is None
+            pos = stop
+        return False
+
     # -- text --------------------------------------------------------------------------------------------------------
+
+    def _gap_in(self, start: int, stop: int) -> tuple[int, int] | None:
+        """Return offset and length of the first gap in ``[start, stop)`` of those that were met."""
+        for offset, end in self.gaps:
+            if offset < stop and start < end:
+                return offset, end - offset
+        return None
 
     def _have(self, offset: int, count: int = 1) -> bool:
         """Make sure that ``count`` bytes from ``offset`` on are in the block, or all that there are; False: none."""
@@ -117,6 +155,8 @@ class Mender:
                     self.end = offset
                     return False
                 self.block = bytes(min(_BLOCK, gap.offset + gap.length - offset))  # no byte that JSON has
+                if not self.gaps or self.gaps[-1][0] < gap.offset:
+                    self.gaps.append((gap.offset, gap.offset + gap.length))
             self.base = offset
             if not self.block:
                 self.end = offset
@@ -266,7 +306,7 @@ class Mender:
         if len(self.stack) > 1:
             self.stack.pop()
             self._record(top, self.pos + 1)
-            self.stack[-1].add(self.pos + 1, _BELOW if top.finding is not None else None, top.kind)
+            self.stack[-1].add(self.pos + 1, BELOW if top.finding is not None else None, top.kind)
             self._inherit(self.stack[-1], top)
         elif self.trunk is not None:
             self.shed.append(top)
@@ -366,7 +406,10 @@ class Mender:
 
     def _lose(self, top: Open, lost: int, stop: int, reason: str) -> None:
         """Note that ``[lost, stop)`` is lost: the member that was being read, or what followed the last one."""
-        self._note(top, reason, lost, max(1, stop - lost))
+        gap = self._gap_in(lost, stop)
+        if gap is not None:
+            reason = f"a gap of {gap[1]} bytes"
+        self._note(top, reason, *(gap or (lost, max(1, stop - lost))))
         if not top.after:
             top.add(stop, reason)
         elif top.starts:
@@ -516,7 +559,7 @@ class Mender:
         """Close the innermost container, which was hit, at ``end``."""
         top = trunk.pop()
         self._record(top, end)
-        trunk[-1].add(end, _BELOW, top.kind)
+        trunk[-1].add(end, BELOW, top.kind)
         self._inherit(trunk[-1], top)
 
     def _repeats(self, there: Open, level: Open) -> str | None:
@@ -604,7 +647,7 @@ class Mender:
 
 # Where reading goes on: at a comma or bracket, a key, a key that may lack its beginning, an object without one.
 _MARK_HERE, _KEY_HERE, _DOUBTFUL_KEY, _BRACE_HERE = range(4)
-_BELOW: Final = "it is damaged further down"
 _FOLLOWER: Final = b",]}"
 _QUOTE: Final = re.compile(b'"')
 _NOT_BLANK: Final = re.compile(rb"[^ \t\n\r]")
+_BALANCE: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|["\[\]{}]', re.DOTALL)
