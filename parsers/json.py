@@ -287,6 +287,8 @@ class JsonParser(DamagedText):
                 self.note_damage(node, MalformedError("more data after the value", offset=ctx.pos))
         elif node.parent is None:
             self._check_trailing(ctx.pos)
+            if self.flaw is not None and node.known_status is None:
+                self.result.close_node(node, Status.DAMAGED, self.flaw, told=True)  # each fault is told by its own node
         super().finish(ctx)
 
     def cut(self, ctx: NodeContext) -> None:

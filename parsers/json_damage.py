@@ -71,6 +71,7 @@ class DamagedText(Parser):
         self.member: re.Pattern[bytes] | None = None
         self.is_all_there = False  # no byte is missing at the end: a text that ends early was damaged
         self._mended: dict[int, Mended] | None = None
+        self.flaw: Finding | None = None  # the first fault of a text whose members are where commas and brackets say
         self.headless: Finding | None = None  # a text that lacks its first bracket
 
     # -- damage ------------------------------------------------------------------------------------------------------
@@ -82,7 +83,9 @@ class DamagedText(Parser):
 
             root = self.result.root
             first = {"object": 0x7B, "array": 0x5B}.get(root.kind)
-            self._mended = Mender(self, root.start, first, self.member).run() if first is not None else {}
+            mender = Mender(self, root.start, first, self.member) if first is not None else None
+            self._mended = mender.run() if mender is not None else {}
+            self.flaw = mender.flaw if mender is not None else None
         return self._mended
 
     def fill(self, node: Node, index: ChildIndex) -> bool:

@@ -71,6 +71,7 @@ class Mender:
         self.whole = parser.is_all_there
         self.gave_up = False
         self.findings: list[Finding] = []
+        self.flaw: Finding | None = None
         self.member = member
         self.no_member_from = self.end if member is not None else 0
         self.block = b""
@@ -99,6 +100,7 @@ class Mender:
                 return {}
             self._end()
             if not self.moved or (self.member is None and not self.gaps and self._is_balanced()):
+                self.flaw = self.findings[0] if self.findings else None
                 return {}
             for finding in self.findings:
                 self.parser.result.findings.add(finding)

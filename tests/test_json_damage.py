@@ -163,3 +163,9 @@ def test_a_large_object_goes_on_behind_damage():
         found = [kid.key for kid in document.root.children() if kid.status is Status.COMPLETE]
         assert document.status is Status.DAMAGED
     assert len(found) >= 7998
+
+
+@pytest.mark.parametrize("text", [b"[1, tru, 3]", b'{"a": 1 2}', b'{"a": {"b": tru}}', b'{"a": "\xff"}'])
+def test_a_text_that_does_not_parse_is_damaged_before_anything_of_it_is_read(text):
+    with pparse.open(text, format="json") as document:
+        assert document.status is Status.DAMAGED
