@@ -73,7 +73,7 @@ class LengthFinder:
 
         Beside it stands the offset behind the last of those.
         """
-        from pparse.parsers.safetensors import STORED_DTYPES
+        from pparse.parsers.safetensors_entry import STORED_DTYPES
 
         data, ends, last = self.result.extraction.data, {0}, 0
         pos = behind = start
@@ -124,7 +124,8 @@ class LengthFinder:
 
     def _filling(self, start: int, stop: int, end: int) -> int | None:
         """Return the length of a header whose text is in ``[start, stop)``, if its tensors fill the file to ``end``."""
-        from pparse.parsers.safetensors import METADATA, TensorInfo
+        from pparse.parsers.safetensors import METADATA
+        from pparse.parsers.safetensors_entry import TensorInfo
 
         extraction = self.result.extraction
         child = extraction.child("header-found", extraction.data, start, stop, "json")
