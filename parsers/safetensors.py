@@ -74,6 +74,7 @@ class SafetensorsParser(Parser):
         self._header: Result | None = None
         self._header_size: int | None = None
         self.adrift: str | None = None  # why it cannot be told where the data begins
+        self._unproved = False  # the header seems to go on behind its end, and nothing says where it ends
         self.wrong_length: Finding | None = None  # set where the header's end was found otherwise
         self.layout: Layout | None = None  # where the tensors lie, once all were looked at
         self.compared = False  # whether tensors were held against each other
@@ -146,6 +147,7 @@ class SafetensorsParser(Parser):
                         offset=max(extraction.start, extraction.start + 8 + length - TAIL), length=TAIL,
                     )  # fmt: skip
                     self.result.findings.add(self.wrong_length)
+            self._unproved = found is None and odd == SPACE_FOLLOWS
             if found is not None and found != length:
                 self.wrong_length = Finding(
                     "malformed", "the header's length is wrong: the tensors fill the file from where its text ends",
@@ -175,6 +177,9 @@ class SafetensorsParser(Parser):
             json: JsonParser = self._header.parser  # type: ignore[assignment]
             json.member = MEMBER
             json.is_all_there = start + self.header_size <= extraction.known_end()
+            if self._unproved and json.is_all_there and self._header.status is Status.DAMAGED:
+                # The space behind it may be the header's, pushed out by what came into it.
+                self.adrift = "the header is damaged, and may end elsewhere: it cannot be told where tensors begin"
         return self._header
 
     @property
