@@ -1100,6 +1100,25 @@ def test_a_file_whose_tensors_contradict_each_other_is_damaged_and_the_others_ar
         assert document.status is Status.DAMAGED
 
 
+@pytest.mark.parametrize(
+    ("text", "data", "kept"),
+    [
+        (text_of(("a", byte(0)), ("b", byte(2))), b"xyz", {"a": b"x", "b": b"z"}),
+        (text_of(("a", byte(0))), b"xy", {"a": b"x"}),
+        (text_of(("c", byte(0)), ("a", entry("U8", [2], 1, 3)), ("b", byte(2))), b"xyz", {"c": b"x"}),
+        (text_of(("a", byte(0)), ("b", byte(1)), ("a", byte(2))), b"xyz", {"b": b"y"}),
+    ],
+)
+def test_recover_makes_a_file_that_opens_of_one_whose_tensors_contradict_each_other(text, data, kept, tmp_path, run):
+    (tmp_path / "m.safetensors").write_bytes(frame(text, data))
+    for command in ("ls", "info", "check"):
+        assert run(command, tmp_path / "m.safetensors").code == 4
+    assert run("recover", tmp_path / "m.safetensors", "-o", tmp_path / "saved").code == 4
+    with view((tmp_path / "saved" / "m.safetensors").read_bytes()) as model:
+        assert model.status is Status.COMPLETE
+        assert {name: tensor.numpy().tobytes() for name, tensor in model.items()} == kept
+
+
 @pytest.mark.parametrize("order", ["aze", "eza", "zea", "aez"])
 def test_a_tensor_without_bytes_may_stand_anywhere_in_the_header(order):
     there = {"a": entry("U8", [4], 0, 4), "z": entry("U8", [0], 0, 0), "e": entry("U8", [0], 4, 4)}

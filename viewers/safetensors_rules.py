@@ -9,8 +9,9 @@ The reference reader's rules (huggingface/safetensors, safetensors/src/tensor.rs
 - sorted by offsets, the first tensor begins at 0, each begins where the one before ended, the last ends with the file;
 - its JSON reader (serde_json) refuses brackets nested deeper than 127, and ``-0`` where a count is wanted.
 
-Without ``strict`` only what costs data is an error; a breach of the other rules is a warning. With it they are errors,
-and so is what the reference lets pass without a word: a name that occurs twice, a boolean that is neither 0 nor 1.
+A header that breaks them is damaged, and so is the document; of its tensors those that the breach concerns. Without
+``strict`` the limit on the header's length is a warning, and the last rule is not looked at. With it both are errors,
+and so is a boolean that is neither 0 nor 1, which the reference lets pass without a word.
 """
 
 from __future__ import annotations

@@ -138,8 +138,9 @@ def salvage_safetensors(job: Job) -> bool:
         for _ in range(_TRIES):
             plan = _Plan(judge, viewer, job)
             try:
-                whole = viewer.parser.header.status is Status.COMPLETE and viewer.parser.wrong_length is None
-                if plan.opens and whole:
+                parser = viewer.parser
+                whole = parser.header.status is Status.COMPLETE and parser.wrong_length is None
+                if plan.opens and whole and not parser.is_at_odds:
                     if job.data.access is not Access.FREE:  # else all gaps are known
                         for _ in _contents(job, judge, plan):
                             job.session.check_cancelled()
@@ -256,7 +257,7 @@ def _finish(
     doubt = job.data.doubtful(job.start, judge.base)
     if doubt is not None:
         reason += f"; its header may be wrong: {doubt}"
-    if doubt is not None or job.has_gaps or header.status is Status.DAMAGED:
+    if doubt is not None or job.has_gaps or header.status is Status.DAMAGED or viewer.parser.is_at_odds:
         status = Status.DAMAGED
     job.report(file, status, reason)
     rest = Rest(job, file.path, {"format": "safetensors", "metadata": metadata})
