@@ -39,7 +39,7 @@ from pparse.kernels import json_fold
 from pparse.kernels.json_fold import Carry
 from pparse.node import LIST, MAP, SCALAR, UNLOADED_VALUE, Entry
 from pparse.parser import DONE, Confidence, NodeContext, largest_block
-from pparse.parsers.json_damage import BELOW, GROUP_READ, DamagedText, Mended
+from pparse.parsers.json_damage import BELOW, DECODE_BATCH, GROUP_READ, DamagedText, Mended
 from pparse.parsers.json_text import (
     BOM,
     CLOSER,
@@ -70,7 +70,6 @@ if TYPE_CHECKING:
 # numpy takes 16 MB and 80 ms to import: worth it from here on, or when it is there anyway.
 _NUMPY_FROM: Final = 4 << 20
 _GROUP_TEXT: Final = 4 << 20
-_DECODE_BATCH: Final = 64 << 10
 
 
 class _Scan:
@@ -170,7 +169,7 @@ class JsonParser(DamagedText):
 
     def _root_scalar(self, kind: str, pos: int, size: int) -> Entry:
         size = self._without_blanks(pos, size)
-        if size - pos > _DECODE_BATCH:
+        if size - pos > DECODE_BATCH:
             if kind == "string":
                 return Entry(None, kind, pos, size, status=None)
             excess = self._note("malformed", f"more data than a {kind} can have", pos, size - pos)
@@ -193,17 +192,6 @@ class JsonParser(DamagedText):
             status = Status.TRUNCATED if cut else Status.DAMAGED
             finding = self._note("truncated" if cut else "malformed", error.reason, error.offset or pos, None)
         return Entry(None, kind, pos, pos + stop, value, status, finding)
-
-    def _without_blanks(self, start: int, end: int) -> int:
-        """Return where the text that ends at ``end`` ends without the whitespace behind it."""
-        data = self.result.extraction.data
-        while end > start:
-            at = max(start, end - _DECODE_BATCH)
-            kept = data.pread(at, end - at).rstrip(WHITESPACE)
-            if kept:
-                return at + len(kept)
-            end = at
-        return end
 
     # -- states ------------------------------------------------------------------------------------------------------
 
@@ -449,7 +437,7 @@ class JsonParser(DamagedText):
     def judge(self, node: Node) -> None:
         """Check a long string piece by piece: to know its status, it need not be held."""
         end = node.end if node.end is not None else self.result.extraction.known_end()
-        if node.kind == "string" and end - node.start > _DECODE_BATCH and not node.loaded:
+        if node.kind == "string" and end - node.start > DECODE_BATCH and not node.loaded:
             from pparse.parsers.json_walk import judge_string
 
             judge_string(self, node)
@@ -568,20 +556,6 @@ class JsonParser(DamagedText):
         if node.end is None:
             self.result.close_node(node, node.known_status or Status.COMPLETE, None, end=node.start + len(text))
         return self.decoder.pairs
-
-    @staticmethod
-    def _batch(index: ChildIndex, first: int) -> tuple[int, int, int, int]:
-        """Return ``(first, offset, count, end)`` of children to decode at once, ``first`` among them."""
-        stride, offsets = index.stride, index.offsets
-        slot = first // stride
-        first = slot * stride
-        begin = offsets[slot]
-        stop = slot + 1
-        while stop < len(offsets) and offsets[stop] - begin <= _DECODE_BATCH:
-            stop += 1
-        if stop >= len(offsets):
-            return first, begin, index.count - first, index.end
-        return first, begin, (stop - slot) * stride, offsets[stop] - 1
 
     def _members_one_by_one(
         self, node: Node, first: int, last: int

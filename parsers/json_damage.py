@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 # Children whose text is longer are described from their two ends.
 WHOLE_CHILD: Final = 4 << 10
 HEAD: Final = 512
+DECODE_BATCH: Final = 64 << 10
 # The reason of a container that is sound but for what is in it.
 BELOW: Final = "it is damaged further down"
 GROUP_READ: Final = 256 << 10
@@ -213,6 +214,31 @@ class DamagedText(Parser):
             tail = data.pread(tail_at, stop - tail_at)
             step = min(step * 8, GROUP_READ)
         return ChildText(raw, start, end, tail, tail_at, skipped)
+
+    def _without_blanks(self, start: int, end: int) -> int:
+        """Return where the text that ends at ``end`` ends without the whitespace behind it."""
+        data = self.result.extraction.data
+        while end > start:
+            at = max(start, end - DECODE_BATCH)
+            kept = data.pread(at, end - at).rstrip(WHITESPACE)
+            if kept:
+                return at + len(kept)
+            end = at
+        return end
+
+    @staticmethod
+    def _batch(index: ChildIndex, first: int) -> tuple[int, int, int, int]:
+        """Return ``(first, offset, count, end)`` of children to decode at once, ``first`` among them."""
+        stride, offsets = index.stride, index.offsets
+        slot = first // stride
+        first = slot * stride
+        begin = offsets[slot]
+        stop = slot + 1
+        while stop < len(offsets) and offsets[stop] - begin <= DECODE_BATCH:
+            stop += 1
+        if stop >= len(offsets):
+            return first, begin, index.count - first, index.end
+        return first, begin, (stop - slot) * stride, offsets[stop] - 1
 
     def _skip_blank(self, start: int, end: int) -> int:
         """Return the offset of the first byte in ``[start, end)`` that is not whitespace; ``end`` if there is none."""

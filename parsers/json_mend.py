@@ -20,7 +20,7 @@ from __future__ import annotations
 import re
 from collections import deque
 
-from pparse.errors import GapError, MalformedError
+from pparse.errors import GapError
 from pparse.findings import Finding
 from pparse.kernels.json_fold import Carry, next_boundary
 from pparse.parsers.json_damage import BELOW, Mended
@@ -37,8 +37,11 @@ from pparse.parsers.json_record import (
     PLAIN_ELEMENT,
     STRING_PART,
     Open,
+    alike,
+    fits,
+    odd_text,
 )
-from pparse.parsers.json_text import WHITESPACE, StrictDecoder
+from pparse.parsers.json_text import WHITESPACE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -245,7 +248,7 @@ class Mender:
         return self.member.match(self.block, at) is None and self.member.search(item[0], 1) is not None
 
     def _member(self, top: Open, at: int, key: re.Match[bytes] | None, item: re.Match[bytes]) -> bool:
-        wrong = self._odd_text(self.block[at : item.end(1)])
+        wrong = odd_text(self.block[at : item.end(1)])
         where, first = self.pos, item[1][0]
         self.pos = self.base + item.end()
         if wrong is not None:
@@ -270,19 +273,6 @@ class Mender:
             self._give_up(self.stack, where - 1)
         self.stack[0].item = where
         return self.stack[0]
-
-    def _odd_text(self, text: bytes) -> str | None:
-        """Return what is wrong with the strings of a member that is of good form."""
-        try:
-            if not text.isascii():
-                text.decode()
-            if b"\\u" in text:
-                StrictDecoder.refuse_lone_surrogates(text, 0)
-        except UnicodeDecodeError:
-            return "not UTF-8"
-        except MalformedError as error:
-            return error.reason
-        return None
 
     def _long_string(self, offset: int) -> bool:
         """Pass over a string longer than is matched at once; False if it is shorter, or does not end."""
@@ -581,42 +571,16 @@ class Mender:
     def _choose(self, trunk: list[Open], levels: list[Open]) -> tuple[int, str | None]:
         """Return the likeliest depth of the first of ``levels``, and a doubt if others are as likely."""
         most, least = len(trunk), len(levels)
-        possible = [depth for depth in range(most, least - 1, -1) if self._fits(trunk, levels, depth)]
-        fitting = [depth for depth in possible if self._alike(trunk, levels, depth)] or possible
+        possible = [depth for depth in range(most, least - 1, -1) if fits(trunk, levels, depth)]
+        fitting = [depth for depth in possible if alike(trunk, levels, depth)] or possible
         if self.sure and most in fitting:
             return most, None
         if fitting:
             return fitting[0], None if len(fitting) == 1 else "how deep it is nested cannot be told"
         for depth in range(max(most + 1, least), most + least):
-            if self._fits(trunk, levels, depth):
+            if fits(trunk, levels, depth):
                 return depth, None
         return max(most, least), "how deep it is nested cannot be told"
-
-    @staticmethod
-    def _fits(trunk: list[Open], levels: list[Open], depth: int) -> bool:
-        for number, level in enumerate(levels):
-            at = depth - number
-            if at > len(trunk):
-                continue
-            if at < 1:
-                return False
-            there = trunk[at - 1]
-            if (
-                level.kind
-                and level.kind != there.kind
-                and not (at == len(trunk) and len(there.bad) == len(there.starts))
-            ):
-                return False
-        return True
-
-    @staticmethod
-    def _alike(trunk: list[Open], levels: list[Open], depth: int) -> bool:
-        """Say whether the values are of kinds that were met at these depths before."""
-        for number, level in enumerate(levels):
-            at = depth - number
-            if 0 < at <= len(trunk) and level.seen and trunk[at - 1].seen and not level.seen <= trunk[at - 1].seen:
-                return False
-        return True
 
     # -- the end -----------------------------------------------------------------------------------------------------
 
@@ -631,7 +595,7 @@ class Mender:
             return
         if self.trunk is not None:
             base, void = self.stack[0], len(self.stack) == 1 and not self.stack[0].starts and self.stack[0].after
-            proved = void and self.shed and self._fits(self.trunk, self.shed, len(self.shed))
+            proved = void and self.shed and fits(self.trunk, self.shed, len(self.shed))
             end = base.start + 1
             self._resolve(len(self.shed) if proved else None)
             if proved:

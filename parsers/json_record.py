@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 from array import array
 
+from pparse.errors import MalformedError
+from pparse.parsers.json_text import StrictDecoder
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
@@ -100,3 +103,40 @@ class Open:
 
 def _sort(byte: int) -> int:
     return 0x30 if byte in b"-0123456789" else 0x66 if byte in b"tf" else byte
+
+
+def fits(trunk: list[Open], levels: list[Open], depth: int) -> bool:
+    """Say whether ``levels`` can be of those containers that are open, the first of them at ``depth``."""
+    for number, level in enumerate(levels):
+        at = depth - number
+        if at > len(trunk):
+            continue
+        if at < 1:
+            return False
+        there = trunk[at - 1]
+        if level.kind and level.kind != there.kind and not (at == len(trunk) and len(there.bad) == len(there.starts)):
+            return False
+    return True
+
+
+def alike(trunk: list[Open], levels: list[Open], depth: int) -> bool:
+    """Say whether the values are of kinds that were met at these depths before."""
+    for number, level in enumerate(levels):
+        at = depth - number
+        if 0 < at <= len(trunk) and level.seen and trunk[at - 1].seen and not level.seen <= trunk[at - 1].seen:
+            return False
+    return True
+
+
+def odd_text(text: bytes) -> str | None:
+    """Return what is wrong with the strings of a member that is of good form."""
+    try:
+        if not text.isascii():
+            text.decode()
+        if b"\\u" in text:
+            StrictDecoder.refuse_lone_surrogates(text, 0)
+    except UnicodeDecodeError:
+        return "not UTF-8"
+    except MalformedError as error:
+        return error.reason
+    return None

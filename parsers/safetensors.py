@@ -28,8 +28,8 @@ from pparse.node import LIST, MAP, UNLOADED_VALUE, Entry
 from pparse.parser import DONE, Confidence, NodeContext, Parser, as_dict
 from pparse.parsers.json_damage import LOOK_FIRST
 from pparse.parsers.safetensors_entry import FIELDS, TensorInfo
-from pparse.parsers.safetensors_layout import CONFLICTS, NAMESAKE, SHARED, Layout, sharers
-from pparse.parsers.safetensors_length import ODD_TAIL, SPACE_FOLLOWS, TAIL, LengthFinder
+from pparse.parsers.safetensors_layout import CONFLICTS, NAMESAKE, SHARED, Layout, mark, sharers
+from pparse.parsers.safetensors_length import ODD_TAIL, SPACE_FOLLOWS, TAIL, LengthFinder, zeroed_header
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -203,25 +203,7 @@ class SafetensorsParser(Parser):
 
     def zeroed_header(self) -> Finding | None:
         """Return a finding if the file begins with zeros where its header should be."""
-        extraction = self.result.extraction
-        end = extraction.known_end()
-        if end - extraction.start < 8 or any(extraction.data.pread(extraction.start, 8)):
-            return None
-        zeros, step = extraction.start, 4096
-        while zeros < end:
-            block = extraction.data.pread(zeros, min(step, end - zeros))
-            rest = block.lstrip(b"\0")
-            zeros += len(block) - len(rest)
-            if rest or zeros - extraction.start > 16 << 20:
-                break
-            step = 256 << 10
-        more = " or more" if zeros < end and zeros - extraction.start > 16 << 20 else ""
-        return Finding(
-            "zeroed-header",
-            f"the file begins with {zeros - extraction.start}{more} zero bytes where its header should be: that part "
-            "was never written",
-            source=extraction.name, offset=extraction.start, length=zeros - extraction.start,
-        )  # fmt: skip
+        return zeroed_header(self.result.extraction)
 
     def infos(self, first: int = 0) -> Iterator[tuple[int, str | None, TensorInfo, Entry | None]]:
         """Yield ``(ordinal in the header, name, entry checked, JSON entry if that is not whole)`` of every tensor.
@@ -310,8 +292,8 @@ class SafetensorsParser(Parser):
                         ends.append(info.end)
                         if not len(ordinals) & 0xFFF:
                             charge.resize(48 * len(ordinals))
-                _mark(self.conflicts, (ordinals[at] for at in sharers(begins, ends)), SHARED)
-        _mark(self.conflicts, namesakes, NAMESAKE)
+                mark(self.conflicts, (ordinals[at] for at in sharers(begins, ends)), SHARED)
+        mark(self.conflicts, namesakes, NAMESAKE)
         self.compared = True
 
     def _judged(
@@ -427,7 +409,7 @@ class SafetensorsParser(Parser):
         if not self.repeats:
             return set()
         found = {ordinal for group in self.header.key_table(root).repeated() for ordinal in group}
-        _mark(self.conflicts, found, NAMESAKE)
+        mark(self.conflicts, found, NAMESAKE)
         return found
 
     @property
@@ -639,13 +621,6 @@ def _place(layout: Layout, info: TensorInfo, entry: Entry | None) -> None:
         layout.known = False
     else:
         layout.add(info.begin, info.end)
-
-
-def _mark(flags: bytearray, ordinals: Iterable[int], what: int) -> None:
-    for ordinal in ordinals:
-        if ordinal >= len(flags):
-            flags.extend(bytes(ordinal + 1 - len(flags)))
-        flags[ordinal] = what
 
 
 def _is_metadata(fields: object) -> bool:

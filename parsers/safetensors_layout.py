@@ -94,3 +94,11 @@ def sharers(begins: array[int], ends: array[int]) -> list[int]:
         if ends[at] > end:
             last, end = at, ends[at]
     return found
+
+
+def mark(flags: bytearray, ordinals: Iterable[int], what: int) -> None:
+    """Set the flags of ``ordinals`` to ``what``."""
+    for ordinal in ordinals:
+        if ordinal >= len(flags):
+            flags.extend(bytes(ordinal + 1 - len(flags)))
+        flags[ordinal] = what

@@ -7,13 +7,14 @@ from array import array
 from math import prod
 
 from pparse.errors import GapError
-from pparse.findings import Status
+from pparse.findings import Finding, Status
 from pparse.kernels import json_fold
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
+    from pparse.extraction import Extraction
     from pparse.parsers.json import JsonParser
     from pparse.result import Result
 
@@ -156,3 +157,25 @@ class LengthFinder:
         if extraction.data.pread(stop, data_start - stop).strip(b" \t\n\r"):
             return None
         return data_start - start
+
+
+def zeroed_header(extraction: Extraction) -> Finding | None:
+    """Return a finding if the file begins with zeros where its header should be."""
+    end = extraction.known_end()
+    if end - extraction.start < 8 or any(extraction.data.pread(extraction.start, 8)):
+        return None
+    zeros, step = extraction.start, 4096
+    while zeros < end:
+        block = extraction.data.pread(zeros, min(step, end - zeros))
+        rest = block.lstrip(b"\0")
+        zeros += len(block) - len(rest)
+        if rest or zeros - extraction.start > 16 << 20:
+            break
+        step = 256 << 10
+    more = " or more" if zeros < end and zeros - extraction.start > 16 << 20 else ""
+    return Finding(
+        "zeroed-header",
+        f"the file begins with {zeros - extraction.start}{more} zero bytes where its header should be: that part "
+        "was never written",
+        source=extraction.name, offset=extraction.start, length=zeros - extraction.start,
+    )  # fmt: skip
