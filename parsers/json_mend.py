@@ -25,6 +25,7 @@ from pparse.findings import Finding
 from pparse.kernels.json_fold import Carry, next_boundary
 from pparse.parsers.json_damage import BELOW, Mended
 from pparse.parsers.json_record import (
+    AHEAD,
     BLANK,
     CANDIDATE,
     CUT,
@@ -33,12 +34,14 @@ from pparse.parsers.json_record import (
     ITEM,
     KEY,
     KEY_THERE,
+    NOT_BLANK,
     OBJECT,
     PLAIN_ELEMENT,
     STRING_PART,
     Open,
     alike,
     fits,
+    is_balanced,
     odd_text,
 )
 from pparse.parsers.json_text import WHITESPACE
@@ -50,8 +53,6 @@ if TYPE_CHECKING:
     from pparse.parsers.json_damage import DamagedText
 
 _BLOCK: Final = 256 << 10
-# A value up to this long is matched at once; a longer container is gone into.
-_AHEAD: Final = 64 << 10
 # So far behind a fault the next comma of the same depth is looked for.
 _NEAR: Final = 4 << 10
 # Open containers are objects here, of a few hundred bytes.
@@ -102,7 +103,7 @@ class Mender:
             if self.gave_up or (not self.faults and not (self.whole and self.stack)):
                 return {}
             self._end()
-            if not self.moved or (self.member is None and not self.gaps and self._is_balanced()):
+            if not self.moved or (self.member is None and not self.gaps and is_balanced(self)):
                 self.flaw = self.findings[0] if self.findings else None
                 return {}
             for finding in self.findings:
@@ -110,33 +111,6 @@ class Mender:
             return self.mended
         finally:
             self.charge.release()
-
-    def _is_balanced(self) -> bool:
-        """Say whether quotes pair up and each bracket closes one of its kind, up to the end of the document.
-
-        Then nothing that holds the document together was hit, and commas tell its members apart, faulty or not.
-        """
-        pos, brackets = self.start, bytearray()
-        while self._have(pos, _AHEAD):
-            stop = self.base + len(self.block)
-            for match in _BALANCE.finditer(self.block, pos - self.base):
-                mark = self.block[match.start()]
-                if mark == 0x22:
-                    if match.end() - match.start() > 1:
-                        continue
-                    if self.base + match.start() == pos or self.base + len(self.block) >= self.end:
-                        return False  # a string that does not end, or none that anybody would repair
-                    stop = self.base + match.start()
-                    break
-                if mark in b"[{":
-                    brackets.append(mark)
-                    continue
-                if not brackets or mark != brackets.pop() + 2:
-                    return False
-                if not brackets:
-                    return self._search(_NOT_BLANK, self.base + match.end()) is None
-            pos = stop
-        return False
 
     # -- text --------------------------------------------------------------------------------------------------------
 
@@ -147,7 +121,7 @@ class Mender:
                 return offset, end - offset
         return None
 
-    def _have(self, offset: int, count: int = 1) -> bool:
+    def have(self, offset: int, count: int = 1) -> bool:
         """Make sure that ``count`` bytes from ``offset`` on are in the block, or all that there are; False: none."""
         if offset >= self.end:
             return False
@@ -168,16 +142,16 @@ class Mender:
                 return False
         return True
 
-    def _search(self, pattern: re.Pattern[bytes], offset: int, stop: int | None = None) -> int | None:
+    def search(self, pattern: re.Pattern[bytes], offset: int, stop: int | None = None) -> int | None:
         """Return where ``pattern`` is found from ``offset`` on."""
         stop = self.end if stop is None else stop
-        while offset < stop and self._have(offset, _AHEAD):
+        while offset < stop and self.have(offset, AHEAD):
             match = pattern.search(self.block, offset - self.base)
             if match is not None and self.base + match.start() < stop:
                 return self.base + match.start()
             if self.base + len(self.block) >= self.end:
                 return None
-            offset = max(offset + 1, self.base + len(self.block) - _AHEAD)
+            offset = max(offset + 1, self.base + len(self.block) - AHEAD)
         return None
 
     # -- what is expected next ---------------------------------------------------------------------------------------
@@ -185,13 +159,13 @@ class Mender:
     def _step(self) -> bool:
         """Read one member, bracket or comma; False at the end of the text, or of the document."""
         while True:
-            if not self._have(self.pos, _AHEAD):
+            if not self.have(self.pos, AHEAD):
                 return False
             match = BLANK.match(self.block, self.pos - self.base)
             self.pos = self.base + match.end() if match is not None else self.pos
             if self.pos < self.base + len(self.block):
                 break
-        if not self._have(self.pos, _AHEAD):
+        if not self.have(self.pos, AHEAD):
             return False
         top, byte = self.stack[-1], self.block[self.pos - self.base]
         if top.after:
@@ -221,7 +195,7 @@ class Mender:
             if key is None:
                 return self._cut_or_fault("expected a key and ':'")
             value_at = key.end()
-        most = at + _AHEAD
+        most = at + AHEAD
         item = ITEM.match(self.block, value_at, most)
         if item is not None and self._hides_members(at, item):
             item = None
@@ -276,12 +250,12 @@ class Mender:
 
     def _long_string(self, offset: int) -> bool:
         """Pass over a string longer than is matched at once; False if it is shorter, or does not end."""
-        if not self._have(offset, _AHEAD):
+        if not self.have(offset, AHEAD):
             return False
         match = STRING_PART.match(self.block, offset - self.base)
-        if match is None or match.end() - (offset - self.base) < _AHEAD // 2:
+        if match is None or match.end() - (offset - self.base) < AHEAD // 2:
             return False
-        while self._have(offset, _AHEAD):
+        while self.have(offset, AHEAD):
             match = STRING_PART.match(self.block, offset - self.base)
             stop = match.end() if match is not None else 0
             if stop < len(self.block) and self.block[stop] == 0x22:
@@ -314,10 +288,10 @@ class Mender:
 
     def _goes_on(self) -> bool:
         """Say whether members follow the bracket that seems to close the document."""
-        after = self._search(_NOT_BLANK, self.pos + 1)
+        after = self.search(NOT_BLANK, self.pos + 1)
         if after is None:
             return False
-        if self.block[after - self.base] == 0x2C and self._have(after, _AHEAD):
+        if self.block[after - self.base] == 0x2C and self.have(after, AHEAD):
             return KEY_THERE.match(self.block, after + 1 - self.base) is not None or self.stack[0].kind != OBJECT
         return self._next_member(self.pos + 1) is not None
 
@@ -384,7 +358,7 @@ class Mender:
         if not (top.after and top.starts and self.block[self.pos - self.base] == 0x3A):
             return 0
         start, end = top.starts[-1], top.ends[-1]
-        if end - start > _NEAR or not self._have(start, _AHEAD):
+        if end - start > _NEAR or not self.have(start, AHEAD):
             return 0
         text = self.block[start - self.base : end - self.base].rstrip(WHITESPACE)
         if not text.endswith(b'"'):
@@ -406,7 +380,7 @@ class Mender:
             top.add(stop, reason)
         elif top.starts:
             at = len(top.starts) - 1
-            before = top.starts[at] if self._have(top.starts[at], _AHEAD) else lost
+            before = top.starts[at] if self.have(top.starts[at], AHEAD) else lost
             last = self.block[before - self.base : lost - self.base].rstrip(WHITESPACE)[-1:]
             zeroed = self.block[lost - self.base : lost - self.base + 1] == b"\0"
             if last not in (b"}", b"]") and (last != b'"' or (stop - lost > 1 and not zeroed)):
@@ -418,7 +392,7 @@ class Mender:
     def _next_place(self, top: Open, lost: int) -> tuple[int | None, int, int]:
         """Return where to go on behind a fault, in a container of which kind, and what stands there."""
         self.sure = True
-        if not self._have(lost, _AHEAD):
+        if not self.have(lost, AHEAD):
             return None, 0, 0
         at = lost - self.base
         if not top.after:
@@ -434,7 +408,7 @@ class Mender:
         if near is not None:
             return *near, _MARK_HERE
         self.sure = False
-        there = top.after and bool(top.starts) and self._have(top.ends[-1] - 1, _AHEAD)
+        there = top.after and bool(top.starts) and self.have(top.ends[-1] - 1, AHEAD)
         if there and self.block[top.ends[-1] - 1 - self.base] == 0x22:  # it may have swallowed what follows it
             begin = max(top.starts[-1], lost - _BLOCK // 2)
             top.item, top.after = top.drop(), False
@@ -445,7 +419,7 @@ class Mender:
         """Return the next place behind a fault that can be nothing else."""
         begin = lost + 1
         places: list[tuple[int, int, int]] = []
-        place = self._search(CANDIDATE, begin)
+        place = self.search(CANDIDATE, begin)
         if place is not None:
             mark = self.block[place - self.base]
             if mark == 0x2C:
@@ -461,11 +435,11 @@ class Mender:
                     places.append((place, 0, _BRACE_HERE))
         stop = place if place is not None else self.end
         if top.kind == 0x5B:
-            element = self._search(ELEMENT, begin, stop)
+            element = self.search(ELEMENT, begin, stop)
             if element is not None:
                 places.append((element, 0x5B, _MARK_HERE))
-            quote = self._search(_QUOTE, lost, element if element is not None else stop)
-            plain = self._search(PLAIN_ELEMENT, begin, quote if quote is not None else stop)
+            quote = self.search(_QUOTE, lost, element if element is not None else stop)
+            plain = self.search(PLAIN_ELEMENT, begin, quote if quote is not None else stop)
             if plain is not None:
                 places.append((plain, 0x5B, _MARK_HERE))
         places = [found for found in places if found[0] > lost]
@@ -473,7 +447,7 @@ class Mender:
 
     def _near(self, top: Open, lost: int) -> tuple[int, int] | None:
         """Return the next comma or bracket of this depth, if what follows it parses."""
-        if not self._have(lost, _AHEAD):
+        if not self.have(lost, AHEAD):
             return None
         block, base = self.block, self.base
         piece = block[lost - base : lost - base + _NEAR]
@@ -495,7 +469,7 @@ class Mender:
         else:
             blank = BLANK.match(block, begin)
             begin = blank.end() if blank is not None else begin
-        item = ITEM.match(block, begin, begin + _AHEAD)
+        item = ITEM.match(block, begin, begin + AHEAD)
         if item is None:
             keyed = top.kind != 0x5B  # a key and its colon are enough: what follows is looked at next
             return (lost + at, top.kind) if keyed or block[begin : begin + 1] in (b"{", b"[") else None
@@ -504,7 +478,7 @@ class Mender:
 
     def _is_member(self, offset: int) -> bool:
         """Say whether a member of the first level stands at ``offset``, or behind the comma there."""
-        if self.member is None or not self._have(offset, _AHEAD):
+        if self.member is None or not self.have(offset, AHEAD):
             return False
         at = offset - self.base
         return self.member.match(self.block, at + (self.block[at] == 0x2C)) is not None
@@ -513,7 +487,7 @@ class Mender:
         """Return where the next member of the first level is, where the format tells those from others."""
         if self.member is None or offset >= self.no_member_from:
             return None
-        found = self._search(self.member, offset)
+        found = self.search(self.member, offset)
         if found is None:
             self.no_member_from = min(self.no_member_from, offset)
         return found
@@ -563,7 +537,7 @@ class Mender:
     def _keys(self, container: Open) -> set[bytes]:
         found = set()
         for at, start in enumerate(container.starts):
-            match = KEY.match(self.block, start - self.base) if self._have(start, _NEAR) else None
+            match = KEY.match(self.block, start - self.base) if self.have(start, _NEAR) else None
             if match is not None and at not in container.bad:
                 found.add(match[1])
         return found
@@ -615,5 +589,3 @@ class Mender:
 _MARK_HERE, _KEY_HERE, _DOUBTFUL_KEY, _BRACE_HERE = range(4)
 _FOLLOWER: Final = b",]}"
 _QUOTE: Final = re.compile(b'"')
-_NOT_BLANK: Final = re.compile(rb"[^ \t\n\r]")
-_BALANCE: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|["\[\]{}]', re.DOTALL)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from typing import Final
 
     from pparse.findings import Finding
+    from pparse.parsers.json_mend import Mender
 
 OBJECT: Final = 0x7B
 
@@ -48,6 +49,11 @@ PLAIN_ELEMENT: Final = re.compile(b",(?=" + _W + b"(?:" + _NUM + b"|true|false|n
 # Damage that has no quotes, brackets or commas, before a key.
 GARBAGE: Final = re.compile(rb'[^"{}\[\],]{0,64}+(?=' + _STR + _W + b":" + _W + rb'["\[{0-9tfn-])')
 BLANK: Final = re.compile(_W)
+
+NOT_BLANK: Final = re.compile(rb"[^ \t\n\r]")
+BALANCE: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|["\[\]{}]', re.DOTALL)
+# A value up to this long is matched at once; a longer container is gone into.
+AHEAD: Final = 64 << 10
 
 
 class Open:
@@ -140,3 +146,31 @@ def odd_text(text: bytes) -> str | None:
     except MalformedError as error:
         return error.reason
     return None
+
+
+def is_balanced(text: Mender) -> bool:
+    """Say whether quotes pair up and each bracket closes one of its kind, up to the end of the document.
+
+    Then nothing that holds the document together was hit, and commas tell its members apart, faulty or not.
+    """
+    pos, brackets = text.start, bytearray()
+    while text.have(pos, AHEAD):
+        stop = text.base + len(text.block)
+        for match in BALANCE.finditer(text.block, pos - text.base):
+            mark = text.block[match.start()]
+            if mark == 0x22:
+                if match.end() - match.start() > 1:
+                    continue
+                if text.base + match.start() == pos or text.base + len(text.block) >= text.end:
+                    return False  # a string that does not end, or none that anybody would repair
+                stop = text.base + match.start()
+                break
+            if mark in b"[{":
+                brackets.append(mark)
+                continue
+            if not brackets or mark != brackets.pop() + 2:
+                return False
+            if not brackets:
+                return text.search(NOT_BLANK, text.base + match.end()) is None
+        pos = stop
+    return False

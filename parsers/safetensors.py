@@ -28,12 +28,22 @@ from pparse.node import LIST, MAP, UNLOADED_VALUE, Entry
 from pparse.parser import DONE, Confidence, NodeContext, Parser, as_dict
 from pparse.parsers.json_damage import LOOK_FIRST
 from pparse.parsers.safetensors_entry import FIELDS, TensorInfo
-from pparse.parsers.safetensors_layout import CONFLICTS, NAMESAKE, SHARED, Layout, mark, sharers
+from pparse.parsers.safetensors_layout import (
+    CONFLICTS,
+    NAMESAKE,
+    SHARED,
+    Layout,
+    lay,
+    mark,
+    place,
+    plainly_tiled,
+    sharers,
+)
 from pparse.parsers.safetensors_length import ODD_TAIL, SPACE_FOLLOWS, TAIL, LengthFinder, zeroed_header
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
     from typing import Any, Final
 
     from pparse.extraction import Extraction
@@ -225,12 +235,12 @@ class SafetensorsParser(Parser):
         layout = Layout(self.result.extraction.session.budget) if self.layout is None and not first else None
         for row in self._each_info(first):
             if layout is not None:
-                _place(layout, row[2], row[3])
+                place(layout, row[2], row[3])
             yield self._judged(*row)
         if layout is not None:
             layout.close()
             if layout.again:
-                layout = self._lay(self._each_info(0))
+                layout = lay(self.result.extraction.session.budget, self._each_info(0))
             self.layout = layout
             if not self.compared:
                 self._find_conflicts(self._each_info(0), self.repeated() if self.repeats else set())
@@ -266,16 +276,9 @@ class SafetensorsParser(Parser):
                 namesakes |= {ordinal, seen[name]}
             elif name is not None:
                 seen[name] = ordinal
-        self.layout = self._lay(rows)
+        self.layout = lay(self.result.extraction.session.budget, rows)
         self.repeats = bool(namesakes) or self.repeats
         self._find_conflicts(iter(rows), namesakes)
-
-    def _lay(self, rows: Iterable[tuple[int, str | None, TensorInfo, Entry | None]]) -> Layout:
-        layout = Layout(self.result.extraction.session.budget, keep=True)
-        for _, _, info, entry in rows:
-            _place(layout, info, entry)
-        layout.close()
-        return layout
 
     def _find_conflicts(
         self, rows: Iterator[tuple[int, str | None, TensorInfo, Entry | None]], namesakes: set[int]
@@ -373,30 +376,15 @@ class SafetensorsParser(Parser):
         header = self.header
         json: JsonParser = header.parser  # type: ignore[assignment]
         pairs = json.decode_once(header.root)
-        if not pairs or not self._plainly_tiled(pairs):
+        if not pairs or not plainly_tiled(pairs, METADATA):
             return None
+        self.compared, self.repeats = True, False
         for ordinal, (key, fields) in enumerate(pairs):
             if key == name:
                 occurrence -= 1
                 if not occurrence:
                     return ordinal, TensorInfo(fields)
         return None
-
-    def _plainly_tiled(self, pairs: list[tuple[str, Any]]) -> bool:
-        """Say whether the tensors lie one behind the other, and no name occurs twice: then nothing is in conflict."""
-        end = 0
-        try:
-            for name, fields in pairs:
-                begin, stop = fields["data_offsets"] if name != METADATA else (end, end)
-                if begin != end:
-                    return False
-                end = stop
-        except (KeyError, TypeError, ValueError):
-            return False
-        if len(dict(pairs)) < len(pairs):
-            return False
-        self.compared, self.repeats = True, False
-        return True
 
     def repeated(self) -> set[int]:
         """Return the ordinals in the header of entries whose name may occur more than once."""
@@ -614,13 +602,6 @@ class SafetensorsParser(Parser):
         if node.kind in ("tensors", "safetensors"):
             return as_dict([(kid.key, self.to_python(kid)) for kid in node.children()])
         return super().to_python(node)
-
-
-def _place(layout: Layout, info: TensorInfo, entry: Entry | None) -> None:
-    if entry is not None or (info.begin == info.end and info.problem is not None):
-        layout.known = False
-    else:
-        layout.add(info.begin, info.end)
 
 
 def _is_metadata(fields: object) -> bool:

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
     from pparse.budget import MemoryBudget
+    from pparse.node import Entry
+    from pparse.parsers.safetensors_entry import TensorInfo
 
 # What a tensor may be in conflict about.
 SHARED: Final = 1
@@ -102,3 +104,37 @@ def mark(flags: bytearray, ordinals: Iterable[int], what: int) -> None:
         if ordinal >= len(flags):
             flags.extend(bytes(ordinal + 1 - len(flags)))
         flags[ordinal] = what
+
+
+def plainly_tiled(pairs: list[tuple[str, Any]], beside: str) -> bool:
+    """Say whether the tensors lie one behind the other, and no name occurs twice: then nothing is in conflict.
+
+    ``beside`` is the name of what is no tensor.
+    """
+    end = 0
+    try:
+        for name, fields in pairs:
+            begin, stop = fields["data_offsets"] if name != beside else (end, end)
+            if begin != end:
+                return False
+            end = stop
+    except (KeyError, TypeError, ValueError):
+        return False
+    return len(dict(pairs)) == len(pairs)
+
+
+def place(layout: Layout, info: TensorInfo, entry: Entry | None) -> None:
+    """Add a tensor to ``layout``, if it says where it lies."""
+    if entry is not None or (info.begin == info.end and info.problem is not None):
+        layout.known = False
+    else:
+        layout.add(info.begin, info.end)
+
+
+def lay(budget: MemoryBudget, rows: Iterable[tuple[int, str | None, TensorInfo, Entry | None]]) -> Layout:
+    """Return the layout of the tensors of ``rows``, all ranges of which are held for it."""
+    layout = Layout(budget, keep=True)
+    for _, _, info, entry in rows:
+        place(layout, info, entry)
+    layout.close()
+    return layout

@@ -193,7 +193,7 @@ HOSTILE = {
 @pytest.mark.parametrize("format_name", ["json", "safetensors"])
 def test_the_work_on_damaged_text_grows_as_its_length_does(kind, format_name, monkeypatch):
     work = 0
-    read, search = BytesData.pread, Mender._search
+    read, search = BytesData.pread, Mender.search
 
     def counted_read(self, offset, length):
         nonlocal work
@@ -207,7 +207,7 @@ def test_the_work_on_damaged_text_grows_as_its_length_does(kind, format_name, mo
         return found
 
     monkeypatch.setattr(BytesData, "pread", counted_read)
-    monkeypatch.setattr(Mender, "_search", counted_search)
+    monkeypatch.setattr(Mender, "search", counted_search)
     took = []
     for number in (1500, 6000):
         text = HOSTILE[kind](number)
