@@ -13,7 +13,7 @@ any depth is scanned flat; grammar is checked where text is decoded: a child tha
 
 Where quotes, brackets or commas are damaged, `pparse.parsers.json_mend` finds the members that can still be told apart,
 once for the document; containers that a fault lies in are DAMAGED, and have their children from there. A text of up to
-``leaf_bytes`` is known to be whole, or not, before the first child is shown; a longer one when a fault is met.
+256 KiB is known to be whole, or not, before the first child is shown; a longer one when a fault is met.
 
 A cut container is TRUNCATED and has every child before the cut; the child at the cut is there too if its key is whole:
 COMPLETE if its end was seen, TRUNCATED if not (a number at the cut may go on).
@@ -39,7 +39,7 @@ from pparse.kernels import json_fold
 from pparse.kernels.json_fold import Carry
 from pparse.node import LIST, MAP, SCALAR, UNLOADED_VALUE, Entry
 from pparse.parser import DONE, Confidence, NodeContext, largest_block
-from pparse.parsers.json_damage import GROUP_READ, DamagedText, Mended
+from pparse.parsers.json_damage import BELOW, DECODE_BATCH, GROUP_READ, DamagedText, Mended
 from pparse.parsers.json_text import (
     BOM,
     CLOSER,
@@ -70,7 +70,6 @@ if TYPE_CHECKING:
 # numpy takes 16 MB and 80 ms to import: worth it from here on, or when it is there anyway.
 _NUMPY_FROM: Final = 4 << 20
 _GROUP_TEXT: Final = 4 << 20
-_DECODE_BATCH: Final = 64 << 10
 
 
 class _Scan:
@@ -170,7 +169,7 @@ class JsonParser(DamagedText):
 
     def _root_scalar(self, kind: str, pos: int, size: int) -> Entry:
         size = self._without_blanks(pos, size)
-        if size - pos > _DECODE_BATCH:
+        if size - pos > DECODE_BATCH:
             if kind == "string":
                 return Entry(None, kind, pos, size, status=None)
             excess = self._note("malformed", f"more data than a {kind} can have", pos, size - pos)
@@ -193,17 +192,6 @@ class JsonParser(DamagedText):
             status = Status.TRUNCATED if cut else Status.DAMAGED
             finding = self._note("truncated" if cut else "malformed", error.reason, error.offset or pos, None)
         return Entry(None, kind, pos, pos + stop, value, status, finding)
-
-    def _without_blanks(self, start: int, end: int) -> int:
-        """Return where the text that ends at ``end`` ends without the whitespace behind it."""
-        data = self.result.extraction.data
-        while end > start:
-            at = max(start, end - _DECODE_BATCH)
-            kept = data.pread(at, end - at).rstrip(WHITESPACE)
-            if kept:
-                return at + len(kept)
-            end = at
-        return end
 
     # -- states ------------------------------------------------------------------------------------------------------
 
@@ -287,6 +275,8 @@ class JsonParser(DamagedText):
                 self.note_damage(node, MalformedError("more data after the value", offset=ctx.pos))
         elif node.parent is None:
             self._check_trailing(ctx.pos)
+            if self.flaw is not None and node.known_status is None:
+                self.result.close_node(node, Status.DAMAGED, self.flaw, told=True)  # each fault is told by its own node
         super().finish(ctx)
 
     def cut(self, ctx: NodeContext) -> None:
@@ -447,7 +437,7 @@ class JsonParser(DamagedText):
     def judge(self, node: Node) -> None:
         """Check a long string piece by piece: to know its status, it need not be held."""
         end = node.end if node.end is not None else self.result.extraction.known_end()
-        if node.kind == "string" and end - node.start > _DECODE_BATCH and not node.loaded:
+        if node.kind == "string" and end - node.start > DECODE_BATCH and not node.loaded:
             from pparse.parsers.json_walk import judge_string
 
             judge_string(self, node)
@@ -538,6 +528,16 @@ class JsonParser(DamagedText):
                         yield ordinal, key, value, None
             first += count
 
+    def decode_once(self, root: Node) -> list[tuple[str, Any]]:
+        """Return the members of the document if it is small and sound, and was not decoded or indexed before.
+
+        Else, and the next time, nothing.
+        """
+        if root.index is not None or self._mended is not None:
+            return []
+        pairs, self.decoder.pairs = self._decode_whole(root) or [], []
+        return pairs
+
     def _decode_whole(self, node: Node) -> list[tuple[str, Any]] | None:
         """Return the members of an object that is small and without fault, without an index; None for any other."""
         end = self.result.extraction.known_end(node)
@@ -545,27 +545,17 @@ class JsonParser(DamagedText):
             return None
         self.result.check_open()
         text = self.result.extraction.data.pread(node.start, end - node.start).rstrip(WHITESPACE)
-        try:
-            self.decoder.decode_shallow(text, node.start)
-        except PparseError:
-            return None
+        if node.parent is None:
+            if not self._parses(text):
+                return None
+        else:
+            try:
+                self.decoder.decode_shallow(text, node.start)
+            except PparseError:
+                return None
         if node.end is None:
             self.result.close_node(node, node.known_status or Status.COMPLETE, None, end=node.start + len(text))
         return self.decoder.pairs
-
-    @staticmethod
-    def _batch(index: ChildIndex, first: int) -> tuple[int, int, int, int]:
-        """Return ``(first, offset, count, end)`` of children to decode at once, ``first`` among them."""
-        stride, offsets = index.stride, index.offsets
-        slot = first // stride
-        first = slot * stride
-        begin = offsets[slot]
-        stop = slot + 1
-        while stop < len(offsets) and offsets[stop] - begin <= _DECODE_BATCH:
-            stop += 1
-        if stop >= len(offsets):
-            return first, begin, index.count - first, index.end
-        return first, begin, (stop - slot) * stride, offsets[stop] - 1
 
     def _members_one_by_one(
         self, node: Node, first: int, last: int
@@ -596,7 +586,7 @@ class JsonParser(DamagedText):
             yield from walk_document(self, node, detail=detail)
             return
         for visit in super().walk(node, detail=detail):
-            if visit.finding is not None:
+            if visit.finding is not None and visit.finding.reason != BELOW:  # what is below is named itself
                 self.result.findings.add(visit.finding)
             yield visit
 

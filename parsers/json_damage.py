@@ -32,7 +32,13 @@ if TYPE_CHECKING:
 # Children whose text is longer are described from their two ends.
 WHOLE_CHILD: Final = 4 << 10
 HEAD: Final = 512
+DECODE_BATCH: Final = 64 << 10
+# The reason of a container that is sound but for what is in it.
+BELOW: Final = "it is damaged further down"
 GROUP_READ: Final = 256 << 10
+# Whether a text up to this long is sound is known before its first child is shown. No limit has a say in that: the
+# statuses of a tree must not depend on how it is read.
+LOOK_FIRST: Final = 256 << 10
 
 
 class Mended:
@@ -66,6 +72,7 @@ class DamagedText(Parser):
         self.member: re.Pattern[bytes] | None = None
         self.is_all_there = False  # no byte is missing at the end: a text that ends early was damaged
         self._mended: dict[int, Mended] | None = None
+        self.flaw: Finding | None = None  # the first fault of a text whose members are where commas and brackets say
         self.headless: Finding | None = None  # a text that lacks its first bracket
 
     # -- damage ------------------------------------------------------------------------------------------------------
@@ -77,7 +84,9 @@ class DamagedText(Parser):
 
             root = self.result.root
             first = {"object": 0x7B, "array": 0x5B}.get(root.kind)
-            self._mended = Mender(self, root.start, first, self.member).run() if first is not None else {}
+            mender = Mender(self, root.start, first, self.member) if first is not None else None
+            self._mended = mender.run() if mender is not None else {}
+            self.flaw = mender.flaw if mender is not None else None
         return self._mended
 
     def fill(self, node: Node, index: ChildIndex) -> bool:
@@ -87,22 +96,31 @@ class DamagedText(Parser):
         return bool(self._mended) and self._take_mended(node, index)
 
     def _is_doubtful(self) -> bool:
-        """Say whether the document is small and does not parse: larger ones are looked at when a fault is met."""
+        """Say whether the document is small and may not parse: larger ones are looked at when a fault is met."""
         root, extraction = self.result.root, self.result.extraction
         size = extraction.known_end() - root.start
-        if size > extraction.session.limits.leaf_bytes:
+        if size > LOOK_FIRST:
             return self.headless is not None
+        if size > extraction.session.limits.leaf_bytes:
+            return True  # it must not be decoded whole: that it is sound shows piece by piece
         repeated = self.decoder.duplicates
         try:
-            text = extraction.data.pread(root.start, size)
-            self.decoder.decode_shallow(text.rstrip(WHITESPACE), root.start)
-        except (MalformedError, LimitError, UnsupportedError, GapError):
+            return not self._parses(extraction.data.pread(root.start, size).rstrip(WHITESPACE))
+        except GapError:
             return True
         finally:
             self.decoder.duplicates = repeated
             self.decoder.pairs = []
-        self._mended = {}
-        return False
+
+    def _parses(self, text: bytes) -> bool:
+        """Decode the whole document, and remember if it is sound."""
+        try:
+            self.decoder.decode_shallow(text, self.result.root.start)
+        except (MalformedError, LimitError, UnsupportedError):
+            return False
+        if self._mended is None:
+            self._mended = {}
+        return True
 
     def _take_mended(self, node: Node, index: ChildIndex) -> bool:
         """Give ``index`` the children of a container that was hit; False for any other."""
@@ -196,6 +214,31 @@ class DamagedText(Parser):
             tail = data.pread(tail_at, stop - tail_at)
             step = min(step * 8, GROUP_READ)
         return ChildText(raw, start, end, tail, tail_at, skipped)
+
+    def _without_blanks(self, start: int, end: int) -> int:
+        """Return where the text that ends at ``end`` ends without the whitespace behind it."""
+        data = self.result.extraction.data
+        while end > start:
+            at = max(start, end - DECODE_BATCH)
+            kept = data.pread(at, end - at).rstrip(WHITESPACE)
+            if kept:
+                return at + len(kept)
+            end = at
+        return end
+
+    @staticmethod
+    def _batch(index: ChildIndex, first: int) -> tuple[int, int, int, int]:
+        """Return ``(first, offset, count, end)`` of children to decode at once, ``first`` among them."""
+        stride, offsets = index.stride, index.offsets
+        slot = first // stride
+        first = slot * stride
+        begin = offsets[slot]
+        stop = slot + 1
+        while stop < len(offsets) and offsets[stop] - begin <= DECODE_BATCH:
+            stop += 1
+        if stop >= len(offsets):
+            return first, begin, index.count - first, index.end
+        return first, begin, (stop - slot) * stride, offsets[stop] - 1
 
     def _skip_blank(self, start: int, end: int) -> int:
         """Return the offset of the first byte in ``[start, end)`` that is not whitespace; ``end`` if there is none."""

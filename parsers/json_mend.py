@@ -18,12 +18,14 @@ The result has a record for each container that a fault lies in. All others are 
 from __future__ import annotations
 
 import re
+from collections import deque
 
-from pparse.errors import GapError, MalformedError
+from pparse.errors import GapError
 from pparse.findings import Finding
 from pparse.kernels.json_fold import Carry, next_boundary
-from pparse.parsers.json_damage import Mended
+from pparse.parsers.json_damage import BELOW, Mended
 from pparse.parsers.json_record import (
+    AHEAD,
     BLANK,
     CANDIDATE,
     CUT,
@@ -32,12 +34,17 @@ from pparse.parsers.json_record import (
     ITEM,
     KEY,
     KEY_THERE,
+    NOT_BLANK,
     OBJECT,
     PLAIN_ELEMENT,
     STRING_PART,
     Open,
+    alike,
+    fits,
+    is_balanced,
+    odd_text,
 )
-from pparse.parsers.json_text import WHITESPACE, StrictDecoder
+from pparse.parsers.json_text import WHITESPACE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,13 +53,13 @@ if TYPE_CHECKING:
     from pparse.parsers.json_damage import DamagedText
 
 _BLOCK: Final = 256 << 10
-# A value up to this long is matched at once; a longer container is gone into.
-_AHEAD: Final = 64 << 10
 # So far behind a fault the next comma of the same depth is looked for.
 _NEAR: Final = 4 << 10
 # Open containers are objects here, of a few hundred bytes.
 _MAX_DEPTH: Final = 1000
 _MAX_FAULTS: Final = 10_000
+# Gaps that are remembered, to name what was lost for what it is.
+_GAPS: Final = 16
 
 
 class Mender:
@@ -68,6 +75,7 @@ class Mender:
         self.whole = parser.is_all_there
         self.gave_up = False
         self.findings: list[Finding] = []
+        self.flaw: Finding | None = None
         self.member = member
         self.no_member_from = self.end if member is not None else 0
         self.block = b""
@@ -77,6 +85,7 @@ class Mender:
         self.shed: list[Open] = []  # closed since then, beyond what was opened since then
         self.went_on = -1  # where reading went on behind it
         self.sure = False  # whether nothing speaks for another depth than before
+        self.gaps: deque[tuple[int, int]] = deque(maxlen=_GAPS)
         self.mended: dict[int, Mended] = {}
         # Whether members are elsewhere than commas and brackets say; else they are found, and judged, without this.
         self.moved = member is not None
@@ -94,7 +103,8 @@ class Mender:
             if self.gave_up or (not self.faults and not (self.whole and self.stack)):
                 return {}
             self._end()
-            if not self.moved:
+            if not self.moved or (self.member is None and not self.gaps and is_balanced(self)):
+                self.flaw = self.findings[0] if self.findings else None
                 return {}
             for finding in self.findings:
                 self.parser.result.findings.add(finding)
@@ -104,7 +114,14 @@ class Mender:
 
     # -- text --------------------------------------------------------------------------------------------------------
 
-    def _have(self, offset: int, count: int = 1) -> bool:
+    def _gap_in(self, start: int, stop: int) -> tuple[int, int] | None:
+        """Return offset and length of the first gap in ``[start, stop)`` of those that were met."""
+        for offset, end in self.gaps:
+            if offset < stop and start < end:
+                return offset, end - offset
+        return None
+
+    def have(self, offset: int, count: int = 1) -> bool:
         """Make sure that ``count`` bytes from ``offset`` on are in the block, or all that there are; False: none."""
         if offset >= self.end:
             return False
@@ -117,22 +134,24 @@ class Mender:
                     self.end = offset
                     return False
                 self.block = bytes(min(_BLOCK, gap.offset + gap.length - offset))  # no byte that JSON has
+                if not self.gaps or self.gaps[-1][0] < gap.offset:
+                    self.gaps.append((gap.offset, gap.offset + gap.length))
             self.base = offset
             if not self.block:
                 self.end = offset
                 return False
         return True
 
-    def _search(self, pattern: re.Pattern[bytes], offset: int, stop: int | None = None) -> int | None:
+    def search(self, pattern: re.Pattern[bytes], offset: int, stop: int | None = None) -> int | None:
         """Return where ``pattern`` is found from ``offset`` on."""
         stop = self.end if stop is None else stop
-        while offset < stop and self._have(offset, _AHEAD):
+        while offset < stop and self.have(offset, AHEAD):
             match = pattern.search(self.block, offset - self.base)
             if match is not None and self.base + match.start() < stop:
                 return self.base + match.start()
             if self.base + len(self.block) >= self.end:
                 return None
-            offset = max(offset + 1, self.base + len(self.block) - _AHEAD)
+            offset = max(offset + 1, self.base + len(self.block) - AHEAD)
         return None
 
     # -- what is expected next ---------------------------------------------------------------------------------------
@@ -140,13 +159,13 @@ class Mender:
     def _step(self) -> bool:
         """Read one member, bracket or comma; False at the end of the text, or of the document."""
         while True:
-            if not self._have(self.pos, _AHEAD):
+            if not self.have(self.pos, AHEAD):
                 return False
             match = BLANK.match(self.block, self.pos - self.base)
             self.pos = self.base + match.end() if match is not None else self.pos
             if self.pos < self.base + len(self.block):
                 break
-        if not self._have(self.pos, _AHEAD):
+        if not self.have(self.pos, AHEAD):
             return False
         top, byte = self.stack[-1], self.block[self.pos - self.base]
         if top.after:
@@ -176,7 +195,7 @@ class Mender:
             if key is None:
                 return self._cut_or_fault("expected a key and ':'")
             value_at = key.end()
-        most = at + _AHEAD
+        most = at + AHEAD
         item = ITEM.match(self.block, value_at, most)
         if item is not None and self._hides_members(at, item):
             item = None
@@ -203,7 +222,7 @@ class Mender:
         return self.member.match(self.block, at) is None and self.member.search(item[0], 1) is not None
 
     def _member(self, top: Open, at: int, key: re.Match[bytes] | None, item: re.Match[bytes]) -> bool:
-        wrong = self._odd_text(self.block[at : item.end(1)])
+        wrong = odd_text(self.block[at : item.end(1)])
         where, first = self.pos, item[1][0]
         self.pos = self.base + item.end()
         if wrong is not None:
@@ -229,27 +248,14 @@ class Mender:
         self.stack[0].item = where
         return self.stack[0]
 
-    def _odd_text(self, text: bytes) -> str | None:
-        """Return what is wrong with the strings of a member that is of good form."""
-        try:
-            if not text.isascii():
-                text.decode()
-            if b"\\u" in text:
-                StrictDecoder.refuse_lone_surrogates(text, 0)
-        except UnicodeDecodeError:
-            return "not UTF-8"
-        except MalformedError as error:
-            return error.reason
-        return None
-
     def _long_string(self, offset: int) -> bool:
         """Pass over a string longer than is matched at once; False if it is shorter, or does not end."""
-        if not self._have(offset, _AHEAD):
+        if not self.have(offset, AHEAD):
             return False
         match = STRING_PART.match(self.block, offset - self.base)
-        if match is None or match.end() - (offset - self.base) < _AHEAD // 2:
+        if match is None or match.end() - (offset - self.base) < AHEAD // 2:
             return False
-        while self._have(offset, _AHEAD):
+        while self.have(offset, AHEAD):
             match = STRING_PART.match(self.block, offset - self.base)
             stop = match.end() if match is not None else 0
             if stop < len(self.block) and self.block[stop] == 0x22:
@@ -266,7 +272,7 @@ class Mender:
         if len(self.stack) > 1:
             self.stack.pop()
             self._record(top, self.pos + 1)
-            self.stack[-1].add(self.pos + 1, _BELOW if top.finding is not None else None, top.kind)
+            self.stack[-1].add(self.pos + 1, BELOW if top.finding is not None else None, top.kind)
             self._inherit(self.stack[-1], top)
         elif self.trunk is not None:
             self.shed.append(top)
@@ -282,10 +288,10 @@ class Mender:
 
     def _goes_on(self) -> bool:
         """Say whether members follow the bracket that seems to close the document."""
-        after = self._search(_NOT_BLANK, self.pos + 1)
+        after = self.search(NOT_BLANK, self.pos + 1)
         if after is None:
             return False
-        if self.block[after - self.base] == 0x2C and self._have(after, _AHEAD):
+        if self.block[after - self.base] == 0x2C and self.have(after, AHEAD):
             return KEY_THERE.match(self.block, after + 1 - self.base) is not None or self.stack[0].kind != OBJECT
         return self._next_member(self.pos + 1) is not None
 
@@ -352,7 +358,7 @@ class Mender:
         if not (top.after and top.starts and self.block[self.pos - self.base] == 0x3A):
             return 0
         start, end = top.starts[-1], top.ends[-1]
-        if end - start > _NEAR or not self._have(start, _AHEAD):
+        if end - start > _NEAR or not self.have(start, AHEAD):
             return 0
         text = self.block[start - self.base : end - self.base].rstrip(WHITESPACE)
         if not text.endswith(b'"'):
@@ -366,12 +372,15 @@ class Mender:
 
     def _lose(self, top: Open, lost: int, stop: int, reason: str) -> None:
         """Note that ``[lost, stop)`` is lost: the member that was being read, or what followed the last one."""
-        self._note(top, reason, lost, max(1, stop - lost))
+        gap = self._gap_in(lost, stop)
+        if gap is not None:
+            reason = f"a gap of {gap[1]} bytes"
+        self._note(top, reason, *(gap or (lost, max(1, stop - lost))))
         if not top.after:
             top.add(stop, reason)
         elif top.starts:
             at = len(top.starts) - 1
-            before = top.starts[at] if self._have(top.starts[at], _AHEAD) else lost
+            before = top.starts[at] if self.have(top.starts[at], AHEAD) else lost
             last = self.block[before - self.base : lost - self.base].rstrip(WHITESPACE)[-1:]
             zeroed = self.block[lost - self.base : lost - self.base + 1] == b"\0"
             if last not in (b"}", b"]") and (last != b'"' or (stop - lost > 1 and not zeroed)):
@@ -383,7 +392,7 @@ class Mender:
     def _next_place(self, top: Open, lost: int) -> tuple[int | None, int, int]:
         """Return where to go on behind a fault, in a container of which kind, and what stands there."""
         self.sure = True
-        if not self._have(lost, _AHEAD):
+        if not self.have(lost, AHEAD):
             return None, 0, 0
         at = lost - self.base
         if not top.after:
@@ -399,7 +408,7 @@ class Mender:
         if near is not None:
             return *near, _MARK_HERE
         self.sure = False
-        there = top.after and bool(top.starts) and self._have(top.ends[-1] - 1, _AHEAD)
+        there = top.after and bool(top.starts) and self.have(top.ends[-1] - 1, AHEAD)
         if there and self.block[top.ends[-1] - 1 - self.base] == 0x22:  # it may have swallowed what follows it
             begin = max(top.starts[-1], lost - _BLOCK // 2)
             top.item, top.after = top.drop(), False
@@ -410,7 +419,7 @@ class Mender:
         """Return the next place behind a fault that can be nothing else."""
         begin = lost + 1
         places: list[tuple[int, int, int]] = []
-        place = self._search(CANDIDATE, begin)
+        place = self.search(CANDIDATE, begin)
         if place is not None:
             mark = self.block[place - self.base]
             if mark == 0x2C:
@@ -426,11 +435,11 @@ class Mender:
                     places.append((place, 0, _BRACE_HERE))
         stop = place if place is not None else self.end
         if top.kind == 0x5B:
-            element = self._search(ELEMENT, begin, stop)
+            element = self.search(ELEMENT, begin, stop)
             if element is not None:
                 places.append((element, 0x5B, _MARK_HERE))
-            quote = self._search(_QUOTE, lost, element if element is not None else stop)
-            plain = self._search(PLAIN_ELEMENT, begin, quote if quote is not None else stop)
+            quote = self.search(_QUOTE, lost, element if element is not None else stop)
+            plain = self.search(PLAIN_ELEMENT, begin, quote if quote is not None else stop)
             if plain is not None:
                 places.append((plain, 0x5B, _MARK_HERE))
         places = [found for found in places if found[0] > lost]
@@ -438,7 +447,7 @@ class Mender:
 
     def _near(self, top: Open, lost: int) -> tuple[int, int] | None:
         """Return the next comma or bracket of this depth, if what follows it parses."""
-        if not self._have(lost, _AHEAD):
+        if not self.have(lost, AHEAD):
             return None
         block, base = self.block, self.base
         piece = block[lost - base : lost - base + _NEAR]
@@ -460,7 +469,7 @@ class Mender:
         else:
             blank = BLANK.match(block, begin)
             begin = blank.end() if blank is not None else begin
-        item = ITEM.match(block, begin, begin + _AHEAD)
+        item = ITEM.match(block, begin, begin + AHEAD)
         if item is None:
             keyed = top.kind != 0x5B  # a key and its colon are enough: what follows is looked at next
             return (lost + at, top.kind) if keyed or block[begin : begin + 1] in (b"{", b"[") else None
@@ -469,7 +478,7 @@ class Mender:
 
     def _is_member(self, offset: int) -> bool:
         """Say whether a member of the first level stands at ``offset``, or behind the comma there."""
-        if self.member is None or not self._have(offset, _AHEAD):
+        if self.member is None or not self.have(offset, AHEAD):
             return False
         at = offset - self.base
         return self.member.match(self.block, at + (self.block[at] == 0x2C)) is not None
@@ -478,7 +487,7 @@ class Mender:
         """Return where the next member of the first level is, where the format tells those from others."""
         if self.member is None or offset >= self.no_member_from:
             return None
-        found = self._search(self.member, offset)
+        found = self.search(self.member, offset)
         if found is None:
             self.no_member_from = min(self.no_member_from, offset)
         return found
@@ -516,7 +525,7 @@ class Mender:
         """Close the innermost container, which was hit, at ``end``."""
         top = trunk.pop()
         self._record(top, end)
-        trunk[-1].add(end, _BELOW, top.kind)
+        trunk[-1].add(end, BELOW, top.kind)
         self._inherit(trunk[-1], top)
 
     def _repeats(self, there: Open, level: Open) -> str | None:
@@ -528,7 +537,7 @@ class Mender:
     def _keys(self, container: Open) -> set[bytes]:
         found = set()
         for at, start in enumerate(container.starts):
-            match = KEY.match(self.block, start - self.base) if self._have(start, _NEAR) else None
+            match = KEY.match(self.block, start - self.base) if self.have(start, _NEAR) else None
             if match is not None and at not in container.bad:
                 found.add(match[1])
         return found
@@ -536,42 +545,16 @@ class Mender:
     def _choose(self, trunk: list[Open], levels: list[Open]) -> tuple[int, str | None]:
         """Return the likeliest depth of the first of ``levels``, and a doubt if others are as likely."""
         most, least = len(trunk), len(levels)
-        possible = [depth for depth in range(most, least - 1, -1) if self._fits(trunk, levels, depth)]
-        fitting = [depth for depth in possible if self._alike(trunk, levels, depth)] or possible
+        possible = [depth for depth in range(most, least - 1, -1) if fits(trunk, levels, depth)]
+        fitting = [depth for depth in possible if alike(trunk, levels, depth)] or possible
         if self.sure and most in fitting:
             return most, None
         if fitting:
             return fitting[0], None if len(fitting) == 1 else "how deep it is nested cannot be told"
         for depth in range(max(most + 1, least), most + least):
-            if self._fits(trunk, levels, depth):
+            if fits(trunk, levels, depth):
                 return depth, None
         return max(most, least), "how deep it is nested cannot be told"
-
-    @staticmethod
-    def _fits(trunk: list[Open], levels: list[Open], depth: int) -> bool:
-        for number, level in enumerate(levels):
-            at = depth - number
-            if at > len(trunk):
-                continue
-            if at < 1:
-                return False
-            there = trunk[at - 1]
-            if (
-                level.kind
-                and level.kind != there.kind
-                and not (at == len(trunk) and len(there.bad) == len(there.starts))
-            ):
-                return False
-        return True
-
-    @staticmethod
-    def _alike(trunk: list[Open], levels: list[Open], depth: int) -> bool:
-        """Say whether the values are of kinds that were met at these depths before."""
-        for number, level in enumerate(levels):
-            at = depth - number
-            if 0 < at <= len(trunk) and level.seen and trunk[at - 1].seen and not level.seen <= trunk[at - 1].seen:
-                return False
-        return True
 
     # -- the end -----------------------------------------------------------------------------------------------------
 
@@ -586,7 +569,7 @@ class Mender:
             return
         if self.trunk is not None:
             base, void = self.stack[0], len(self.stack) == 1 and not self.stack[0].starts and self.stack[0].after
-            proved = void and self.shed and self._fits(self.trunk, self.shed, len(self.shed))
+            proved = void and self.shed and fits(self.trunk, self.shed, len(self.shed))
             end = base.start + 1
             self._resolve(len(self.shed) if proved else None)
             if proved:
@@ -604,7 +587,5 @@ class Mender:
 
 # Where reading goes on: at a comma or bracket, a key, a key that may lack its beginning, an object without one.
 _MARK_HERE, _KEY_HERE, _DOUBTFUL_KEY, _BRACE_HERE = range(4)
-_BELOW: Final = "it is damaged further down"
 _FOLLOWER: Final = b",]}"
 _QUOTE: Final = re.compile(b'"')
-_NOT_BLANK: Final = re.compile(rb"[^ \t\n\r]")

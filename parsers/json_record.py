@@ -5,11 +5,15 @@ from __future__ import annotations
 import re
 from array import array
 
+from pparse.errors import MalformedError
+from pparse.parsers.json_text import StrictDecoder
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
     from pparse.findings import Finding
+    from pparse.parsers.json_mend import Mender
 
 OBJECT: Final = 0x7B
 
@@ -45,6 +49,11 @@ PLAIN_ELEMENT: Final = re.compile(b",(?=" + _W + b"(?:" + _NUM + b"|true|false|n
 # Damage that has no quotes, brackets or commas, before a key.
 GARBAGE: Final = re.compile(rb'[^"{}\[\],]{0,64}+(?=' + _STR + _W + b":" + _W + rb'["\[{0-9tfn-])')
 BLANK: Final = re.compile(_W)
+
+NOT_BLANK: Final = re.compile(rb"[^ \t\n\r]")
+BALANCE: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|["\[\]{}]', re.DOTALL)
+# A value up to this long is matched at once; a longer container is gone into.
+AHEAD: Final = 64 << 10
 
 
 class Open:
@@ -100,3 +109,68 @@ class Open:
 
 def _sort(byte: int) -> int:
     return 0x30 if byte in b"-0123456789" else 0x66 if byte in b"tf" else byte
+
+
+def fits(trunk: list[Open], levels: list[Open], depth: int) -> bool:
+    """Say whether ``levels`` can be of those containers that are open, the first of them at ``depth``."""
+    for number, level in enumerate(levels):
+        at = depth - number
+        if at > len(trunk):
+            continue
+        if at < 1:
+            return False
+        there = trunk[at - 1]
+        if level.kind and level.kind != there.kind and not (at == len(trunk) and len(there.bad) == len(there.starts)):
+            return False
+    return True
+
+
+def alike(trunk: list[Open], levels: list[Open], depth: int) -> bool:
+    """Say whether the values are of kinds that were met at these depths before."""
+    for number, level in enumerate(levels):
+        at = depth - number
+        if 0 < at <= len(trunk) and level.seen and trunk[at - 1].seen and not level.seen <= trunk[at - 1].seen:
+            return False
+    return True
+
+
+def odd_text(text: bytes) -> str | None:
+    """Return what is wrong with the strings of a member that is of good form."""
+    try:
+        if not text.isascii():
+            text.decode()
+        if b"\\u" in text:
+            StrictDecoder.refuse_lone_surrogates(text, 0)
+    except UnicodeDecodeError:
+        return "not UTF-8"
+    except MalformedError as error:
+        return error.reason
+    return None
+
+
+def is_balanced(text: Mender) -> bool:
+    """Say whether quotes pair up and each bracket closes one of its kind, up to the end of the document.
+
+    Then nothing that holds the document together was hit, and commas tell its members apart, faulty or not.
+    """
+    pos, brackets = text.start, bytearray()
+    while text.have(pos, AHEAD):
+        stop = text.base + len(text.block)
+        for match in BALANCE.finditer(text.block, pos - text.base):
+            mark = text.block[match.start()]
+            if mark == 0x22:
+                if match.end() - match.start() > 1:
+                    continue
+                if text.base + match.start() == pos or text.base + len(text.block) >= text.end:
+                    return False  # a string that does not end, or none that anybody would repair
+                stop = text.base + match.start()
+                break
+            if mark in b"[{":
+                brackets.append(mark)
+                continue
+            if not brackets or mark != brackets.pop() + 2:
+                return False
+            if not brackets:
+                return text.search(NOT_BLANK, text.base + match.end()) is None
+        pos = stop
+    return False

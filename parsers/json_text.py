@@ -46,6 +46,16 @@ KINDS: Final = {
 }  # fmt: skip
 CLOSER: Final = {"object": 0x7D, "array": 0x5D}
 
+_TEXT = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
+
+
+def _leaf(levels: int) -> bytes:
+    inner = _TEXT + (b"|" + _leaf(levels - 1) if levels else b"")
+    return rb'[\[{](?:[^"\[\]{}]++|' + inner + rb")*+[\]}]"
+
+
+SUBTREE: Final = re.compile(_leaf(3), re.DOTALL).match
+
 
 class StrictDecoder:
     """Decodes pieces of JSON text.

@@ -29,7 +29,7 @@ from pparse.findings import Finding, Severity, Status
 from pparse.kernels.json_fold import Carry, depth_at_most, next_boundary
 from pparse.node import LIST, MAP, SCALAR, UNLOADED_VALUE
 from pparse.parser import as_dict
-from pparse.parsers.json_text import BORN_LOADED, CLOSER, KINDS, decode_key, unsupported_code
+from pparse.parsers.json_text import BORN_LOADED, CLOSER, KINDS, SUBTREE, decode_key, unsupported_code
 from pparse.paths import KeyStep, format_path
 from pparse.visit import Visit
 
@@ -54,15 +54,6 @@ _WORD: Final = re.compile(rb"[^ \t\n\r,:\[\]{}\"]++").match
 _STRING_TEXT: Final = re.compile(rb'[^"\\\x00-\x1f]*+(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})[^"\\\x00-\x1f]*+)*+').match
 _HALF_PAIR: Final = re.compile(rb".*\\u[dD][89abAB][0-9a-fA-F]{2}", re.DOTALL).fullmatch
 _CUT_ESCAPE: Final = re.compile(rb"(?:\\(?:u[0-9a-fA-F]{0,3})?)?").fullmatch
-_TEXT = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
-
-
-def _leaf(levels: int) -> bytes:
-    inner = _TEXT + (b"|" + _leaf(levels - 1) if levels else b"")
-    return rb'[\[{](?:[^"\[\]{}]++|' + inner + rb")*+[\]}]"
-
-
-_SUBTREE: Final = re.compile(_leaf(3), re.DOTALL).match
 
 
 class _Level:
@@ -545,13 +536,13 @@ def _visit(
 def _whole_leaf(walk: _Walk) -> bool:
     """Pass over a small, shallow, whole container in one step; False if it is none, or not valid."""
     at = walk.pos - walk.base
-    match = _SUBTREE(walk.block, at, at + _LEAF)
+    match = SUBTREE(walk.block, at, at + _LEAF)
     if match is None:
         if at + _LEAF <= len(walk.block) or walk.base + len(walk.block) >= walk.end or not at:
             return False
         walk.block = walk.data.pread(walk.pos, min(_BLOCK, walk.end - walk.pos))
         walk.base = walk.pos
-        match = _SUBTREE(walk.block, 0, _LEAF)
+        match = SUBTREE(walk.block, 0, _LEAF)
         if match is None:
             return False
     text = match[0]

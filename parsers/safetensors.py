@@ -18,23 +18,34 @@ The tree is ``header_size``, ``metadata`` (if there), ``tensors``; a tensor has 
 from __future__ import annotations
 
 import re
-from math import prod
+from array import array
 
-from pparse.dtype import DTYPES
 from pparse.errors import EndOfDataError, LimitError, MalformedError, UnsupportedError
 from pparse.findings import Finding, Severity, Status
 from pparse.index import has_repeats
 from pparse.limits import format_size
 from pparse.node import LIST, MAP, UNLOADED_VALUE, Entry
 from pparse.parser import DONE, Confidence, NodeContext, Parser, as_dict
-from pparse.parsers.safetensors_length import ODD_TAIL, SPACE_FOLLOWS, TAIL, LengthFinder
+from pparse.parsers.json_damage import LOOK_FIRST
+from pparse.parsers.safetensors_entry import FIELDS, TensorInfo
+from pparse.parsers.safetensors_layout import (
+    CONFLICTS,
+    NAMESAKE,
+    SHARED,
+    Layout,
+    lay,
+    mark,
+    place,
+    plainly_tiled,
+    sharers,
+)
+from pparse.parsers.safetensors_length import ODD_TAIL, SPACE_FOLLOWS, TAIL, LengthFinder, zeroed_header
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any, Final
 
-    from pparse.dtype import DType
     from pparse.extraction import Extraction
     from pparse.index import ChildIndex
     from pparse.node import Node
@@ -44,12 +55,9 @@ if TYPE_CHECKING:
     from pparse.result import Result
 
 METADATA: Final = "__metadata__"
-# What an entry says, in the order in which the reference reader takes it from a JSON array too (serde does so).
-FIELDS: Final = ("dtype", "shape", "data_offsets")
 # The reference reader refuses longer headers (tensor.rs, MAX_HEADER_SIZE).
 REFERENCE_HEADER_LIMIT: Final = 100_000_000
 _MAX_HOLES: Final = 10_000
-_U64: Final = 1 << 64
 
 # A member of the header, to tell its level from others where brackets are damaged.
 _TEXT: Final = rb'"[^"\\\x00-\x1f]*+(?:\\.[^"\\\x00-\x1f]*+)*+"'
@@ -58,134 +66,6 @@ MEMBER: Final = re.compile(
     _BLANKS + _TEXT + _BLANKS + b":" + _BLANKS + rb"\{(?:" + _BLANKS + rb'"(?:dtype|shape|data_offsets)"'
     + _BLANKS + b":" + _BLANKS + b"(?:" + _TEXT + rb"|\[[0-9, \t\n\r]*+\])" + _BLANKS + rb",?){3}\}"
 )  # fmt: skip
-
-# The format's words, all 22 of them (tensor.rs, enum Dtype).
-STORED_DTYPES: Final[dict[str, DType]] = {
-    word: DTYPES[name]
-    for word, name in {
-        "BOOL": "bool", "F4": "float4_e2m1fn", "F6_E2M3": "float6_e2m3fn", "F6_E3M2": "float6_e3m2fn",
-        "U8": "uint8", "I8": "int8", "F8_E5M2": "float8_e5m2", "F8_E4M3": "float8_e4m3fn",
-        "F8_E8M0": "float8_e8m0fnu", "F8_E4M3FNUZ": "float8_e4m3fnuz", "F8_E5M2FNUZ": "float8_e5m2fnuz",
-        "I16": "int16", "U16": "uint16", "F16": "float16", "BF16": "bfloat16", "I32": "int32", "U32": "uint32",
-        "F32": "float32", "C64": "complex64", "F64": "float64", "I64": "int64", "U64": "uint64",
-    }.items()
-}  # fmt: skip
-
-
-class TensorInfo:
-    """One entry of the header, checked.
-
-    ``begin`` and ``end`` count from the start of the data section; ``problem`` says what is wrong with the entry
-    (None: nothing), ``wanted`` and ``got`` its numbers; then ``dtype`` and ``shape`` are what could be made out.
-    """
-
-    __slots__ = ("begin", "dtype", "end", "got", "problem", "shape", "stored_dtype", "unsupported", "wanted")
-
-    def __init__(self, fields: object) -> None:
-        self.dtype: DType | None = None
-        self.stored_dtype = "?"
-        self.shape: tuple[int, ...] = ()
-        self.begin = self.end = 0
-        self.problem: str | None = None
-        self.unsupported = False
-        self.wanted: int | None = None
-        self.got: int | None = None
-        if self._read_plain(fields):
-            return
-        if isinstance(fields, list) and len(fields) == len(FIELDS):
-            fields = dict(zip(FIELDS, fields, strict=True))
-        if not isinstance(fields, dict):
-            self.problem = "the header entry is not an object"
-            return
-        self._read_offsets(fields.get("data_offsets"))
-        self._read_type(fields.get("dtype"))
-        self._read_shape(fields.get("shape"))
-        if self.problem is None:
-            self._check_size()
-
-    def _read_plain(self, fields: Any) -> bool:
-        """Read an entry without any fault, as nearly all are, in one go; False leaves it to the careful way."""
-        try:
-            begin, end = fields["data_offsets"]
-            shape = fields["shape"]
-            dtype = STORED_DTYPES[fields["dtype"]]
-        except (KeyError, TypeError, ValueError):
-            return False
-        if type(begin) is not int or type(end) is not int or type(shape) is not list or not 0 <= begin <= end:
-            return False
-        count = 1
-        for length in shape:
-            if type(length) is not int or length <= 0:
-                return False
-            count *= length
-        if count * dtype.bits != (end - begin) * 8 or end >= 1 << 60 or len(shape) > 64:
-            return False
-        self.stored_dtype = fields["dtype"]
-        self.dtype = dtype
-        self.shape = tuple(shape)
-        self.begin = begin
-        self.end = end
-        return True
-
-    @property
-    def severity(self) -> Severity:
-        """How bad the problem is: more dimensions than an array can have are no fault of the file."""
-        return Severity.WARNING if self.unsupported and self.dtype is not None else Severity.ERROR
-
-    def _read_type(self, word: object) -> None:
-        if isinstance(word, dict) and list(word.values()) == [None]:
-            (word,) = word  # ``{"U8": null}``: serde's other way to write it
-        if not isinstance(word, str):
-            self.problem = self.problem or ("the entry has no dtype" if word is None else "the dtype is not a string")
-            return
-        self.stored_dtype = word
-        self.dtype = STORED_DTYPES.get(word)
-        if self.dtype is None:
-            self.unsupported = True
-            self.problem = self.problem or f"the dtype {word[:40]!r} is not one of safetensors'"
-
-    def _read_shape(self, shape: object) -> None:
-        if not isinstance(shape, list):
-            self.problem = self.problem or ("the entry has no shape" if shape is None else "the shape is not a list")
-        elif not all(type(length) is int and 0 <= length < _U64 for length in shape):
-            self.problem = self.problem or "the shape holds what is no length"
-        else:
-            self.shape = tuple(shape)
-
-    def _read_offsets(self, offsets: object) -> None:
-        if offsets is None:
-            self.problem = "the entry has no data_offsets"
-        elif not isinstance(offsets, list) or len(offsets) != 2:
-            self.problem = "data_offsets is not a pair"
-        elif not all(type(offset) is int and 0 <= offset < _U64 for offset in offsets):
-            self.problem = "data_offsets holds what is no offset"
-        elif offsets[0] > offsets[1]:
-            self.problem = "data_offsets end before they begin"
-        else:
-            self.begin, self.end = offsets
-
-    def _check_size(self) -> None:
-        count = 1
-        for length in self.shape:
-            count *= length
-            if count >= _U64:
-                break
-        # As the reference multiplies: an overflow counts even if a later factor is 0.
-        bits = count * self.dtype.bits if self.dtype is not None else 0
-        if bits >= _U64:
-            self.problem = "the number of elements overflows 64 bits"
-        elif bits % 8:
-            self.problem = f"{count} elements of {self.stored_dtype} do not fill whole bytes"
-        elif bits // 8 != self.end - self.begin:
-            self.problem = "dtype and shape need another number of bytes than data_offsets give"
-            self.wanted, self.got = bits // 8, self.end - self.begin
-        elif not bits and prod(length for length in self.shape if length) >= 1 << 60:
-            self.unsupported = True
-            self.problem = "the shape is beyond what an array can have, though it has no elements"
-        elif len(self.shape) > 64:
-            self.unsupported = True
-            self.problem = f"{len(self.shape)} dimensions are more than an array can have"
-            self.wanted, self.got = len(self.shape), 64
 
 
 class SafetensorsParser(Parser):
@@ -204,7 +84,12 @@ class SafetensorsParser(Parser):
         self._header: Result | None = None
         self._header_size: int | None = None
         self.adrift: str | None = None  # why it cannot be told where the data begins
+        self._unproved = False  # the header seems to go on behind its end, and nothing says where it ends
         self.wrong_length: Finding | None = None  # set where the header's end was found otherwise
+        self.layout: Layout | None = None  # where the tensors lie, once all were looked at
+        self.compared = False  # whether tensors were held against each other
+        self.conflicts = bytearray()  # what came of it, for each entry of the header
+        self.bad_metadata = False
         self.repeats: bool | None = None  # whether a name occurs twice; None while nobody looked
         self._repeats_field = False
         self._metadata_ordinals: list[int] | None = None
@@ -272,6 +157,7 @@ class SafetensorsParser(Parser):
                         offset=max(extraction.start, extraction.start + 8 + length - TAIL), length=TAIL,
                     )  # fmt: skip
                     self.result.findings.add(self.wrong_length)
+            self._unproved = found is None and odd == SPACE_FOLLOWS
             if found is not None and found != length:
                 self.wrong_length = Finding(
                     "malformed", "the header's length is wrong: the tensors fill the file from where its text ends",
@@ -301,6 +187,9 @@ class SafetensorsParser(Parser):
             json: JsonParser = self._header.parser  # type: ignore[assignment]
             json.member = MEMBER
             json.is_all_there = start + self.header_size <= extraction.known_end()
+            if self._unproved and json.is_all_there and self._header.status is Status.DAMAGED:
+                # The space behind it may be the header's, pushed out by what came into it.
+                self.adrift = "the header is damaged, and may end elsewhere: it cannot be told where tensors begin"
         return self._header
 
     @property
@@ -324,45 +213,49 @@ class SafetensorsParser(Parser):
 
     def zeroed_header(self) -> Finding | None:
         """Return a finding if the file begins with zeros where its header should be."""
-        extraction = self.result.extraction
-        end = extraction.known_end()
-        if end - extraction.start < 8 or any(extraction.data.pread(extraction.start, 8)):
-            return None
-        zeros, step = extraction.start, 4096
-        while zeros < end:
-            block = extraction.data.pread(zeros, min(step, end - zeros))
-            rest = block.lstrip(b"\0")
-            zeros += len(block) - len(rest)
-            if rest or zeros - extraction.start > 16 << 20:
-                break
-            step = 256 << 10
-        more = " or more" if zeros < end and zeros - extraction.start > 16 << 20 else ""
-        return Finding(
-            "zeroed-header",
-            f"the file begins with {zeros - extraction.start}{more} zero bytes where its header should be: that part "
-            "was never written",
-            source=extraction.name, offset=extraction.start, length=zeros - extraction.start,
-        )  # fmt: skip
+        return zeroed_header(self.result.extraction)
 
     def infos(self, first: int = 0) -> Iterator[tuple[int, str | None, TensorInfo, Entry | None]]:
         """Yield ``(ordinal in the header, name, entry checked, JSON entry if that is not whole)`` of every tensor.
 
-        Yields nothing where there is no header to read; the findings then say why.
+        Yields nothing where there is no header to read; the findings then say why. What tensors say against each other
+        is known of a small header before the first is yielded, of a larger one once all were.
         """
         try:
-            root = self.header.root
+            size, root = self.header_size, self.header.root
         except MalformedError:
             return
         if root.kind != "object":
             return
+        if not self.compared and size <= LOOK_FIRST:
+            held = list(self._each_info(0))
+            self._compare(held)
+            yield from (self._judged(*row) for row in held if row[0] >= first)
+            return
+        layout = Layout(self.result.extraction.session.budget) if self.layout is None and not first else None
+        for row in self._each_info(first):
+            if layout is not None:
+                place(layout, row[2], row[3])
+            yield self._judged(*row)
+        if layout is not None:
+            layout.close()
+            if layout.again:
+                layout = lay(self.result.extraction.session.budget, self._each_info(0))
+            self.layout = layout
+            if not self.compared:
+                self._find_conflicts(self._each_info(0), self.repeated() if self.repeats else set())
+
+    def _each_info(self, first: int) -> Iterator[tuple[int, str | None, TensorInfo, Entry | None]]:
+        """Yield what `infos` does, each by itself."""
         json: JsonParser = self.header.parser  # type: ignore[assignment]
         metadata: list[int] = []
-        for ordinal, name, fields, entry in json.each_member(root, first):
+        for ordinal, name, fields, entry in json.each_member(self.header.root, first):
             if name == METADATA:
                 metadata.append(ordinal)
+                self.bad_metadata |= entry is None and not _is_metadata(fields)
                 continue
             if entry is not None and entry.status is Status.UNSUPPORTED:
-                yield ordinal, name, *self.info(ordinal)
+                yield ordinal, name, *self._info(ordinal)
             else:
                 if entry is None and type(fields) is dict and len(fields) > len(FIELDS):
                     self._repeats_field = self._repeats_field or any(f"{field}#2" in fields for field in FIELDS)
@@ -370,9 +263,85 @@ class SafetensorsParser(Parser):
         json.decoder.pairs = []  # else the whole header would stay
         if not first:
             self._metadata_ordinals = metadata
+            self.bad_metadata |= len(metadata) > 1
+
+    # -- what tensors say against each other -------------------------------------------------------------------------
+
+    def _compare(self, rows: list[tuple[int, str | None, TensorInfo, Entry | None]]) -> None:
+        """Find out where the tensors of a small header lie, and which contradict each other."""
+        seen: dict[str, int] = {}
+        namesakes: set[int] = set()
+        for ordinal, name, _, _ in rows:
+            if name is not None and name in seen:
+                namesakes |= {ordinal, seen[name]}
+            elif name is not None:
+                seen[name] = ordinal
+        self.layout = lay(self.result.extraction.session.budget, rows)
+        self.repeats = bool(namesakes) or self.repeats
+        self._find_conflicts(iter(rows), namesakes)
+
+    def _find_conflicts(
+        self, rows: Iterator[tuple[int, str | None, TensorInfo, Entry | None]], namesakes: set[int]
+    ) -> None:
+        """Note the tensors that share bytes, and those of one name: nobody can tell which of them is right."""
+        assert self.layout is not None  # noqa: S101 -- the callers made it
+        if self.layout.overlaps:
+            ordinals, begins, ends = array("q"), array("Q"), array("Q")
+            with self.result.extraction.session.budget.charge(0, "the places of tensors") as charge:
+                for ordinal, _, info, entry in rows:
+                    if entry is None and info.problem is None:
+                        ordinals.append(ordinal)
+                        begins.append(info.begin)
+                        ends.append(info.end)
+                        if not len(ordinals) & 0xFFF:
+                            charge.resize(48 * len(ordinals))
+                mark(self.conflicts, (ordinals[at] for at in sharers(begins, ends)), SHARED)
+        mark(self.conflicts, namesakes, NAMESAKE)
+        self.compared = True
+
+    def _judged(
+        self, ordinal: int, name: str | None, info: TensorInfo, entry: Entry | None
+    ) -> tuple[int, str | None, TensorInfo, Entry | None]:
+        self._judge(ordinal, info)
+        return ordinal, name, info, entry
+
+    def _judge(self, ordinal: int, info: TensorInfo) -> TensorInfo:
+        """Give a tensor that another one contradicts its problem."""
+        if self.conflicts and info.problem is None and ordinal < len(self.conflicts):
+            info.problem = CONFLICTS.get(self.conflicts[ordinal])
+        return info
+
+    def _know_conflicts(self) -> None:
+        """Find out about conflicts if that takes one look at a small header."""
+        if not self.compared and self.header_size <= LOOK_FIRST and self.header.root.kind == "object":
+            self._compare(list(self._each_info(0)))
+
+    @property
+    def is_at_odds(self) -> bool:
+        """Whether the header, though it can be read, is one that the reference reader refuses, as far as is known."""
+        return (
+            self.bad_metadata
+            or not self.is_tiled
+            or any(finding.code == "byte-order-mark" for finding in self.header.findings)
+        )
+
+    @property
+    def is_tiled(self) -> bool:
+        """Whether nothing that is known speaks against tensors that lie one behind the other up to the file's end."""
+        layout = self.layout
+        if layout is None:
+            return True
+        there = self.result.extraction.known_end() - self.data_start
+        return not layout.breaks and (there <= layout.end or not layout.known)
 
     def info(self, ordinal: int) -> tuple[TensorInfo, Entry | None]:
-        """Return what one entry of the header says, and its JSON entry if that is not whole.
+        """Return what one entry of the header says, and its JSON entry if that is not whole."""
+        self._know_conflicts()
+        info, entry = self._info(ordinal)
+        return self._judge(ordinal, info), entry
+
+    def _info(self, ordinal: int) -> tuple[TensorInfo, Entry | None]:
+        """Return one entry of the header by itself, and its JSON entry if that is not whole.
 
         Where a field that nobody needs is beyond a limit (nested too deep, a number too large), the others are read.
         """
@@ -399,16 +368,37 @@ class SafetensorsParser(Parser):
             return TensorInfo(UNLOADED_VALUE), Entry(entry.key, entry.kind, entry.start, entry.end, status=status,
                                                      finding=finding)  # fmt: skip
 
+    def peek_member(self, name: str, occurrence: int) -> tuple[int, TensorInfo] | None:
+        """Return the ordinal and entry of a tensor of a small header that has no index yet; None: look in the index.
+
+        Done once: one decoding finds a tensor in less time than an index takes to make, which serves all that follow.
+        """
+        header = self.header
+        json: JsonParser = header.parser  # type: ignore[assignment]
+        pairs = json.decode_once(header.root)
+        if not pairs or not plainly_tiled(pairs, METADATA):
+            return None
+        self.compared, self.repeats = True, False
+        for ordinal, (key, fields) in enumerate(pairs):
+            if key == name:
+                occurrence -= 1
+                if not occurrence:
+                    return ordinal, TensorInfo(fields)
+        return None
+
     def repeated(self) -> set[int]:
         """Return the ordinals in the header of entries whose name may occur more than once."""
         root = self.header.root
-        if root.kind != "object" or root.index_to(None).count < 2:
+        if root.kind != "object":
             return set()
-        if self.repeats is None:
+        self._know_conflicts()
+        if self.repeats is None and root.index_to(None).count > 1:
             self.repeats = has_repeats(self.header.parser.key_hashes(root))
         if not self.repeats:
             return set()
-        return {ordinal for group in self.header.key_table(root).repeated() for ordinal in group}
+        found = {ordinal for group in self.header.key_table(root).repeated() for ordinal in group}
+        mark(self.conflicts, found, NAMESAKE)
+        return found
 
     @property
     def has_duplicates(self) -> bool:
@@ -504,11 +494,14 @@ class SafetensorsParser(Parser):
             if self.wrong_length is not None:
                 status = Status.DAMAGED
             if status is Status.COMPLETE:
+                self.repeated()
                 seen = {self.status_of(info) for _, _, info, _ in self.infos()}
                 for worst in (Status.DAMAGED, Status.TRUNCATED, Status.MISSING, Status.UNSUPPORTED):
                     if worst in seen:
                         status = Status.TRUNCATED if worst is Status.MISSING else worst
                         break
+                if self.is_at_odds:
+                    status = Status.DAMAGED
         self.result.close_node(node, status or Status.COMPLETE, None, end=node.end)
 
     def cut(self, ctx: NodeContext) -> None:
@@ -529,13 +522,14 @@ class SafetensorsParser(Parser):
         found: list[Entry] = []
         json: JsonParser = self.header.parser  # type: ignore[assignment]
         skipped = set(self.metadata_at())
+        self._know_conflicts()
         for ordinal, key, fields, entry in json.each_member(self.header.root, self._header_ordinal(first)):
             if ordinal in skipped:
                 continue
             if entry is not None and entry.status is Status.UNSUPPORTED:
                 info, entry = self.info(ordinal)
             else:
-                info = TensorInfo(fields)
+                info = self._judge(ordinal, TensorInfo(fields))
             if entry is not None:
                 kind = "tensor" if entry.kind == "object" else "invalid"
                 found.append(Entry(key, kind, entry.start, entry.end, status=entry.status, finding=entry.finding))
@@ -608,3 +602,7 @@ class SafetensorsParser(Parser):
         if node.kind in ("tensors", "safetensors"):
             return as_dict([(kid.key, self.to_python(kid)) for kid in node.children()])
         return super().to_python(node)
+
+
+def _is_metadata(fields: object) -> bool:
+    return fields is None or (isinstance(fields, dict) and all(isinstance(value, str) for value in fields.values()))

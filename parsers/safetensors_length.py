@@ -7,13 +7,14 @@ from array import array
 from math import prod
 
 from pparse.errors import GapError
-from pparse.findings import Status
+from pparse.findings import Finding, Status
 from pparse.kernels import json_fold
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
+    from pparse.extraction import Extraction
     from pparse.parsers.json import JsonParser
     from pparse.result import Result
 
@@ -28,6 +29,7 @@ _ENTRY: Final = re.compile(
     rb'"dtype":\s*+"([A-Z0-9_]++)",\s*+"shape":\s*+\[([0-9]*+(?:,\s*+[0-9]++)*+)\],'
     rb'(?:\s*+"data_offsets":\s*+\[([0-9]++),)?+'
 )
+_OFFSETS: Final = re.compile(rb'"data_offsets":\s*+\[([0-9]{1,18}+),\s*+([0-9]{1,18}+)\]')
 _SCAN_BLOCK: Final = 256 << 10
 
 
@@ -61,22 +63,26 @@ class LengthFinder:
         lengths = {there - stop for stop in stops if there - stop >= 2}
         if length in lengths:
             rest = extraction.data.pread(behind, min(_SCAN_BLOCK, max(0, start + length - behind)))
-            return length if b'":' not in rest else None  # else there is an entry more, which cannot be read
-        if not lengths:
-            return None
-        found = min(lengths)  # the tensor that ends last
-        tail = extraction.data.pread(start + max(0, found - TAIL), min(found, TAIL))
-        return found if tail.rstrip(b" ").endswith(b"}") else None
+            # Else there is an entry more, which cannot be read.
+            return length if b'":' not in rest.replace(b'"data_offsets":', b"") else None
+        found = [size for size in lengths if self._ends_there(start, size)]
+        return found[0] if len(found) == 1 else None
+
+    def _ends_there(self, start: int, length: int) -> bool:
+        """Say whether the text of a header ends ``length`` bytes behind ``start``, spaces and all."""
+        tail = self.result.extraction.data.pread(start + max(0, length - TAIL), min(length, TAIL) + 1)
+        return tail[-1:] != b" " and tail[: min(length, TAIL)].rstrip(b" ").endswith(b"}")
 
     def _possible_ends(self, start: int, stop: int) -> tuple[set[int], int]:
         """Return where the last tensor may end, counted from the start of the data, by the entries that can be read.
 
         Beside it stands the offset behind the last of those.
         """
-        from pparse.parsers.safetensors import STORED_DTYPES
+        from pparse.parsers.safetensors_entry import STORED_DTYPES
 
         data, ends, last = self.result.extraction.data, {0}, 0
         pos = behind = start
+        pairs = 0  # where the last of the offsets that can be read end, whatever became of the rest of their entries
         while pos < stop:
             try:
                 block = data.pread(pos, min(_SCAN_BLOCK, stop - pos))
@@ -86,17 +92,21 @@ class LengthFinder:
                 dtype, shape = STORED_DTYPES.get(found[1].decode()), found[2].split(b",")
                 if dtype is None or any(len(size) > 18 for size in shape):
                     continue
-                behind = pos + found.end()
+                behind = max(behind, pos + found.end())
                 size = prod(int(length) for length in shape if length) * dtype.bits // 8
                 if found[3] and len(found[3]) < 19:
                     last = max(last, int(found[3]) + size)
                     ends = {last}
                 else:
                     ends = {last, last + size}
+            for found in _OFFSETS.finditer(block):
+                if int(found[1]) <= int(found[2]):
+                    pairs = max(pairs, int(found[2]))
+                    behind = max(behind, pos + found.end())
             if pos + len(block) >= stop or not block:
                 break
             pos += max(1, len(block) - _OVERLAP)
-        return ends, behind
+        return ends | {pairs} if pairs else ends, behind
 
     def find(self, there: int) -> int | None:
         """Return the length that the header must have: its tensors fill the file from where its text ends."""
@@ -124,7 +134,8 @@ class LengthFinder:
 
     def _filling(self, start: int, stop: int, end: int) -> int | None:
         """Return the length of a header whose text is in ``[start, stop)``, if its tensors fill the file to ``end``."""
-        from pparse.parsers.safetensors import METADATA, TensorInfo
+        from pparse.parsers.safetensors import METADATA
+        from pparse.parsers.safetensors_entry import TensorInfo
 
         extraction = self.result.extraction
         child = extraction.child("header-found", extraction.data, start, stop, "json")
@@ -146,3 +157,25 @@ class LengthFinder:
         if extraction.data.pread(stop, data_start - stop).strip(b" \t\n\r"):
             return None
         return data_start - start
+
+
+def zeroed_header(extraction: Extraction) -> Finding | None:
+    """Return a finding if the file begins with zeros where its header should be."""
+    end = extraction.known_end()
+    if end - extraction.start < 8 or any(extraction.data.pread(extraction.start, 8)):
+        return None
+    zeros, step = extraction.start, 4096
+    while zeros < end:
+        block = extraction.data.pread(zeros, min(step, end - zeros))
+        rest = block.lstrip(b"\0")
+        zeros += len(block) - len(rest)
+        if rest or zeros - extraction.start > 16 << 20:
+            break
+        step = 256 << 10
+    more = " or more" if zeros < end and zeros - extraction.start > 16 << 20 else ""
+    return Finding(
+        "zeroed-header",
+        f"the file begins with {zeros - extraction.start}{more} zero bytes where its header should be: that part "
+        "was never written",
+        source=extraction.name, offset=extraction.start, length=zeros - extraction.start,
+    )  # fmt: skip

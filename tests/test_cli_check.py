@@ -63,9 +63,8 @@ B = b'"b":{"dtype":"U8","shape":[2],"data_offsets":[2,4]}'
 def test_strict_is_the_reference(text, data, code, run, tmp_path):
     path = _raw(tmp_path, text, data)
     plain, strict = run("check", path, "--json"), run("check", path, "--json", "--strict")
-    assert plain.code == 0
-    assert [row["severity"] for row in plain.json["findings"] if row["code"] == code] == ["warning"]
-    assert strict.code == 4
+    assert plain.code == strict.code == 4  # what the reference refuses is whole for nobody
+    assert [row["severity"] for row in plain.json["findings"] if row["code"] == code] == ["error"]
     assert [row["severity"] for row in strict.json["findings"] if row["code"] == code] == ["error"]
     assert "not whole, by the reference reader's rules (" in run("check", path, "--strict").out
 
@@ -105,7 +104,7 @@ def test_bytes_behind_the_last_tensor_are_an_error_as_the_library_refuses_them(r
 def test_findings_have_their_place(run, tmp_path):
     path = _raw(tmp_path, b"{" + A + b"," + B.replace(b"[2,4]", b"[3,5]") + b"}", b"12345")
     data = path.stat().st_size - 5
-    assert f"warning {path}: gap @0x{data + 2:x}+1: bytes between two tensors belong to none" in run("check", path).out
+    assert f"error   {path}: gap @0x{data + 2:x}+1: bytes between two tensors belong to none" in run("check", path).out
     row = run("check", path, "--json").json["findings"][0]
     assert (row["offset"], row["length"], row["source"]) == (data + 2, 1, str(path))
 

@@ -322,7 +322,8 @@ def test_neighbours_of_what_is_damaged_stay_whole(text, path, error, status):
             node.load()
         assert node.status is status
     assert node.finding.offset is not None
-    assert extraction.status is Status.COMPLETE
+    # A text that does not parse is damaged, with all that is whole in it; what is beyond our means is no fault of it.
+    assert extraction.status is (Status.DAMAGED if status is Status.DAMAGED else Status.COMPLETE)
 
 
 def test_a_limit_names_the_option_that_lifts_it_once():
@@ -382,7 +383,7 @@ def test_byte_order_mark_is_a_warning():
 def test_one_zero_byte_does_not_make_it_utf16():
     extraction = read(b'{"\x00a": 1, "b": 2}')
     assert extraction.get("b") == 2
-    assert extraction.status is Status.COMPLETE
+    assert extraction.status is Status.DAMAGED
     assert extraction.root.child(0).status is Status.DAMAGED
 
 
@@ -825,7 +826,7 @@ def test_a_gap(way, length):
     root = extraction.root
     assert root["a"].load() == [1, 2]
     assert root.status is Status.DAMAGED
-    assert root.finding.offset in (at - 1, at)  # the element that was hit, or the gap
+    assert root.finding.offset == at
     assert root["b"].status is (Status.DAMAGED if length else Status.TRUNCATED)
     assert root["b"]["c"].load() == "x"
     assert root["b"]["d"][0].load() == 10
@@ -833,7 +834,7 @@ def test_a_gap(way, length):
     if length:  # reading goes on behind it
         assert root["e"].load() == 5
     assert {"malformed", "truncated"} >= errors_of(extraction) != set()
-    with pytest.raises(MalformedError):
+    with pytest.raises(MalformedError, match="gap"):
         root.to_python()
 
 

@@ -12,6 +12,8 @@ import safetensors.numpy
 
 import pparse
 from pparse import Status
+from pparse.data import BytesData
+from pparse.parsers.json_mend import Mender
 
 DTYPES = (np.float32, np.int64, np.float16, np.uint8)
 SHAPES = ((4, 3), (7,), (2, 5), (16,))
@@ -163,3 +165,57 @@ def test_a_large_object_goes_on_behind_damage():
         found = [kid.key for kid in document.root.children() if kid.status is Status.COMPLETE]
         assert document.status is Status.DAMAGED
     assert len(found) >= 7998
+
+
+@pytest.mark.parametrize("text", [b"[1, tru, 3]", b'{"a": 1 2}', b'{"a": {"b": tru}}', b'{"a": "\xff"}'])
+def test_a_text_that_does_not_parse_is_damaged_before_anything_of_it_is_read(text):
+    with pparse.open(text, format="json") as document:
+        assert document.status is Status.DAMAGED
+
+
+HOSTILE = {
+    "faults": lambda number: b"{%s}" % b",".join(b'"k%d":{"a":1 2}' % at for at in range(number)),
+    "quotes": lambda number: b"{%s}" % b",".join(b'"k%d":"v' % at for at in range(number)),
+    "open brackets": lambda number: b'{"a":' + b"[" * number + b'1,"b":2}',
+    "closing brackets": lambda number: b'{"a":1' + b"]" * number + b',"b":2}',
+    "colons": lambda number: b'{"a"' + b":" * number + b',"b":2}',
+    "zeros": lambda number: b'{"a":1,' + bytes(number) + b'"b":2}',
+    "damaged entries": lambda number: (
+        b"{%s}"
+        % b",".join(
+            b'"k%d":{"dtype":"U8","shape":[1],"data_offsets":[%d,%d]' % (at, at, at + 1) for at in range(number)
+        )
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+@pytest.mark.parametrize("format_name", ["json", "safetensors"])
+def test_the_work_on_damaged_text_grows_as_its_length_does(kind, format_name, monkeypatch):
+    work = 0
+    read, search = BytesData.pread, Mender.search
+
+    def counted_read(self, offset, length):
+        nonlocal work
+        work += min(length, 1 << 20)
+        return read(self, offset, length)
+
+    def counted_search(self, pattern, offset, stop=None):
+        nonlocal work
+        found = search(self, pattern, offset, stop)
+        work += (found if found is not None else min(self.end, stop or self.end)) - offset
+        return found
+
+    monkeypatch.setattr(BytesData, "pread", counted_read)
+    monkeypatch.setattr(Mender, "search", counted_search)
+    took = []
+    for number in (1500, 6000):
+        text = HOSTILE[kind](number)
+        content = text if format_name == "json" else struct.pack("<Q", len(text)) + text
+        work = 0
+        with pparse.open(content, format=format_name) as document:
+            assert document.status is not Status.COMPLETE
+            sum(1 for _ in document.root.children())
+            list(document.check())
+        took.append(work / len(text))
+    assert took[1] < 2 * took[0] + 40, took

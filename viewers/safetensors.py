@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
     from pparse.extraction import Extraction
     from pparse.node import Entry
-    from pparse.parsers.safetensors import SafetensorsParser, TensorInfo
+    from pparse.parsers.safetensors import SafetensorsParser
+    from pparse.parsers.safetensors_entry import TensorInfo
 
 
 # The entries of a header of at most this many bytes are held while it is listed.
@@ -180,6 +181,9 @@ class SafetensorsViewer(Viewer):
             return None
         if header.root.kind != "object":
             return None
+        seen = self.parser.peek_member(name, occurrence)
+        if seen is not None:
+            return self._tensor(seen[0], name, seen[1], None, number or occurrence)
         ordinal = header.find(header.root, name, occurrence)
         if ordinal is None:
             return None
@@ -273,6 +277,12 @@ class SafetensorsViewer(Viewer):
             extent.document_status = Status.DAMAGED
         elif header is Status.DAMAGED:
             self.findings.extend(parser.header.findings)
+        elif header is Status.COMPLETE and parser.is_at_odds:
+            from pparse.viewers.safetensors_rules import layout_findings
+
+            for finding in layout_findings(parser):
+                self.findings.add(finding)
+            extent.document_status = Status.DAMAGED
         extent.at_least = header is Status.TRUNCATED
         extent.expected = max(data_start, extent.last_byte - extraction.start)
         if extent.actual is not None and extent.actual < extent.expected:

@@ -9,15 +9,14 @@ The reference reader's rules (huggingface/safetensors, safetensors/src/tensor.rs
 - sorted by offsets, the first tensor begins at 0, each begins where the one before ended, the last ends with the file;
 - its JSON reader (serde_json) refuses brackets nested deeper than 127, and ``-0`` where a count is wanted.
 
-Without ``strict`` only what costs data is an error, and bytes behind the last tensor, which may be bytes that came in
-further ahead; a breach of the other rules is a warning. With it they are errors, and so is what the reference lets pass
-without a word: a name that occurs twice, a boolean that is neither 0 nor 1.
+A header that breaks them is damaged, and so is the document; of its tensors those that the breach concerns. Without
+``strict`` the limit on the header's length is a warning, and the last rule is not looked at. With it both are errors,
+and so is a boolean that is neither 0 nor 1, which the reference lets pass without a word.
 """
 
 from __future__ import annotations
 
 import re
-from array import array
 
 from pparse.errors import (
     EndOfDataError,
@@ -29,7 +28,8 @@ from pparse.errors import (
 )
 from pparse.findings import Finding, FindingList, Severity, Status
 from pparse.node import LIST, MAP
-from pparse.parsers.safetensors import FIELDS, METADATA, REFERENCE_HEADER_LIMIT
+from pparse.parsers.safetensors import METADATA, REFERENCE_HEADER_LIMIT
+from pparse.parsers.safetensors_entry import FIELDS
 from pparse.zero_runs import zero_runs
 
 TYPE_CHECKING = False
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any, Final
 
+    from pparse.parsers.safetensors import SafetensorsParser
     from pparse.tensor import Tensor
     from pparse.viewers.safetensors import SafetensorsViewer
     from pparse.viewers.safetensors_set import SafetensorsSetViewer
@@ -114,13 +115,12 @@ def check_file(viewer: SafetensorsViewer, *, strict: bool) -> Iterator[Finding]:
         return
     if parser.wrong_length is not None:
         notes.findings.add(parser.wrong_length)
-    layout = _Layout()
     clean = True
     extent = viewer.new_extent()
     for tensor in viewer.tensors():
         extent.add(tensor)
         clean &= tensor.finding is None or tensor.finding.code != "bad-entry"
-        _check_tensor(viewer, tensor, layout, notes, strict)
+        _check_tensor(viewer, tensor, notes, strict)
         yield from notes.new()
     # Listing decoded every entry strictly, and the index found what is between them in order. Only when something is
     # amiss the text is read again, token by token, to name the very place.
@@ -135,7 +135,8 @@ def check_file(viewer: SafetensorsViewer, *, strict: bool) -> Iterator[Finding]:
     viewer.close_extent(extent)
     if extent.missing_bytes:
         notes.findings.add(viewer.truncation(extent))
-    _check_layout(viewer, layout, notes, header.status is Status.COMPLETE)
+    for finding in layout_findings(parser):
+        notes.findings.add(finding)
     _note_holes(viewer, notes)
     _note_zeros(viewer, notes)
     yield from notes.new()
@@ -145,13 +146,13 @@ def check_file(viewer: SafetensorsViewer, *, strict: bool) -> Iterator[Finding]:
 def _take_header_finding(finding: Finding, notes: _Notes) -> None:
     code, severity = finding.code, finding.severity
     if code == "byte-order-mark":
-        severity = notes.rule
+        severity = Severity.ERROR
     elif code == "duplicate-key":
         from pparse.paths import parse_path
 
         keys = [step.key for step in parse_path(finding.path)]
         if len(keys) < 2 and keys != [METADATA]:
-            code, severity = "duplicate-name", notes.rule
+            code, severity = "duplicate-name", Severity.ERROR
         elif len(keys) == 2 and keys[0] != METADATA and keys[1] in FIELDS:
             severity = notes.rule  # anywhere else the reference does not mind
     notes.add(code, f"the header: {finding.reason}", severity, path=finding.path, offset=finding.offset,
@@ -174,18 +175,18 @@ def _check_metadata(viewer: SafetensorsViewer, notes: _Notes) -> None:
     if not ordinals:
         return
     if len(ordinals) > 1:
-        notes.add("metadata", f"{METADATA} occurs more than once", notes.rule, path=METADATA,
+        notes.add("metadata", f"{METADATA} occurs more than once", path=METADATA,
                   offset=root.child(ordinals[1]).start)  # fmt: skip
     node = root.child(ordinals[0])
     if node.kind == "null" or node.known_status is not Status.COMPLETE:
         return
     if node.kind != "object":
-        notes.add("metadata", f"{METADATA} is a JSON {node.kind}, not an object of strings", notes.rule, path=METADATA,
+        notes.add("metadata", f"{METADATA} is a JSON {node.kind}, not an object of strings", path=METADATA,
                   offset=node.start)  # fmt: skip
         return
     for kid in node.children():
         if kid.kind != "string":
-            notes.add("metadata", f"a value in {METADATA} is a JSON {kid.kind}, not a string", notes.rule,
+            notes.add("metadata", f"a value in {METADATA} is a JSON {kid.kind}, not a string",
                       path=kid.path, offset=kid.start)  # fmt: skip
 
 
@@ -250,15 +251,13 @@ def _check_minus_zeros(viewer: SafetensorsViewer, notes: _Notes) -> None:
                           path=name or f"header[#{ordinal}]", offset=kid.start)  # fmt: skip
 
 
-def _check_tensor(viewer: SafetensorsViewer, tensor: Tensor, layout: _Layout, notes: _Notes, strict: bool) -> None:
+def _check_tensor(viewer: SafetensorsViewer, tensor: Tensor, notes: _Notes, strict: bool) -> None:
     faulty = tensor.status in (Status.DAMAGED, Status.UNSUPPORTED)
     if faulty and tensor.finding is not None:
         notes.findings.add(tensor.finding)
     span = tensor.spans[0] if tensor.spans else None
     if span is None or (faulty and not span.length):
-        layout.known = False
         return
-    layout.add(span.offset - viewer.parser.data_start, span.length)
     if strict and tensor.stored_dtype == "BOOL" and tensor.status in (Status.COMPLETE, Status.TRUNCATED):
         _check_booleans(viewer, tensor, notes)
 
@@ -279,51 +278,23 @@ def _check_booleans(viewer: SafetensorsViewer, tensor: Tensor, notes: _Notes) ->
         return  # said elsewhere
 
 
-class _Layout:
-    """The tensors' ranges in the data section: nothing is kept while they come in order."""
-
-    def __init__(self) -> None:
-        self.known = True  # whether the place of every tensor is known
-        self.end = 0
-        self.breaks: list[tuple[int, int]] = []  # (where one ended, where the next began), in order of offsets
-        self._begins = array("Q")
-        self._ends = array("Q")
-
-    def add(self, begin: int, length: int) -> None:
-        """Add a range."""
-        self._begins.append(begin)
-        self._ends.append(begin + length)
-
-    def close(self) -> None:
-        """Find the breaks."""
-        begins, ends = self._begins, self._ends
-        order: Any = range(len(begins))
-        if any(begins[at] < ends[at - 1] for at in range(1, len(begins))):
-            if len(begins) > 50_000:
-                import numpy as np
-
-                order = np.lexsort((np.frombuffer(ends, np.uint64), np.frombuffer(begins, np.uint64)))
-            else:
-                order = sorted(order, key=lambda at: (begins[at], ends[at]))
-        for at in order:
-            if begins[at] != self.end and len(self.breaks) < 1000:
-                self.breaks.append((self.end, begins[at]))
-            self.end = ends[at] if begins[at] >= self.end else max(self.end, ends[at])
-
-
-def _check_layout(viewer: SafetensorsViewer, layout: _Layout, notes: _Notes, whole_header: bool) -> None:
-    layout.close()
-    base = viewer.parser.data_start
+def layout_findings(parser: SafetensorsParser) -> Iterator[Finding]:
+    """Yield what is wrong with where the tensors lie; nothing while they were not all looked at."""
+    layout = parser.layout
+    if layout is None:
+        return
+    base, source = parser.data_start, parser.result.extraction.name
     for end, begin in layout.breaks:
         if begin > end and layout.known:
-            notes.add("gap", "bytes between two tensors belong to none", notes.rule, offset=base + end,
-                      length=begin - end)  # fmt: skip
+            yield Finding("gap", "bytes between two tensors belong to none", source=source, offset=base + end,
+                          length=begin - end)  # fmt: skip
         elif begin < end:
-            notes.add("overlap", "two tensors share bytes", notes.rule, offset=base + begin, length=end - begin)
-    there = viewer.extraction.known_end() - base
-    if whole_header and layout.known and there > layout.end:
-        notes.add("trailing-bytes", "bytes after the last tensor belong to none", offset=base + layout.end,
-                  length=there - layout.end, wanted=layout.end, got=there)  # fmt: skip
+            yield Finding("overlap", "two tensors share bytes", source=source, offset=base + begin,
+                          length=end - begin)  # fmt: skip
+    there = parser.result.extraction.known_end() - base
+    if parser.header.status is Status.COMPLETE and layout.known and there > layout.end:
+        yield Finding("trailing-bytes", "bytes after the last tensor belong to none", source=source,
+                      offset=base + layout.end, length=there - layout.end, wanted=layout.end, got=there)  # fmt: skip
 
 
 def _note_holes(viewer: SafetensorsViewer, notes: _Notes) -> None:

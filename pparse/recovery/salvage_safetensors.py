@@ -188,7 +188,8 @@ def _save_model(
 
 def _refused(viewer: SafetensorsViewer) -> list[Finding]:
     """Return why the library refuses the file, were all its tensors whole."""
-    return [finding for finding in viewer.check() if finding.code in REFUSED]
+    found = viewer.findings if viewer.findings.errors or len(viewer.findings) else viewer.parser.header.findings
+    return [finding for finding in found if finding.code in REFUSED]
 
 
 # -- the file ----------------------------------------------------------------------------------------------------------
@@ -291,7 +292,8 @@ def _report_model(
         if plan.whole:
             errors = any(finding.severity is Severity.ERROR for finding in refused)
             status = Status.DAMAGED if errors else Status.COMPLETE
-    if judge.header_doubt is not None or job.has_gaps or header.status is Status.DAMAGED:
+    at_odds = viewer.parser.is_at_odds
+    if judge.header_doubt is not None or job.has_gaps or header.status is Status.DAMAGED or at_odds:
         status = Status.DAMAGED
     job.report(file, status, reason)
     return status
