@@ -147,6 +147,10 @@ class HiddenData(Data):
         """That of the data."""
         return self._data.revision
 
+    def is_vague(self, start: int, end: int) -> bool:
+        """Say whether damage is somewhere in ``[start, end)``, and only its end is hidden."""
+        return any(not each.hidden and each.start < end and start < each.end for each in self._hidden)
+
     def pread(self, offset: int, length: int) -> bytes:
         """Read what is not hidden; the reads are counted once, by the data itself."""
         length = self._clip(offset, length)
