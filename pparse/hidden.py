@@ -22,6 +22,7 @@ class HiddenData(Data):
         super().__init__(data.name, data.size, data.stats)
         self._data = data
         self._settled = list(hidden if settled is None else settled)
+        self._vague = [stretch for stretch in self._settled if stretch not in set(hidden)]
         self.access = data.access
         gaps = [(gap.offset, gap.end, gap.exact) for gap in data.gaps]
         gaps += [(start, end, True) for start, end in hidden]
@@ -40,6 +41,10 @@ class HiddenData(Data):
     def revision(self) -> int:  # type: ignore[override]
         """That of the data."""
         return self._data.revision
+
+    def is_vague(self, start: int, end: int) -> bool:
+        """Say whether damage is somewhere in ``[start, end)`` that is settled, but not all of it hidden."""
+        return any(low < end and start < high for low, high in self._vague)
 
     def pread(self, offset: int, length: int) -> bytes:
         """Read what is not hidden; the read is counted by the data itself."""

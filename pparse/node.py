@@ -16,6 +16,7 @@ import weakref
 from pparse.errors import EndOfDataError, LimitError, MalformedError, PathError, PparseError, UnsupportedError
 from pparse.findings import Finding, Status
 from pparse.paths import KeyStep, OrdinalStep, format_path
+from pparse.standing import status_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -252,18 +253,7 @@ class Node:
                     if self._status is None:  # it says nothing of the node: a source that fails, a closed document
                         raise
         status = self._status or Status.COMPLETE
-        return self._standing() if status is Status.COMPLETE and self.extraction.data.flawed else status
-
-    def _standing(self) -> Status:
-        """What is known now of the bytes of a node that was whole when it was read."""
-        worst = Status.COMPLETE
-        for part in self.parts:
-            found = part.data.standing(part.start, part.end).status
-            if found is Status.DAMAGED:
-                return found
-            if found is not Status.COMPLETE:
-                worst = found
-        return worst
+        return status_of(self.parts) if status is Status.COMPLETE and self.extraction.data.flawed else status
 
     @property
     def known_status(self) -> Status | None:

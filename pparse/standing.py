@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from typing import Final
 
     from pparse.data import Data
+    from pparse.reader import Range
 
 
 class Doubt:
@@ -162,6 +163,18 @@ def standing(data: Data, start: int, end: int) -> Standing:
     if not there:
         return Standing(Status.MISSING, None, _BEYOND if at_end else _NOTHING, 0)
     return Standing(Status.TRUNCATED, None, _CUT, there)
+
+
+def status_of(parts: Iterable[Range]) -> Status:
+    """Return the worst that is known now of several stretches that are parts of one thing."""
+    worst = Status.COMPLETE
+    for part in parts:
+        found = part.data.standing(part.start, part.end).status
+        if found is Status.DAMAGED:
+            return found
+        if found is not Status.COMPLETE:
+            worst = found
+    return worst
 
 
 _LOST: Final = "bytes of it are lost"

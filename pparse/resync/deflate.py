@@ -11,22 +11,25 @@ the last 32 KiB, and it is known which ones those are (`pparse.codecs.deflate_en
    follow; or if it goes on for so long that it cannot be a compressed file which sits, stored, in this one: a block
    that is stored has at most 64 KiB, so a false chain comes to grief at its end.
 3. *Where does it belong?* The trailer of gzip has the size: counted from the end, the last piece has its exact place.
+4. *What of the block that is damaged?* Behind a gap of the source, that is gone on with; see
+   `pparse.resync.deflate_inside`.
 """
 
 from __future__ import annotations
 
-import heapq
 from array import array
+from contextlib import suppress
 from functools import partial
-from zlib import crc32
 
 from pparse.budget import MemoryBudget
 from pparse.codecs.gzip_header import MAX_HEADER, may_go_on, parse_header
-from pparse.codecs.kept import reread
-from pparse.errors import EndOfDataError, GapError, MalformedError, PparseError
+from pparse.errors import EndOfDataError, GapError, LimitError, MalformedError, PparseError
+from pparse.hidden import HiddenData
 from pparse.inflated import InflatedData
 from pparse.limits import KIB, MIB, Limits
-from pparse.resync.deflate_chain import FEED, Chain, EnteredData, Pace, Trial, noter
+from pparse.resync.deflate_chain import FEED, Chain, EnteredData, Entry, Pace, ended_at, noter, try_chain
+from pparse.resync.deflate_inside import WINDOW, Goal, Inside
+from pparse.resync.deflate_source import MAGIC, candidates, real_end, zeros_at_end
 from pparse.resync.pieces import Failure, Piece
 from pparse.standing import Doubt
 
@@ -35,16 +38,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any, Final
 
-    from pparse.codecs.deflate_entry import EntryDecompressor
     from pparse.codecs.gzip_header import GzipHeader
-    from pparse.data import Data
     from pparse.reader import Range
+    from pparse.resync.deflate_chain import Tail, Trial
+    from pparse.resync.deflate_inside import Before
 
 # How far before a failure the damage may begin: garbage decodes until some code, or block header, is impossible.
 _BACK: Final = 256 * KIB
-# Searched at once, and looked at behind that: a stored block with the header that follows it.
-_SEARCH: Final = 256 * KIB
-_AHEAD: Final = 72 * KIB
 # Compressed bytes that a chain of blocks must have, to be believed though it ends in damage; see rule 2.
 _LONG: Final = 72 * KIB
 _ENDED_BY_GAP: Final = 2 * KIB
@@ -53,12 +53,11 @@ _SHORT: Final = 2 * KIB
 # Candidates that are tried behind one that goes on to the end of a source that is cut.
 _MORE_TRIES: Final = 8
 _TRIAL: Final = 4 * KIB  # what a trial costs, however short, in bytes decoded
-_MAGIC: Final = b"\x1f\x8b\x08"
-# Stretches that depend on lost bytes, kept apart for one piece; beyond, close ones are joined.
-_STRETCHES: Final = 200_000
-_WINDOW: Final = 32 * KIB
 # Zeros at the end of a file that are no chance.
 _ZEROS: Final = 64
+# What is known before a stream is entered: that there is nothing, or nothing.
+_BEGINNING: Final = Entry(0)
+_UNKNOWN: Final = Entry(WINDOW)
 _TRAILER: Final = {"gzip": 8, "zlib": 4, "deflate": 0}
 
 
@@ -83,7 +82,7 @@ def judge_cut(source: Range, failure: Failure, codec: str) -> PparseError:
     If the source ends with a trailer that fits what came out, the end is there, and damage made the decoder pass it
     over. If it ends with zeros, as a download does for which room was made in advance, they are none of the stream's.
     """
-    end = _real_end(source)
+    end = real_end(source)
     walk = _Walk(source, failure, codec, MemoryBudget(64 * MIB), Limits(), None, None)
     chain = walk.first_chain()
     if chain is None:
@@ -94,39 +93,35 @@ def judge_cut(source: Range, failure: Failure, codec: str) -> PparseError:
         size = int.from_bytes(tail, "little")
         if abs(size - (out & 0xFFFFFFFF)) <= max(1000, out // 4):
             return MalformedError("the end of the gzip stream was passed over", offset=end)
-    zeros = _zeros_at_end(source, chain.bit // 8, end)
+    zeros = zeros_at_end(source, chain.bit // 8, end)
     if end - zeros >= _ZEROS:
         failure.doubt_from = failure.start_out + Pace(chain, source.data, end, zeros).out
         failure.doubt = f"the file ends with {end - zeros:,} zeros: it was not written to its end"
     return failure.error
 
 
-def _zeros_at_end(source: Range, start: int, end: int) -> int:
-    """Return where the zeros begin with which the source ends."""
-    while end > start:
-        count = min(FEED, end - start)
-        block = source.data.read_known(end - count, count)[0]
-        rest = len(block.rstrip(b"\0"))
-        if rest:
-            return end - count + rest
-        end -= count
-    return start
-
-
 class _Found:
-    """A place where decoding goes on: the block at bit ``bit``, ``unknown`` bytes lost before it, and its trial.
+    """A place where decoding goes on: the block at bit ``bit``, what is known before it, and its trial.
 
-    ``weak``: it may be a stream inside this one, all the same. ``fresh``: a member begins there.
+    ``weak``: it may be a stream inside this one, all the same. ``fresh``: a member begins there. ``tail``: what comes
+    before it of the block that is damaged. ``place``: where all that begins in the output, if that is known for sure.
+    ``resolved``: up to here in the trial's output, bytes were told by what must precede it (None: none were).
     """
 
-    __slots__ = ("bit", "fresh", "trial", "unknown", "weak")
+    __slots__ = ("bit", "entry", "fresh", "place", "resolved", "tail", "trial", "weak")
 
-    def __init__(self, bit: int, unknown: int, trial: Trial, *, weak: bool = False, fresh: bool = False) -> None:
+    def __init__(
+        self, bit: int, entry: Entry, trial: Trial, *, weak: bool = False, fresh: bool = False,
+        tail: Tail | None = None, place: int | None = None, resolved: int | None = None,
+    ) -> None:  # fmt: skip
         self.bit = bit
-        self.unknown = unknown
+        self.entry = entry
         self.trial = trial
         self.weak = weak
         self.fresh = fresh
+        self.tail = tail
+        self.place = place
+        self.resolved = resolved
 
 
 class _Walk:
@@ -138,7 +133,7 @@ class _Walk:
     ) -> None:  # fmt: skip
         self._data = source.data
         self._start = source.start
-        self._end = _real_end(source)
+        self._end = real_end(source)
         self._failure = failure
         self._codec = codec
         self._budget = budget
@@ -148,6 +143,7 @@ class _Walk:
         self._work = 4 * (source.end - source.start) + 64 * MIB  # source bytes that may be decoded in vain
         self._at = failure.at  # where decoding failed last
         self._chain: Chain | None = None  # what failed there
+        self._inside = Inside(self._data, self._end, self._end - self._start, budget, self._poll)
         self._too_far = "too far back" in failure.error.reason
         self._by_gap = isinstance(failure.error, GapError)  # the source has a gap there
         self._member_out: int | None = failure.start_out  # where the member in question begins, in the output
@@ -175,7 +171,7 @@ class _Walk:
                 yield from self._members(behind, None)
                 return
             self._at = body_end
-        while (found := self._find()) is not None:
+        while (found := self._next()) is not None:
             trial = found.trial
             if found.fresh and trial.ended:  # a whole member: those behind it may be whole, too
                 self._member_out = None
@@ -189,7 +185,9 @@ class _Walk:
                     yield from self._members(trial.end + _TRAILER[self._codec], piece)
                 else:
                     self._at, self._by_gap = trial.end, trial.by_gap
-                    self._chain = Chain(found.bit, found.unknown, 0, noter(piece))
+                    tail = 0 if found.tail is None else len(found.tail.content)
+                    place = None if piece.position is None else piece.position + tail
+                    self._chain = Chain(found.bit, found.entry, tail, noter(piece), place)
                     self._too_far = False
                     self._sound_at, self._before = found.bit // 8, self._least
             if self._at >= self._end:
@@ -214,7 +212,7 @@ class _Walk:
             start += header.length
         elif self._codec == "zlib":
             start += 2
-        return Chain(8 * start, 0, failure.start_out, note) if start < failure.at else None
+        return Chain(8 * start, _BEGINNING, failure.start_out, note, failure.start_out) if start < failure.at else None
 
     def _contradicted(self, error: PparseError) -> bool:
         return self._codec in ("gzip", "zlib") and any(f"incorrect {what} check" in error.reason for what in _CHECKS)
@@ -240,7 +238,7 @@ class _Walk:
             inner.finish()
             error = inner.error
             failed_at = self._end if error is None or error.offset is None else error.offset
-            data = EnteredData(inner, inner.produced, array("q"))
+            data = EnteredData(inner, inner.name, inner.produced, array("q"), None)
             piece = Piece(data, at, failed_at, position=self._member_out, joins=joins, error=error)
             yield piece
             self._at, joins = self._end, True
@@ -264,12 +262,89 @@ class _Walk:
         self._at = failed_at
         self._by_gap = isinstance(error, GapError)
         if header is not None and not error.reason.startswith("bytes follow") and start + header.length < failed_at:
-            self._chain = Chain(8 * (start + header.length), 0, inner.member_out, noter(piece))
+            place = None if piece.position is None else piece.position + inner.member_out
+            self._chain = Chain(8 * (start + header.length), _BEGINNING, inner.member_out, noter(piece), place)
         if self._member_out is not None:
             self._member_out += inner.produced if self._chain is None else inner.member_out
         self._sound_at = start
 
     # -- looking for a block -----------------------------------------------------------------------------------------
+
+    def _next(self) -> _Found | None:
+        """Return where decoding goes on; if it failed at a gap inside a block, in that block, if possible."""
+        try:
+            before = self._before_gap()
+            found = None if before is None else self._in_stored(before)
+        except LimitError:
+            before = found = None
+        if found is None:
+            found = self._find()
+            if before is not None:
+                with suppress(LimitError):
+                    found = self._in_codes(before, found) or found
+        return found
+
+    def _before_gap(self) -> Before | None:
+        """Return what precedes the gap that decoding came to; None if it came to none. Raises `LimitError`."""
+        gap = self._data.next_gap(self._at) if self._by_gap else None
+        if gap is None or self._chain is None or gap.offset > self._at or gap.end is None or gap.end >= self._end:
+            return None
+        if self._is_vague(gap.offset, gap.end):
+            return None
+        return self._inside.before(self._chain, gap.offset)
+
+    def _is_vague(self, start: int, end: int) -> bool:
+        return isinstance(self._data, HiddenData) and self._data.is_vague(start, end)
+
+    def _in_stored(self, before: Before) -> _Found | None:
+        resumed = self._inside.in_stored(before)
+        if resumed is None or resumed.tail is None or before.block is None:
+            return None
+        end = resumed.bit // 8
+        trial = ended_at(end) if before.block.final else self._try(resumed.bit, resumed.entry)
+        if trial.ended:
+            if not self._may_end(trial.end + _TRAILER[self._codec]):
+                return None
+        elif not trial.by_gap and not trial.length:
+            return None  # there is no block
+        place = None if before.place is None else before.place + resumed.tail.at - before.at
+        total = self._total(resumed.bit, trial)
+        wanted = None if total is None or self._member_out is None else self._member_out + total
+        if place is not None and wanted not in (None, place + len(resumed.tail.content) + trial.length):
+            return None
+        return _Found(resumed.bit, resumed.entry, trial, tail=resumed.tail, place=place)
+
+    def _in_codes(self, before: Before, found: _Found | None) -> _Found | None:
+        if found is None or found.fresh:  # nothing begins behind it but, perhaps, a member: it is the last block
+            limit = self._end if found is None else found.bit // 8
+            if self._is_vague(before.start // 8, limit):
+                return None
+            alone = found is None and self._failure.start == self._start
+            bit = 8 * (limit - _TRAILER[self._codec])
+            resumed = self._inside.in_codes(before, Goal(bit, None, partial(self._place_of_end, limit), alone=alone))
+            if resumed is None:
+                return None
+            last = ended_at(resumed.bit // 8)
+            return _Found(resumed.bit, resumed.entry, last, tail=resumed.tail, resolved=last.length)
+        trial, total = found.trial, self._total(found.bit, found.trial)
+        if found.weak or total is None or self._member_out is None or self._is_vague(before.start // 8, found.bit // 8):
+            return None
+        resumed = self._inside.in_codes(before, Goal(found.bit, self._member_out + total - trial.length))
+        if resumed is None:
+            return None
+        again = self._try(found.bit, resumed.entry)
+        if (again.length, again.end, again.ended) != (trial.length, trial.end, trial.ended):
+            return None
+        resolved = trial.edges[-1] if trial.edges else 0
+        return _Found(found.bit, resumed.entry, again, tail=resumed.tail, resolved=resolved)
+
+    def _place_of_end(self, limit: int, at: int) -> int | None:
+        """Return how much output there is if the stream ends at ``at``; None if it cannot end there."""
+        behind = at + _TRAILER[self._codec]
+        if not (behind == limit or behind <= limit - _ZEROS) or not self._may_end(behind):
+            return None  # sizes end with zeros: a few are no padding
+        total = self._total(8 * at, ended_at(at))
+        return None if total is None or self._member_out is None else self._member_out + total
 
     def _find(self) -> _Found | None:
         """Return the first block behind the failure that is to be believed; None if there is none."""
@@ -285,7 +360,7 @@ class _Walk:
             self._note_sound(begin, pace.out)
         fallback: _Found | None = None
         tries = _MORE_TRIES
-        for bit, is_member in self._candidates(8 * begin):
+        for bit, is_member in candidates(self._data, 8 * begin, self._end, members=self._codec == "gzip"):
             self._poll()
             if bit <= self._chain_bit:
                 continue
@@ -321,12 +396,12 @@ class _Walk:
         start = self._header_before(bit // 8) if bit % 8 == 0 and self._codec == "gzip" else None
         if start is not None:
             return self._whole_member(start)
-        trial = self._try(bit, _WINDOW)
+        trial = self._try(bit, _UNKNOWN)
         taken = trial.end - bit // 8
         if self._believed(bit, trial):
-            return _Found(bit, _WINDOW, trial)
+            return _Found(bit, _UNKNOWN, trial)
         if not trial.ended and not trial.cut and taken >= _SHORT:
-            return _Found(bit, _WINDOW, trial, weak=True)
+            return _Found(bit, _UNKNOWN, trial, weak=True)
         self._work -= taken
         return None
 
@@ -337,22 +412,22 @@ class _Walk:
         if header is None:
             return None
         start = at + header.length
-        trial = self._try(8 * start, 0)
+        trial = self._try(8 * start, _BEGINNING)
         self._work -= trial.end - at
         if not trial.ended or self._sums(trial) is not True:
             return None
-        return _Found(8 * at, 0, trial, fresh=True)
+        return _Found(8 * at, _BEGINNING, trial, fresh=True)
 
     def _header_before(self, at: int) -> int | None:
         """Return where a gzip header begins that ends at ``at``, if one does."""
         start = max(self._at if self._chain is None else self._chain_bit // 8, at - 4 * KIB, 0)
         head = self._peek(start, at - start)
-        place = head.rfind(_MAGIC)
+        place = head.rfind(MAGIC)
         while place >= 0:
             header = parse_header(head[place:])
             if header is not None and start + place + header.length == at:
                 return start + place
-            place = head.rfind(_MAGIC, 0, place)
+            place = head.rfind(MAGIC, 0, place)
         return None
 
     def _is_whole(self, found: _Found) -> bool:
@@ -361,7 +436,9 @@ class _Walk:
         if not trial.ended or len(trial.edges):
             return False
         size = self._peek(trial.end + 4, 4) if self._codec == "gzip" else b""
-        return not found.unknown or (len(size) == 4 and int.from_bytes(size, "little") == trial.length & 0xFFFFFFFF)
+        return not found.entry.unknown or (
+            len(size) == 4 and int.from_bytes(size, "little") == trial.length & 0xFFFFFFFF
+        )
 
     def _sums(self, trial: Trial) -> bool | None:
         """Say whether the checksum behind a stream of which all is known agrees; None if there is none."""
@@ -391,92 +468,14 @@ class _Walk:
             start = self._at + 2 if self._codec == "zlib" else None
         if start is None or start >= self._end:
             return None
-        trial = self._try(8 * start, 0)
-        return _Found(8 * start, 0, trial) if self._believed(8 * start, trial) else None
+        trial = self._try(8 * start, _BEGINNING)
+        return _Found(8 * start, _BEGINNING, trial) if self._believed(8 * start, trial) else None
 
-    def _candidates(self, bit: int) -> Iterator[tuple[int, bool]]:
-        """Yield bits from ``bit`` on where a block may begin, or (True) a gzip member."""
-        from pparse.kernels.deflate_blocks import find_blocks
-
-        at = bit // 8
-        while at < self._end:
-            buffer, unknown = self._data.read_known(at, min(_SEARCH + _AHEAD, self._end - at))
-            if not buffer:
-                return
-            last = min(_SEARCH, len(buffer))
-            blocks = ((block.bit, False) for block in find_blocks(buffer, max(0, bit - 8 * at), 8 * last))
-            for found, is_member in heapq.merge(blocks, self._headers(buffer, max(0, bit // 8 - at), last)):
-                first = found // 8
-                if not any(start <= at + first < start + count for start, count in unknown):
-                    yield 8 * at + found, is_member
-            at += last
-
-    def _headers(self, buffer: bytes, first: int, last: int) -> Iterator[tuple[int, bool]]:
-        """Yield the bits of ``buffer`` where the header of a gzip member may begin."""
-        place = buffer.find(_MAGIC, first) if self._codec == "gzip" else -1
-        while 0 <= place < last:
-            if len(buffer) - place > 10 and not buffer[place + 3] & 0xE0:
-                yield 8 * place, True
-            place = buffer.find(_MAGIC, place + 1)
-
-    def _try(self, bit: int, unknown: int) -> Trial:
+    def _try(self, bit: int, entry: Entry) -> Trial:
         """Decode from ``bit`` on as far as that goes."""
-        from pparse.codecs.deflate_entry import entry_stream
-
-        trial = Trial()
         self._work -= _TRIAL
-        start = at = bit // 8
-        feed = 2 * KIB  # most trials are short
-        stream = entry_stream(
-            bit % 8, unknown=unknown, budget=self._budget, reread=partial(reread, self._data, start, self._end)
-        )
-        try:
-            while not stream.eof:
-                self._poll()
-                data = b""
-                if stream.needs_input:
-                    try:
-                        data = self._data.pread(at, min(feed, self._end - at)) if at < self._end else b""
-                    except GapError:
-                        trial.by_gap = True
-                    feed = min(4 * feed, FEED)
-                    if not data:
-                        stream.finish()
-                    at += len(data)
-                out = stream.decompress(data, 4 * FEED)
-                trial.length += len(out)
-                self._take_unknown(stream, trial)
-                if not trial.edges:
-                    trial.crc = crc32(out, trial.crc)
-                self._limits.check("inflated_bytes", trial.length, f"what {self._data.name} holds")
-            trial.ended = True
-        except EndOfDataError as error:
-            trial.cut, trial.error = not trial.by_gap, error
-        except MalformedError as error:
-            trial.error = error
-        self._take_unknown(stream, trial)
-        trial.end = start + stream.consumed
-        if trial.error is not None:
-            trial.error.offset = trial.end
-        stream.close()
-        return trial
-
-    @staticmethod
-    def _take_unknown(stream: EntryDecompressor, trial: Trial) -> None:
-        edges, more = trial.edges, stream.take_edges()
-        if edges and more and edges[-1] >= more[0]:
-            edges.pop()
-            more = more[1:]
-        edges.extend(more)
-        apart = 16
-        while len(edges) > 2 * _STRETCHES:
-            joined = edges[:1]
-            for place in range(1, len(edges) - 1, 2):
-                if edges[place + 1] - edges[place] >= apart:
-                    joined.extend(edges[place : place + 2])
-            joined.append(edges[-1])
-            trial.edges = edges = joined
-            apart *= 2
+        source = self._data.range(bit // 8, self._end)
+        return try_chain(source, bit % 8, entry, budget=self._budget, limits=self._limits, poll=self._poll)
 
     def _believed(self, bit: int, trial: Trial) -> bool:
         """Say whether a chain of blocks is this stream's own; see rule 2 at the head of the file."""
@@ -503,31 +502,43 @@ class _Walk:
     def _make_piece(self, found: _Found) -> Piece:
         from pparse.codecs.deflate_entry import entry_stream
 
-        trial = found.trial
+        trial, tail, entry = found.trial, found.tail, found.entry
         start = found.bit // 8
-        inner = InflatedData(
+        inner = None if not trial.length and trial.ended else InflatedData(
             self._data.range(start, self._end), "deflate", budget=self._budget, limits=self._limits,
-            name=self._data.name, entered=partial(entry_stream, found.bit % 8, unknown=found.unknown),
+            name=self._data.name,
+            entered=partial(entry_stream, found.bit % 8, entry.window, entry.unknown, entry.holes),
         )  # fmt: skip
-        data = EnteredData(inner, trial.length, trial.edges)
+        data = EnteredData(inner, self._data.name, trial.length, trial.edges, tail)
+        size = data.size or 0
         if found.weak:
-            data.doubts = (Doubt(0, trial.length, "it may belong to a compressed file inside this one"),)
+            data.doubts = (Doubt(0, size, "it may belong to a compressed file inside this one"),)
         elif self._is_whole(found) and self._sums(trial) is False:
-            data.doubts = (Doubt(0, trial.length, _CONTRADICTED),)
+            data.doubts = (Doubt(0, size, _CONTRADICTED),)
+        elif found.resolved is not None:
+            data.doubts = (Doubt(0, size - trial.length + found.resolved, _PUT_TOGETHER),)
         position = None if found.fresh else self._position(found)
-        whole = self._chain is None and not found.unknown
+        if found.place is not None:
+            position = found.place
+        elif position is not None:
+            position -= size - trial.length
+        whole = self._chain is None and not entry.unknown
         if whole and position is None:
             position = self._member_out
         end = trial.end + (_TRAILER[self._codec] if trial.ended else 0)
-        return Piece(data, start, min(end, self._end), position=position, joins=whole, error=trial.error)
+        at = start if tail is None else tail.at
+        return Piece(data, at, min(end, self._end), position=position, joins=whole, error=trial.error)
 
     def _position(self, found: _Found) -> int | None:
-        """Return where the piece begins in the output, counted back from the size that the stream says it has."""
-        trial, before = found.trial, self._member_out
-        if not trial.ended:
-            return None
-        self._member_out = None
-        if before is None:
+        """Return where the block begins in the output, and note where the next member does."""
+        before, total = self._member_out, self._total(found.bit, found.trial)
+        if found.trial.ended:
+            self._member_out = None if before is None or total is None else before + total
+        return None if before is None or total is None else before + total - found.trial.length
+
+    def _total(self, bit: int, trial: Trial) -> int | None:
+        """Return how long the member's output is by what it says at its end, if that agrees with what is known."""
+        if not trial.ended or self._member_out is None:
             return None
         if self._codec == "gzip":
             trailer = self._peek(trial.end, 8)
@@ -540,11 +551,10 @@ class _Walk:
             total = self._size
         else:
             return None
-        lost = found.bit // 8 - self._sound_at + 1
+        lost = bit // 8 - self._sound_at + 1
         if not self._least <= total - trial.length <= self._least + 1032 * lost + 64 * KIB:
             return None  # the trailer is damaged, too
-        self._member_out = before + total
-        return before + total - trial.length
+        return total
 
     # -- the source --------------------------------------------------------------------------------------------------
 
@@ -575,32 +585,5 @@ class _Walk:
 
 
 _CHECKS: Final = ("data", "length")
+_PUT_TOGETHER: Final = "it copies from where bytes are lost, and was put together by where the next block must begin"
 _CONTRADICTED: Final = "the checksum of the stream contradicts what was decoded"
-
-
-def _end_by_reading(data: Data, at: int, end: int) -> int:
-    while at < end:
-        gap = data.next_gap(at)
-        if gap is not None and gap.offset <= at and gap.end is not None:
-            at = gap.end
-            continue
-        try:
-            chunk = data.pread(at, min(MIB, end - at))
-        except GapError:
-            return at
-        if not chunk:
-            return at
-        at += len(chunk)
-    return end
-
-
-def _real_end(source: Range) -> int:
-    """Return where the source ends in fact: one that is decoded on the way need not know that yet."""
-    data = source.data
-    finish = getattr(data, "finish", None)
-    if data.size is None and finish is not None:
-        finish()
-    if data.size is not None:
-        return min(source.end, data.size)
-    endless = [gap.offset for gap in data.gaps if gap.length is None]
-    return min(source.end, *endless) if endless else _end_by_reading(data, source.start, source.end)

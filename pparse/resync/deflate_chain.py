@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import zlib
 from array import array
+from functools import partial
+from zlib import crc32
 
-from pparse.data import Data, GapTable
-from pparse.errors import GapError
+from pparse.codecs.kept import reread
+from pparse.data import Access, Data, GapTable
+from pparse.errors import EndOfDataError, GapError, MalformedError
 from pparse.limits import KIB
 from pparse.standing import Doubt
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from typing import Any, Final
 
-    from pparse.codecs.deflate_entry import DeflateEntry
+    from pparse.budget import Charge, MemoryBudget
+    from pparse.codecs.deflate_entry import DeflateEntry, EntryDecompressor
     from pparse.errors import PparseError
     from pparse.inflated import InflatedData
+    from pparse.limits import Limits
+    from pparse.reader import Range
     from pparse.resync.pieces import Piece
 
 # Output compared to see whether two decoders are in step, input for it, and known bytes needed for an answer.
@@ -25,28 +31,61 @@ _COMPARED: Final = 4 * KIB
 _COMPARED_INPUT: Final = 8 * KIB
 _PROOF: Final = 32
 _STEP: Final = 64
+# Stretches that depend on lost bytes, kept apart for one piece; beyond, close ones are joined.
+_STRETCHES: Final = 200_000
 FEED: Final = 64 * KIB
 
 
 class Chain:
-    """Decoding that begins at bit ``bit`` of the source, ``unknown`` bytes before it being lost; ``out`` bytes precede.
+    """Decoding that begins at bit ``bit`` of the source, ``entry`` saying what is known of the output before it.
 
-    ``noted`` takes the doubt about its last bytes.
+    ``out`` bytes of its stretch of output precede it; of the whole output ``place`` bytes, if that is known. ``noted``
+    takes the doubt about its last bytes.
     """
 
-    __slots__ = ("bit", "noted", "out", "unknown")
+    __slots__ = ("bit", "entry", "noted", "out", "place")
 
-    def __init__(self, bit: int, unknown: int, out: int, noted: Callable[[int], object]) -> None:
+    def __init__(self, bit: int, entry: Entry, out: int, noted: Callable[[int], object], place: int | None) -> None:
         self.bit = bit
-        self.unknown = unknown
+        self.entry = entry
         self.out = out
         self.noted = noted
+        self.place = place
 
     def decoder(self) -> DeflateEntry:
         """Return a decoder that stands at its beginning."""
         from pparse.codecs.deflate_entry import DeflateEntry
 
-        return DeflateEntry(self.bit % 8, unknown=self.unknown)
+        return DeflateEntry(self.bit % 8, self.entry.window, self.entry.unknown, self.entry.holes)
+
+
+class Entry:
+    """What is known of the output where a stream is entered: ``window`` but for its ``holes`` (start, length).
+
+    ``unknown`` bytes before that are lost; see `pparse.codecs.deflate_entry.DeflateEntry`.
+    """
+
+    __slots__ = ("holes", "unknown", "window")
+
+    def __init__(self, unknown: int, window: bytes = b"", holes: Sequence[tuple[int, int]] = ()) -> None:
+        self.unknown = unknown
+        self.window = window
+        self.holes = holes
+
+
+class Tail:
+    """The last bytes of a block, ``content``, and of which there the stretches between ``edges`` are not known.
+
+    They are what the source has from byte ``at`` on. ``charge``: what they cost.
+    """
+
+    __slots__ = ("at", "charge", "content", "edges")
+
+    def __init__(self, at: int, content: bytes, edges: array[int], charge: Charge | None) -> None:
+        self.at = at
+        self.content = content
+        self.edges = edges
+        self.charge = charge
 
 
 class Trial:
@@ -65,28 +104,109 @@ class Trial:
         self.crc = 0  # CRC-32 of what came out, if all of it is known
 
 
+def ended_at(end: int) -> Trial:
+    """Return the trial of a stream that has its end at byte ``end``, and nothing before that."""
+    trial = Trial()
+    trial.end, trial.ended = end, True
+    return trial
+
+
+def try_chain(
+    source: Range, phase: int, entry: Entry, *, budget: MemoryBudget, limits: Limits, poll: Callable[[], object]
+) -> Trial:
+    """Decode from bit ``phase`` of the first byte of ``source`` on, as far as that goes."""
+    from pparse.codecs.deflate_entry import entry_stream
+
+    trial, data, at = Trial(), source.data, source.start
+    feed = 2 * KIB  # most trials are short
+    stream = entry_stream(
+        phase, entry.window, entry.unknown, entry.holes, budget=budget,
+        reread=partial(reread, data, source.start, source.end),
+    )  # fmt: skip
+    try:
+        while not stream.eof:
+            poll()
+            part = b""
+            if stream.needs_input:
+                try:
+                    part = data.pread(at, min(feed, source.end - at)) if at < source.end else b""
+                except GapError:
+                    trial.by_gap = True
+                feed = min(4 * feed, FEED)
+                if not part:
+                    stream.finish()
+                at += len(part)
+            out = stream.decompress(part, 4 * FEED)
+            trial.length += len(out)
+            _take_unknown(stream, trial)
+            if not trial.edges:
+                trial.crc = crc32(out, trial.crc)
+            limits.check("inflated_bytes", trial.length, f"what {data.name} holds")
+        trial.ended = True
+    except EndOfDataError as error:
+        trial.cut, trial.error = not trial.by_gap, error
+    except MalformedError as error:
+        trial.error = error
+    _take_unknown(stream, trial)
+    trial.end = source.start + stream.consumed
+    if trial.error is not None:
+        trial.error.offset = trial.end
+    stream.close()
+    return trial
+
+
+def _take_unknown(stream: EntryDecompressor, trial: Trial) -> None:
+    edges, more = trial.edges, stream.take_edges()
+    if edges and more and edges[-1] >= more[0]:
+        edges.pop()
+        more = more[1:]
+    edges.extend(more)
+    apart = 16
+    while len(edges) > 2 * _STRETCHES:
+        trial.edges = edges = join_edges(edges, apart)
+        apart *= 2
+
+
+def join_edges(edges: array[int], apart: int) -> array[int]:
+    """Join stretches, given by where each begins and ends, that are less than ``apart`` from each other."""
+    joined = edges[:1]
+    for place in range(1, len(edges) - 1, 2):
+        if edges[place + 1] - edges[place] >= apart:
+            joined.extend(edges[place : place + 2])
+    joined.append(edges[-1])
+    return joined
+
+
 class EnteredData(Data):
     """What a stream that was entered in the middle holds: ``length`` bytes, those that depend on lost ones as gaps.
 
-    ``edges`` says where each gap begins and ends.
+    ``edges`` says where each gap begins and ends. Before it come the bytes of ``tail``; without ``inner`` that is all.
     """
 
-    def __init__(self, inner: InflatedData, length: int, edges: array[int]) -> None:
-        super().__init__(inner.name, length)
+    def __init__(
+        self, inner: InflatedData | None, name: str, length: int, edges: array[int], tail: Tail | None
+    ) -> None:
+        self._tail = b"" if tail is None else tail.content
+        self._charge = None if tail is None else tail.charge
+        super().__init__(name, len(self._tail) + length)
         self._inner = inner
-        self.access = inner.access
+        self.access = Access.FREE if inner is None else inner.access
         self.gaps = GapTable()
-        for place in range(0, len(edges), 2):
-            self.gaps.add(edges[place], edges[place + 1] - edges[place])
+        for places, shift in (((), 0) if tail is None else (tail.edges, 0)), (edges, len(self._tail)):
+            for place in range(0, len(places), 2):
+                self.gaps.add(places[place] + shift, places[place + 1] - places[place])
 
     def _pread(self, offset: int, length: int) -> bytes:
-        return self._inner.pread(offset, length)
+        first = self._tail[offset : offset + length]
+        if self._inner is None or len(first) == length:
+            return first
+        return first + self._inner.pread(max(0, offset - len(self._tail)), length - len(first))
 
     def read_known(self, offset: int, length: int) -> tuple[bytes, list[tuple[int, int]]]:
         """Read at once; the decoder gives zeros for what is not known."""
         if self.size is not None:
             length = max(0, min(length, self.size - offset))
-        chunk = self._inner.pread(offset, length) if length else b""
+        chunk = self._pread(offset, length) if length else b""
         unknown = []
         end = offset + len(chunk)
         gap = self.next_gap(offset)
@@ -99,7 +219,10 @@ class EnteredData(Data):
     def close(self) -> None:
         """Give back memory."""
         super().close()
-        self._inner.close()
+        if self._inner is not None:
+            self._inner.close()
+        if self._charge is not None:
+            self._charge.release()
 
 
 class Pace:
@@ -181,3 +304,34 @@ def noter(piece: Piece) -> Callable[[int], None]:
             piece.data.doubts = (Doubt(start, size, "decoded from damaged data shortly before that showed"),)
 
     return note
+
+
+def output_before(chain: Chain, data: Data, end: int) -> tuple[int, bytearray, bytearray] | None:
+    """Return how much ``chain`` gives before byte ``end`` of the source, at least the last 64 KiB of that, and for each
+    of these whether it is known (1, or 0); None if it does not come so far."""
+    core = chain.decoder()
+    window, known = bytearray(chain.entry.window), bytearray(b"\1" * len(chain.entry.window))
+    for start, count in chain.entry.holes:
+        known[start : start + count] = bytes(count)
+    at, out = chain.bit // 8, 0
+    try:
+        while at < end and not core.eof:
+            part = data.pread(at, min(FEED, end - at))
+            if not part:
+                return None
+            at += len(part)
+            hungry = False
+            while not hungry:
+                chunk = core.feed(part, FEED)
+                window += chunk
+                known += b"\1" * len(chunk)
+                base = len(known) - core.total_out
+                for start, count in core.take_unknown():
+                    known[base + start : base + start + count] = bytes(count)
+                out, part = out + len(chunk), b""
+                hungry = core.hungry or core.eof
+            if len(window) > 4 * FEED:
+                del window[:-FEED], known[:-FEED]
+    except (zlib.error, GapError):
+        return None
+    return None if core.eof or at < end else (out, window, known)

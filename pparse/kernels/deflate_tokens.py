@@ -1,0 +1,305 @@
+"""The tokens of deflate blocks (RFC 1951): where they begin, and what they put out.
+
+A decoder such as zlib gives bytes, and not where it stood. Within a block of Huffman codes one wants to know that:
+codes fall into step by themselves, so behind damage inside a block decoding can go on with the codes that stand before.
+
+Bits are numbered as in `pparse.kernels.deflate_blocks`. A *token* is a number: a literal byte, or ``length << 16 |
+distance`` (a length is 3 at least), or `END`, the end of the block.
+"""
+
+from __future__ import annotations
+
+from array import array
+from functools import cache
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Final
+
+END: Final = 256
+STORED, FIXED, DYNAMIC = range(3)
+# The bits of the longest token: a length with 5 more, a distance with 13 more.
+LONGEST: Final = 15 + 5 + 15 + 13
+
+# RFC 1951, 3.2.5: of each code the first value, and how many bits follow.
+_LENGTHS: Final = tuple(
+    (3 + n, 0) if n < 8 else (3 + (4 + n % 4 << n // 4 - 1), n // 4 - 1) if n < 28 else (258, 0) for n in range(29)
+)
+_DISTANCES: Final = tuple((1 + n, 0) if n < 4 else (1 + (2 + n % 2 << n // 2 - 1), n // 2 - 1) for n in range(30))
+_ORDER: Final = (16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15)
+_IS_LENGTH: Final = 512  # added to the value of an entry
+
+
+class Codes:
+    """The codes of a block as tables, to be looked up by the next bits.
+
+    An entry is ``value << 8 | more << 4 | bits``: the bits of the code, the bits that follow it, and the value to which
+    those are added. Of ``literals`` the value is a literal, `END`, or 512 and a length. An entry 0 is no code.
+    """
+
+    __slots__ = ("distances", "end_bits", "literals")
+
+    def __init__(self, literals: Sequence[int], distances: Sequence[int]) -> None:
+        values = [(symbol, 0) for symbol in range(257)] + [(_IS_LENGTH + base, more) for base, more in _LENGTHS]
+        self.literals = _table(literals, values)
+        self.distances = _table(distances, _DISTANCES)
+        self.end_bits = literals[END]  # how many bits the end of a block takes
+
+
+class Head:
+    """The head of a block: ``kind``, ``final``, the bit ``at`` which its content begins, and what that consists of.
+
+    ``codes``: of a block of Huffman codes; ``size``: of a stored block, its bytes.
+    """
+
+    __slots__ = ("at", "codes", "final", "kind", "size")
+
+    def __init__(self, kind: int, final: bool, at: int, codes: Codes | None = None, size: int = 0) -> None:
+        self.kind = kind
+        self.final = final
+        self.at = at
+        self.codes = codes
+        self.size = size
+
+
+class Tokens:
+    """The tokens of a stretch: each begins at one of ``bits``; ``at`` is the bit behind the last.
+
+    ``ended``: the last was the end of the block; it is not among them. ``failed``: what follows is no token.
+    """
+
+    __slots__ = ("at", "bits", "ended", "failed", "tokens")
+
+    def __init__(self) -> None:
+        self.bits = array("q")
+        self.tokens = array("I")
+        self.at = 0
+        self.ended = False
+        self.failed = False
+
+
+def _table(lengths: Sequence[int], values: Sequence[tuple[int, int]]) -> list[int]:
+    """Return the table of a canonical code; empty if more codes are wanted than there is room for."""
+    longest = max(lengths, default=0)
+    table = [0] * (1 << longest)
+    code = 0
+    for bits in range(1, longest + 1):
+        code <<= 1
+        for symbol, own in enumerate(lengths):
+            if own != bits:
+                continue
+            if code >> bits:
+                return []
+            if symbol < len(values):  # the fixed codes have some that nothing is meant by
+                value, more = values[symbol]
+                first = int(f"{code:0{bits}b}"[::-1], 2)
+                table[first :: 1 << bits] = [value << 8 | more << 4 | bits] * (1 << longest - bits)
+            code += 1
+    return table
+
+
+@cache
+def _fixed() -> Codes:
+    return Codes([8] * 144 + [9] * 112 + [7] * 24 + [8] * 8, [5] * 32)
+
+
+def read_head(data: bytes, bit: int) -> Head | None:
+    """Read the head of the block at ``bit``; None if there is none, or not all of it is in ``data``."""
+    kind = _bits(data, bit + 1, 2)
+    final = bool(_bits(data, bit, 1))
+    head: Head | None = None
+    if kind == STORED:
+        at = bit + 10 >> 3
+        size = int.from_bytes(data[at : at + 2], "little")
+        if int.from_bytes(data[at + 2 : at + 4], "little") == size ^ 0xFFFF:
+            head = Head(STORED, final, 8 * at + 32, size=size)
+    elif kind == FIXED:
+        head = Head(FIXED, final, bit + 3, _fixed())
+    elif kind == DYNAMIC:
+        head = _read_dynamic(data, bit, final)
+    return head if head is not None and head.at <= 8 * len(data) else None
+
+
+def _bits(data: bytes, bit: int, count: int) -> int:
+    """Return up to 57 bits; zeros behind the end."""
+    return int.from_bytes(data[bit >> 3 : (bit >> 3) + 8], "little") >> (bit & 7) & (1 << count) - 1
+
+
+def _read_dynamic(data: bytes, bit: int, final: bool) -> Head | None:
+    literals, distances, count = (
+        _bits(data, bit + 3, 5) + 257,
+        _bits(data, bit + 8, 5) + 1,
+        _bits(data, bit + 13, 4) + 4,
+    )
+    if literals > 286 or distances > 30:
+        return None
+    bit += 17
+    order = [0] * 19
+    for place in range(count):
+        order[_ORDER[place]] = _bits(data, bit + 3 * place, 3)
+    bit += 3 * count
+    table = _table(order, [(symbol, 0) for symbol in range(19)])
+    lengths: list[int] = []
+    while len(lengths) < literals + distances:
+        entry = table[_bits(data, bit, 7) & len(table) - 1] if table else 0
+        if not entry:
+            return None
+        bit += entry & 15
+        symbol = entry >> 8
+        if symbol < 16:
+            lengths.append(symbol)
+            continue
+        if symbol == 16 and not lengths:
+            return None
+        width, least = {16: (2, 3), 17: (3, 3), 18: (7, 11)}[symbol]
+        lengths += [lengths[-1] if symbol == 16 else 0] * (least + _bits(data, bit, width))
+        bit += width
+    if len(lengths) > literals + distances or not lengths[END]:
+        return None
+    codes = Codes(lengths[:literals], lengths[literals:])
+    return Head(DYNAMIC, final, bit, codes) if codes.literals and codes.distances else None
+
+
+def walk(
+    data: bytes, bit: int, stop: int, codes: Codes, *, most: int = 1 << 20, passed: bytearray | None = None
+) -> Tokens:
+    """Go from token to token, from ``bit`` on: to the end of the block, to a bit for which ``passed`` has a number but
+    zero, for ``most`` tokens, or as far as tokens end at bit ``stop`` or before it."""
+    found = Tokens()
+    literals, distances = codes.literals, codes.distances
+    first, second = len(literals) - 1, len(distances) - 1
+    note, keep, load = found.bits.append, found.tokens.append, int.from_bytes
+    for _ in range(most):
+        if passed is not None and passed[bit]:
+            break
+        byte = bit >> 3
+        word = load(data[byte : byte + 8], "little") >> (bit & 7)  # the longest token is in it
+        entry = literals[word & first]
+        width = entry & 15
+        token = entry >> 8
+        if token >= _IS_LENGTH:
+            more = entry >> 4 & 15
+            length = token - _IS_LENGTH + (word >> width & (1 << more) - 1)
+            width += more
+            entry = distances[word >> width & second]
+            if not entry:
+                found.failed = bit + width + 15 <= stop
+                break
+            width += entry & 15
+            more = entry >> 4 & 15
+            token = length << 16 | (entry >> 8) + (word >> width & (1 << more) - 1)
+            width += more
+        elif not width:
+            found.failed = bit + 15 <= stop
+            break
+        if bit + width > stop:
+            break
+        if token == END:
+            found.ended = True
+            bit += width
+            break
+        note(bit)
+        keep(token)
+        bit += width
+    found.at = bit
+    return found
+
+
+def output_size(tokens: Sequence[int]) -> int:
+    """Return how many bytes ``tokens`` put out."""
+    return sum(token >> 16 or 1 for token in tokens)
+
+
+def evaluate(tokens: Sequence[int], window: bytearray, known: bytearray) -> bool:
+    """Put out what ``tokens`` say behind ``window``, of which ``known`` says byte by byte what is known (1, or 0).
+
+    Both grow. An unknown byte is a zero. False if a distance reaches back beyond the window.
+    """
+    for token in tokens:
+        length = token >> 16
+        if not length:
+            window.append(token)
+            known.append(1)
+            continue
+        start = len(window) - (token & 0xFFFF)
+        if start < 0:
+            return False
+        for buffer in (window, known):
+            part = buffer[start : start + length]
+            buffer += (part * (length // len(part) + 1))[:length] if len(part) < length else part
+    return True
+
+
+def agrees(tokens: Sequence[int], window: bytes | bytearray, known: bytes | bytearray, enough: int) -> int | None:
+    """Hold ``tokens`` against what they put out, the end of ``window``, from the last one back.
+
+    Return how many could be compared, about ``enough`` if there are; None if one says something else.
+    """
+    compared, at = 0, len(window)
+    for token in reversed(tokens):
+        length = token >> 16 or 1
+        at -= length
+        if at < 0 or compared >= enough:
+            break
+        if not known[at] or 0 in known[at : at + length]:
+            continue
+        if token < END:
+            if window[at] != token:
+                return None
+            compared += 1
+            continue
+        start = at - (token & 0xFFFF)
+        if start >= 0 and 0 not in known[start : start + length]:
+            if window[start : start + length] != window[at : at + length]:
+                return None
+            compared += 1
+    return compared
+
+
+class CutShort:
+    """Copies that could have been longer: how many ``happened``, how many chance would give (``expected``), and behind
+    how many tokens, ``front``, they become fewer than that."""
+
+    __slots__ = ("expected", "front", "happened")
+
+    def __init__(self) -> None:
+        self.happened = 0
+        self.expected = 0.0
+        self.front = 0
+
+
+# Copies that chance would have cut short, looked at together: enough to tell a part of the tokens from another one.
+_TOGETHER: Final = 8
+
+
+def cut_short(tokens: Sequence[int], window: bytes | bytearray, known: bytes | bytearray, at: int) -> CutShort:
+    """Count copies that could have been longer, of ``tokens`` whose output begins at ``window[at]``.
+
+    Compressors copy as much as is equal. Where what follows a copy is the byte that would have been copied next,
+    either the compressor had its reasons, which is rare, or these are not its tokens.
+    """
+    followers = [0] * 256
+    pairs = array("I")  # which token follows a copy, the byte that would have been copied, the byte that is there
+    count = distance = 0
+    for place, token in enumerate(tokens):
+        if distance and known[at]:
+            followers[window[at]] += 1
+            count += 1
+            if known[at - distance]:
+                pairs.extend((place, window[at - distance], window[at]))
+        length = token >> 16
+        distance = token & 0xFFFF if 0 < length < 258 else 0
+        at += length or 1
+    found = CutShort()
+    happened, expected, is_front = 0, 0.0, True
+    for place, wanted, there in zip(pairs[::3], pairs[1::3], pairs[2::3], strict=True):
+        happened += wanted == there
+        expected += followers[wanted] / count
+        if expected >= _TOGETHER:
+            is_front = is_front and 2 * happened > expected
+            found.front = place if is_front else found.front
+            found.happened, found.expected = found.happened + happened, found.expected + expected
+            happened, expected = 0, 0.0
+    found.happened, found.expected = found.happened + happened, found.expected + expected
+    return found
