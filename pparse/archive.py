@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 # Places in a table of names, a power of two: at first, and from where on it grows by 2 instead of 4.
 _LEAST_NAMES: Final = 1024
 _MANY_NAMES: Final = 1 << 18
+_SHORT: Final = "bytes of it are gone, and nothing tells where: the archive goes on before its end"
 # Members of which it is remembered that they are not whole.
 _MOST_SPOILT: Final = 1 << 14
 
@@ -218,6 +219,11 @@ class ArchiveParser(Parser):
                 data.vouch(start, start + verdict.size)
             elif data.contradiction is None:
                 data.condemn(start, start + verdict.size, verdict.reason or "its checksum does not agree")
+        elif verdict.source is not None and verdict.doubtful:
+            data, start = verdict.source
+            if data.doubtful(start, start + verdict.size) is None:
+                for offset, length in verdict.doubtful:
+                    data.condemn(start + offset, start + offset + length, verdict.reason or "its size is another")
         verdict.source = None
         if verdict.status is Status.COMPLETE or verdict.code == "limit" or len(self.spoilt) >= _MOST_SPOILT:
             return
@@ -284,6 +290,8 @@ class ArchiveParser(Parser):
         """Return the content of ``member`` as an extraction. Raises `UnsupportedError`, `MalformedError`."""
         data, start, end = self.content(member)
         extraction = self.result.extraction
+        if self.lacks_bytes_inside(member, data, end):
+            data.condemn(start, end or start, _SHORT)
         opened = Extraction(extraction.session, name or member.name, data, start, end, extraction)
         opened.origin = (self, member)
         self._opened[member.at] = opened
@@ -336,12 +344,22 @@ class ArchiveParser(Parser):
         except LimitError as error:
             verdict = _refused(error)
         verdict.source = data, start
+        if self.lacks_bytes_inside(member, data, end) and verdict.status is Status.TRUNCATED:
+            verdict.worsen(Status.DAMAGED, "doubt", _SHORT)
+            verdict.doubtful = ((0, verdict.size),)
         if data is not self.result.extraction.data and opened is None:
             data.close()
         if verdict.verified is not True and member.status is not Status.COMPLETE:
             reason = member.finding.reason if member.finding is not None else str(member.status)
             verdict.worsen(member.status, member.finding.code if member.finding is not None else "malformed", reason)
         return verdict
+
+    def lacks_bytes_inside(self, member: ArchiveMember, data: Data, end: int | None) -> bool:
+        """Say whether a stored member ends before its size though the archive goes on: bytes of it are gone, and
+        nobody knows where; what is behind that place has shifted."""
+        extraction = self.result.extraction
+        short = end is not None and member.size is not None and end - member.start < member.size
+        return short and data is extraction.data and member.checksum is not None and (end or 0) < extraction.known_end()
 
     def is_suspect(self, member: ArchiveMember) -> bool:
         """Say whether it is known that the content of ``member`` is not whole."""

@@ -374,6 +374,7 @@ def _judge(
                 verdict.gaps.add(verdict.size, None)
             verdict.worsen(Status.DAMAGED if damaged else Status.TRUNCATED, "truncated", error.reason)
     if size is not None and verdict.size > size:
+        verdict.doubtful = ((0, verdict.size),)  # bytes came in somewhere
         verdict.worsen(Status.DAMAGED, "malformed", f"it holds {verdict.size:,} bytes and should hold {size:,}")
     if verdict.verified is False and crc is not None and checksum is not None:
         verdict.doubtful = verdict.doubtful or ((0, verdict.size),)

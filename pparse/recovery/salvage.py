@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 SCHEMA: Final = 1
 _STEP: Final = 1 * MIB
 PROTOBUF: Final = ("saved-model", "graph-def", "meta-graph", "protobuf")
+# How names of models end, and what a file of such a name is called that no library would take for one.
+MODEL_NAMES: Final = (".safetensors", ".riegeli", ".cpb", ".pb")
+AS_FOUND: Final = "{}.partial/as-found.bin"
 MODELS: Final = ("safetensors", "riegeli", "cpb", *PROTOBUF)
 
 
@@ -204,7 +207,7 @@ class Job:
 
     def save_as_found(self) -> None:
         """Write the bytes of a model of which no valid file can be made, under a name that no library takes for one."""
-        with self.target.create(f"{self.name}.partial/as-found.bin") as file:
+        with self.target.create(AS_FOUND.format(self.name)) as file:
             gaps = self.copy_known(file, self.start, self.end)
         reason = "no tensor, record or field of it is whole: these are its bytes as they were found"
         self.report(file, Status.DAMAGED, reason, offset=self.start, gaps=gaps)

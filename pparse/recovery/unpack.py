@@ -247,7 +247,7 @@ class Unpacker:
 
     def _write_stream(self, parser: StreamParser, prefix: str, source: str) -> None:
         extraction = parser.result.extraction
-        name = prefix + parser.content_name()
+        name = self._unlike_a_model(prefix + parser.content_name(), damaged=parser.content.is_in_doubt)
         with self._open_sink(name) as sink:
             if extraction.size is not None:  # zeros count, too, which become a hole of the file
                 sink.expansion = Expansion(extraction.size, self._target.max_expansion)
@@ -257,6 +257,12 @@ class Unpacker:
         self._gather(parser.result)
         sink.settle(verdict)
         self._tell(sink, verdict, source, extraction.start, name)
+
+    def _unlike_a_model(self, name: str, *, damaged: bool) -> str:
+        """Return the name for what is not recognised; one that is damaged is not to be taken for the model it was."""
+        from pparse.recovery.salvage import AS_FOUND, MODEL_NAMES
+
+        return AS_FOUND.format(name) if damaged and self._plan.salvage and name.endswith(MODEL_NAMES) else name
 
     def _write_document(self, result: Result, name: str, source: str, prefix: str | None = None) -> None:
         """Write a document that is no container: as it is, or what can be saved of it."""
@@ -433,6 +439,9 @@ class Unpacker:
         """
         content = content or member
         name = level.prefix + _safe(member)
+        if judgement is None and self._unlike_a_model(name, damaged=True) != name:  # nobody recognises it
+            damaged = level.parser.verify(content).status not in (Status.COMPLETE, Status.UNSUPPORTED)
+            name = self._unlike_a_model(name, damaged=damaged)
         packed = None if content.method == "stored" else content.packed
         with self._open_sink(name, member.mtime, packed) as sink:
             if sink.refuses(content):
