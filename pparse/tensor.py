@@ -109,20 +109,22 @@ class Tensor(TensorFacts):
 
         dtype = self._known_dtype()
         items = normalise(index, self.shape)
-        if self.status is not Status.TRUNCATED:
-            self._refuse_if_not_whole()
         if dtype.packed:
+            if self.status is not Status.TRUNCATED:
+                self._refuse_if_not_whole()
             array = self._select_packed(items, dtype)
         else:
             selection = select(items, self.shape, self.strides)
             end = selection.offset + selection.extent(dtype.itemsize)
-            if end > self.available_nbytes and 0 not in selection.shape:
+            self._refuse_stretch(selection.offset, end)
+            if end > self.available_nbytes and 0 not in selection.shape and self.status is not Status.DAMAGED:
                 raise self._truncated(end)
             self._check_unchanged()
             array = self._finish(
                 read(selection, dtype.raw_numpy, self._read_into), dtype, raw=False, shape=selection.shape
             )
-            self._check_read()
+            self._check_unchanged()
+            self._refuse_stretch(selection.offset, end)
         return array[()] if not array.shape else array
 
     def __iter__(self) -> Iterator[Any]:
@@ -222,6 +224,16 @@ class Tensor(TensorFacts):
         if self.encoding not in _READABLE:
             raise UnsupportedError(f"the encoding {self.encoding!r} of {self.name!r} is not known", path=self.name)
         return self.dtype
+
+    def _refuse_stretch(self, start: int, end: int) -> None:
+        """Refuse the bytes ``[start, end)`` of the array if they are not whole; what is beside them does not matter."""
+        status = self.status
+        if status is Status.COMPLETE or status is Status.TRUNCATED:
+            return
+        gap_only = self.claimed_status is Status.COMPLETE and status is Status.DAMAGED and self.verified is not False
+        if gap_only and start < end and self._data().standing(start, end).status is Status.COMPLETE:
+            return
+        self._refuse_if_not_whole()
 
     def _refuse_if_not_whole(self) -> None:
         status = self.status

@@ -17,7 +17,7 @@ FILE_COMMANDS = ("ls", "info", "tree", "get", "check")
 FINDING_KEYS = {"code", "severity", "path", "source", "offset", "length", "wanted", "got", "reason"}
 EXTENT_KEYS = {
     "actual", "expected", "expected_at_least", "missing_bytes", "first_hit", "resume_at", "resume_file", "tensors",
-    "whole", "truncated", "missing", "damaged", "unsupported", "unwritten", "tensor_bytes", "parameters",
+    "whole", "truncated", "missing", "damaged", "unsupported", "unwritten", "verified", "tensor_bytes", "parameters",
 }  # fmt: skip
 TENSOR_KEYS = {"name", "dtype", "stored_dtype", "shape", "nbytes", "status", "verified", "spans"}
 NODE_KEYS = {"path", "depth", "kind", "status", "offset", "length", "loaded"}
@@ -581,8 +581,8 @@ def test_a_cut_file_says_where_to_resume(run, model):
         assert extent == {
             "actual": whole - 450, "expected": whole, "expected_at_least": False, "missing_bytes": 450,
             "first_hit": "b", "resume_at": whole - 450, "resume_file": str(path), "tensors": 4, "whole": 2,
-            "truncated": 1, "missing": 1, "damaged": 0, "unsupported": 0, "unwritten": 0, "tensor_bytes": 900,
-            "parameters": {"uint8": 900},
+            "truncated": 1, "missing": 1, "damaged": 0, "unsupported": 0, "unwritten": 0, "verified": 0,
+            "tensor_bytes": 900, "parameters": {"uint8": 900},
         }  # fmt: skip
     assert "first tensor hit: b (350 of its 500 bytes are there)" in run("ls", path).out
     statuses = {row["name"]: row["status"] for row in run("ls", path, "--json").json["tensors"]}

@@ -475,7 +475,7 @@ def test_extent_of_a_whole_file():
     assert extent == {
         "actual": len(SAMPLE), "expected": len(SAMPLE), "expected_at_least": False, "missing_bytes": 0,
         "first_hit": None, "resume_at": None, "resume_file": None, "tensors": 6, "whole": 6, "truncated": 0,
-        "missing": 0, "damaged": 0, "unsupported": 0, "unwritten": 0, "tensor_bytes": 49,
+        "missing": 0, "damaged": 0, "unsupported": 0, "unwritten": 0, "verified": 0, "tensor_bytes": 49,
         "parameters": {"float32": 6, "int16": 5, "int64": 1, "bool": 3, "uint8": 4},
     }  # fmt: skip
 
@@ -810,7 +810,8 @@ def test_holes_of_the_file_are_unwritten(holey):
         for name, hole in zip("bc", holes, strict=True):
             finding = model[name].finding
             assert (finding.code, finding.offset, finding.length) == ("unwritten", hole[0], mib)
-            assert (finding.path, finding.severity) == (name, Severity.WARNING)
+            assert (finding.path, finding.severity) == (name, Severity.ERROR)
+        assert model.status is Status.TRUNCATED
         found = [(f.code, f.offset, f.length) for f in errors(model.check())]
         assert found == [("unwritten", start, end - start) for start, end in holes]
         extent = model.extent()
@@ -1008,7 +1009,7 @@ def test_listing_does_not_read_the_data(tmp_path):
         pytest.skip("the file system has no files of a terabyte")
     with pparse.view(path, stats=(stats := IoStats())) as model:
         assert model["a"].nbytes == 1 << 40
-        assert model.status is Status.COMPLETE
+        assert model.status is Status.TRUNCATED  # it was never written
         model["a"][12345:12350]
         assert stats.bytes < 20_000
 
