@@ -73,10 +73,12 @@ def test_what_is_saved_of_a_damaged_stream_has_the_name_of_its_content(run, tmp_
     source.write_bytes(tarred(m__safetensors__gz=packed))
     code, rows = recovered(run, source)
     assert code == 4 == run("check", "-R", source).code
-    assert "m.safetensors.gz/m.safetensors" in rows
+    # A checksum that contradicts puts all of it in doubt; what is cut is as good as it goes.
+    name = "m.safetensors" if damage == "cut" else "m.doubtful.safetensors"
+    assert f"m.safetensors.gz/{name}" in rows
     assert all(row["status"] != "complete" for row in rows.values())
     safetensors = pytest.importorskip("safetensors")
-    safetensors.deserialize((tmp_path / "out" / "m.safetensors.gz" / "m.safetensors").read_bytes())
+    safetensors.deserialize((tmp_path / "out" / "m.safetensors.gz" / name).read_bytes())
 
 
 def test_a_model_that_is_cut_in_a_sound_stream_is_salvaged(run, tmp_path) -> None:
@@ -163,8 +165,8 @@ def test_a_file_with_a_gap_between_tensors_is_written_so_that_the_library_loads_
     source = tmp_path / "it.safetensors"
     source.write_bytes(len(text).to_bytes(8, "little") + text + b"12x34")
     code, rows = recovered(run, source)
-    assert code == 0 == run("check", source).code
-    assert rows["it.safetensors"]["status"] == "complete"
+    assert code == 4 == run("check", source).code  # the library refuses it
+    assert rows["it.safetensors"]["status"] == "damaged"
     found = dict(safetensors.deserialize((tmp_path / "out" / "it.safetensors").read_bytes()))
     assert {name: bytes(tensor["data"]) for name, tensor in found.items()} == {"a": b"12", "b": b"34"}
 

@@ -14,7 +14,20 @@ from pparse.recovery.report import RecoveredFile, RecoveryReport, Summary
 from pparse.recovery.target import REPORT_NAME, Target
 from pparse.recovery.workspace import WORK_NAME
 
-KEYS = ["path", "status", "verified", "bytes", "sha256", "source", "offset", "mtime", "raw_name", "reason", "gaps"]
+KEYS = [
+    "path",
+    "status",
+    "verified",
+    "bytes",
+    "sha256",
+    "source",
+    "offset",
+    "mtime",
+    "raw_name",
+    "reason",
+    "doubtful",
+    "gaps",
+]
 
 
 def fill(folder, **options):
@@ -47,7 +60,8 @@ def test_the_schema(tmp_path):
     assert first == {
         "path": "a.txt", "status": "complete", "verified": True, "bytes": 4,
         "sha256": "982d9e3eb996f559e633f4d194def3761d909f5a3b647d1a851fead67c32c9d1", "source": "in.tar",
-        "offset": 512, "mtime": 1_700_000_000, "raw_name": "../a.txt", "reason": None, "gaps": [],
+        "offset": 512, "mtime": 1_700_000_000, "raw_name": "../a.txt", "reason": None,
+        "doubtful": [], "gaps": [],
     }  # fmt: skip
     assert (second["gaps"], second["mtime"], second["raw_name"]) == ([[10, 20], [50, None]], 0.25, None)
     assert (second["status"], second["verified"], second["reason"]) == ("damaged", None, "a hole")

@@ -21,7 +21,7 @@ from itertools import chain, repeat
 from pparse.errors import MalformedError
 from pparse.kernels.transposed import expand_moves
 from pparse.kernels.varint import encode_varint
-from pparse.riegeli.errors import InvalidArgumentError, ResourceExhausted
+from pparse.riegeli.errors import InvalidArgumentError, ResourceExhausted, Unimplemented
 from pparse.riegeli.parts import BeyondSize
 from pparse.riegeli.transposed_layout import (
     BY_LENGTH,
@@ -111,6 +111,8 @@ def disprove(
         decode_transposed(data, count, size)
     except (BeyondSize, ResourceExhausted):
         return None
+    except Unimplemented as error:  # nobody can say what is in it, but a claim beyond all measure is not believed
+        return InvalidArgumentError(error.reason)
     except InvalidArgumentError as error:
         if error.wanted == count < num_records and error.got is None:  # more records than that
             return None
