@@ -69,7 +69,7 @@ def test_the_schema(tmp_path):
     assert document["findings"][0]["source"] == "in.tar"
     assert document["summary"] == report.summary.to_dict() == {
         "files": 3, "complete": 1, "truncated": 0, "missing": 0, "damaged": 1, "unsupported": 1, "verified": 1,
-        "not_written": 1, "bytes": 104, "gaps": 2, "gap_bytes": 20,
+        "not_written": 1, "bytes": 104, "gaps": 2, "gap_bytes": 20, "doubtful": 0,
     }  # fmt: skip
     assert len(text.splitlines()) == 3 + 1 + 3  # a file, and a finding, a line
 
