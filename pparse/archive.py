@@ -377,7 +377,11 @@ class ArchiveParser(Parser):
         data = self.result.extraction.data
         if member.checksum is None and member.status is Status.COMPLETE and opened.data is data and not data.flawed:
             return None
-        finding = self.verify(member).finding(opened.name, self.result.extraction.name)
+        return self._finding(self.verify(member), member, opened.name)
+
+    def _finding(self, verdict: Verdict, member: ArchiveMember, name: str) -> Finding | None:
+        """Return what ``verdict`` says of ``member`` as a finding with a place; None where all is well."""
+        finding = verdict.finding(name, self.result.extraction.name)
         if finding is not None and finding.offset is None:
             finding.offset, finding.length = member.start, member.packed
         return finding
@@ -411,10 +415,8 @@ class ArchiveParser(Parser):
             member: ArchiveMember = entry.note
             name = self.listed_name(member, names)
             verdict = self.verify(member)
-            finding = verdict.finding(name, self.result.extraction.name)
+            finding = self._finding(verdict, member, name)
             if finding is not None:
-                if finding.offset is None:
-                    finding.offset, finding.length = member.start, member.packed
                 self.result.findings.add(finding)
             yield Visit(
                 1, entry.key, ordinal, member.kind, "scalar", member.start, member.end, name, status=verdict.status,

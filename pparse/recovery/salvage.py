@@ -60,7 +60,7 @@ def salvage(
     if form not in MODELS:
         return False
     doubts = inner.data.doubts_in(inner.start, max(inner.start, inner.known_end()))
-    if doubts and form in (*PROTOBUF, "riegeli", "cpb"):
+    if doubts and form != "safetensors":  # which tells its tensors apart itself
         return _save_apart(inner, form, doubts, target, name, report)
     job = Job(inner, target, name, report)
     job.kept = kept

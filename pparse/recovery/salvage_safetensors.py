@@ -188,7 +188,7 @@ def _save_model(
 
 def _refused(viewer: SafetensorsViewer) -> list[Finding]:
     """Return why the library refuses the file, were all its tensors whole."""
-    found = viewer.findings if viewer.findings.errors or len(viewer.findings) else viewer.parser.header.findings
+    found = viewer.findings if len(viewer.findings) else viewer.parser.header.findings
     return [finding for finding in found if finding.code in REFUSED]
 
 

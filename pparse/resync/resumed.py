@@ -139,10 +139,7 @@ class ResumedData(Data):
         else:
             from pparse.gzip_index import IndexedData
 
-            self._head = IndexedData(
-                source, codec, size=size, budget=budget, limits=limits, scratch=scratch, concatenated=concatenated,
-                name=name, tail_is_error=tail_is_error, index=index,
-            )  # fmt: skip
+            self._head = IndexedData(source, index=index, **self._inflate.keywords)
         self.access = self._head.access
         self._placed: list[_Placed] = []
         self._learned = False
