@@ -644,6 +644,9 @@ def spread(name: str, change=None) -> bytes:
     return out.getvalue()
 
 
+CHUNKS = "saved_model.cpb.partial/chunks.riegeli"
+
+
 @pytest.mark.parametrize("name", ["const_chunked/saved_model.cpb", "nodes_split_cc/saved_model.cpb"])
 def test_chunks_that_are_lost(save, name):
     """Each chunk in turn: what is written merges, and lacks what was lost, and nothing is in a wrong place."""
@@ -653,20 +656,21 @@ def test_chunks_that_are_lost(save, name):
     written_pb = 0
     for number, chunk in enumerate(chunks):
         out = save(apply(content, flip(content, chunk.begin + 41, 0x77)), "cpb", "saved_model.cpb")
-        main = out.by["saved_model.cpb"]
+        merges = 0 < number < len(chunks) - 1
+        name = "saved_model.cpb" if merges else CHUNKS
+        assert ("saved_model.cpb" in out.files) == ("saved_model.pb" in out.files) == merges
+        main = out.by[name]
         assert main.status is Status.DAMAGED
-        records = records_of(out.files["saved_model.cpb"])
+        records = records_of(out.files[name])
         expected = [record for begin, _, record in sound_records(content)[:-1] if begin != chunk.begin]
         assert records[: len(expected)] == expected
         if number == len(chunks) - 1:
             assert "metadata, which say what belongs where, are lost" in main.reason
-            assert "saved_model.pb" not in out.files
             continue
         assert f"{len(chunks) - 2:,} of {len(chunks) - 1:,} chunks are whole" in main.reason
         assert [entry["chunk"] for entry in out.rest("saved_model")["lost"] if "chunk" in entry] == [number]
         if not number:
-            assert "no .pb: the chunk that all others belong to is lost" in main.reason
-            assert "saved_model.pb" not in out.files
+            assert "no .cpb and no .pb: the chunk that all others belong to is lost" in main.reason
             continue
         written_pb += 1
         found = merged(out.files["saved_model.cpb"], SAVED)
@@ -719,9 +723,9 @@ def assert_within(part, whole, *, cut: bool = False) -> None:
 def test_a_cut_cpb_has_no_metadata(save):
     content = (TF / "const_chunked/saved_model.cpb").read_bytes()
     out = save(content[: len(content) // 2], "cpb", "saved_model.cpb")
-    assert "saved_model.pb" not in out.files
-    assert "metadata" in out.by["saved_model.cpb"].reason
-    records = records_of(out.files["saved_model.cpb"])
+    assert not {"saved_model.pb", "saved_model.cpb"} & set(out.files)
+    assert "metadata" in out.by[CHUNKS].reason
+    records = records_of(out.files[CHUNKS])
     assert records == [record for _, _, record in sound_records(content)][: len(records)]
 
 

@@ -42,6 +42,8 @@ _NO_TYPE: Final = b"\x08\x00"
 _COST: Final = 16  # what a parsed message takes, in bytes of memory per byte, about
 _NESTING: Final = 100
 _INDEX: Final = "index"
+# Chunks that make no message: a Riegeli file, which no library takes for a model.
+CHUNKS: Final = "{}.partial/chunks.riegeli"
 
 
 class _Known:
@@ -94,31 +96,18 @@ class _Chunks(Chunks):
 
 
 def salvage_cpb(job: Job) -> bool:
-    """Write the readable chunks as a ``.cpb``, and the message they make; see `pparse.recovery.salvage.salvage`."""
+    """Write the readable chunks as a ``.cpb`` that merges, and the message they make; see `pparse.recovery.salvage`.
+
+    Chunks that make no message are no ``.cpb``: they are written as a Riegeli file, `CHUNKS`.
+    """
     parser: CpbParser = job.extraction.parse().parser  # type: ignore[assignment]
-    stem = job.name.removesuffix(".cpb")
     charge = job.session.budget.charge(0, "the metadata of chunks")
     try:
         metadata = _metadata(parser, charge)
-        with job.target.create(job.name) as file:
-            rest = Rest(job, stem, {"format": "cpb"})
-            try:
-                done = _copy(job, parser, metadata, file, rest)
-            except BaseException:
-                rest.discard()
-                raise
-            if done is None:
-                rest.discard()
-                file.discard()
-                return False
-        copy, pruned = done
-        status = Status.DAMAGED if copy.damaged or job.has_gaps else Status.TRUNCATED
-        try:
-            _report(job, parser, file, stem, copy, pruned, status)
-            copy.save_tail()
-        finally:
-            rest.finish(status)
-        return True
+        if metadata is not None:
+            return _save_message(job, parser, metadata)
+        why = parser.problem.reason if parser.problem is not None else "they are damaged"
+        return _save_chunks(job, f"the chunk metadata, which say what belongs where, are lost: {why}")
     finally:
         charge.release()
 
@@ -145,27 +134,71 @@ def _metadata(parser: CpbParser, charge: Any) -> Any:
         return None
 
 
+def _save_chunks(job: Job, problem: str, pruned: _Pruned | None = None) -> bool:
+    """Write the chunks that can be read as a Riegeli file; ``problem`` says why they make no message."""
+    with job.target.create(CHUNKS.format(job.name)) as file:
+        rest = Rest(job, job.name.removesuffix(".cpb"), {"format": "cpb"})
+        wanted = None if pruned is None else pruned.known.wanted
+        try:
+            copy = RecordCopy(job, file, rest, wanted=wanted)
+            copy.run()
+            if pruned is not None:
+                pruned.tell(rest)
+            copy.finish()
+        except BaseException:
+            rest.discard()
+            raise
+        if not copy.records or (copy.is_whole and pruned is None):
+            rest.discard()
+            file.discard()
+            return False
+    whole = "" if pruned is None else f"{pruned.whole}; "
+    _report(job, file, copy, rest, f"{whole}{described(copy)}; no .cpb and no .pb: {problem}")
+    return True
+
+
+def _save_message(job: Job, parser: CpbParser, metadata: Any) -> bool:
+    """Write the chunks as a ``.cpb``, and the message; if they make none, do as `_save_chunks`."""
+    stem = job.name.removesuffix(".cpb")
+    problem: PparseError | str | None = None
+    merged: TargetFile | None = None
+    with job.target.create(job.name) as file:
+        rest = Rest(job, stem, {"format": "cpb"})
+        try:
+            copy, pruned = _copy(job, parser, metadata, file, rest)
+            if pruned is not None and pruned.problem is None:
+                merged, problem = _merge_or_say(job, pruned, f"{stem}.pb")
+            elif pruned is not None:
+                problem = pruned.problem
+        except BaseException:
+            rest.discard()
+            raise
+        # What was refused for its size still is a message, for who has more memory.
+        if pruned is None or (problem is not None and not isinstance(problem, LimitError)):
+            rest.discard()
+            file.discard()
+    if pruned is None:
+        return False
+    if isinstance(problem, LimitError):
+        _report(job, file, copy, rest, f"{pruned.whole}; {described(copy)}; no .pb: {problem.reason}")
+        raise problem
+    if merged is None:
+        return _save_chunks(job, getattr(problem, "reason", str(problem)), pruned)
+    _report(job, file, copy, rest, f"{pruned.whole}; {described(copy)}", merged=(merged, pruned))
+    return True
+
+
 def _copy(
     job: Job, parser: CpbParser, metadata: Any, file: TargetFile, rest: Rest
-) -> tuple[RecordCopy, _Pruned | None] | None:
-    """Copy the chunks; return what came of it. None if there are none, or nothing is wrong."""
-    if metadata is None:
-        copy = RecordCopy(job, file, rest)
-        copy.run()
-        copy.finish()
-        return (copy, None) if copy.records and not copy.is_whole else None
+) -> tuple[RecordCopy, _Pruned | None]:
+    """Copy the chunks; return what came of it, without metadata if there are no chunks, or nothing is wrong."""
     known = _Known(job, parser, metadata)
     copy = RecordCopy(job, file, rest, wanted=known.wanted, written=known.written)
     copy.run()
     if not copy.records or (copy.is_whole and not known.lost):
-        return None
-    pruned = _Pruned(metadata, known.lost, parser.root_type)
-    for number in pruned.lost:
-        info = metadata.chunks[number]
-        fields = sorted(pruned.fields.get(number, ()))
-        rest.add({"chunk": number, "position": info.offset, "size": info.size, "fields": fields})
-    for path in pruned.left_out:
-        rest.add({"field": path, "reason": "its place is not known, since elements before it may be lost"})
+        return copy, None
+    pruned = _Pruned(metadata, known, parser.root_type)
+    pruned.tell(rest)
     if pruned.problem is None:
         if pruned.lost:
             empty = copy.write(b"")
@@ -176,8 +209,6 @@ def _copy(
         for number, place in known.places.items():
             metadata.chunks[number].offset = place
         copy.finish(metadata.SerializeToString(deterministic=True))
-    else:
-        copy.finish()
     return copy, pruned
 
 
@@ -189,9 +220,10 @@ class _Pruned:
     says why nothing can be merged, if that is so. ``blank`` are lost chunks that stand for tensors without a type.
     """
 
-    def __init__(self, metadata: Any, lost: list[int], type: MessageType | None) -> None:
+    def __init__(self, metadata: Any, known: _Known, type: MessageType | None) -> None:
         self.metadata = metadata
-        self.lost = lost
+        self.known = known
+        self.lost = lost = known.lost
         self.count = len(metadata.chunks)
         self.fields: dict[int, list[str]] = {}
         self.left_out: list[str] = []
@@ -209,6 +241,20 @@ class _Pruned:
         if self.problem is None:
             self._prune(root)
         self.original: bytes = metadata.SerializeToString(deterministic=True)
+        self._places = [(info.offset, info.size) for info in (metadata.chunks[number] for number in lost)]
+
+    @property
+    def whole(self) -> str:
+        """How many of the chunks could be read, in words."""
+        return f"{self.count - len(self.lost):,} of {count_words(self.count, 'chunk')} are whole"
+
+    def tell(self, rest: Rest) -> None:
+        """Tell ``rest`` which chunks are lost, and which fields are left out."""
+        for number, (offset, size) in zip(self.lost, self._places, strict=True):
+            fields = sorted(self.fields.get(number, ()))
+            rest.add({"chunk": number, "position": offset, "size": size, "fields": fields})
+        for path in self.left_out:
+            rest.add({"field": path, "reason": "its place is not known, since elements before it may be lost"})
 
     def _collect(self, root: Any) -> None:
         """Note the messages of which chunks are lost."""
@@ -326,39 +372,37 @@ def _text(path: Path, type: MessageType | None) -> str:
 
 
 def _report(
-    job: Job, parser: CpbParser, file: TargetFile, stem: str, copy: RecordCopy, pruned: _Pruned | None, status: Status
+    job: Job,
+    file: TargetFile,
+    copy: RecordCopy,
+    rest: Rest,
+    reason: str,
+    merged: tuple[TargetFile, _Pruned] | None = None,
 ) -> None:
-    """Write the merged message, and report it and the file of chunks."""
-    reason = described(copy)
-    if pruned is None:
-        why = parser.problem.reason if parser.problem is not None else "they are damaged"
-        job.report(file, status, f"{reason}; no .pb: the chunk metadata, which say what belongs where, are lost: {why}")
-        return
-    whole = pruned.count - len(pruned.lost)
-    reason = f"{whole:,} of {count_words(pruned.count, 'chunk')} are whole; {reason}"
-    limit: LimitError | None = None
-    merged: TargetFile | None = None
-    problem = pruned.problem
-    if problem is None:
-        try:
-            merged = _merge(job, pruned, f"{stem}.pb")
-        except PASSING:
-            raise
-        except LimitError as error:
-            limit, problem = error, error.reason
-        except PparseError as error:
-            problem = error.reason
-    if problem is not None:
-        reason += f"; no .pb: {problem}"
+    """Report the file of chunks, what is there of the last of them, the merged message, and what is lost."""
+    status = Status.DAMAGED if copy.damaged or job.has_gaps else Status.TRUNCATED
+    is_cpb = not file.path.endswith(CHUNKS.format(""))
     job.report(file, status, reason)
-    if limit is not None:
-        raise limit
-    if merged is not None:
-        became = status if pruned.lost else Status.COMPLETE
-        reason = f"merged from {whole:,} of {count_words(pruned.count, 'chunk')}"
-        if pruned.left_out:
-            reason += f"; {count_words(len(pruned.left_out), 'field')} left out, whose place is not known"
-        job.report(merged, became, reason)
+    try:
+        if merged is not None:
+            message, pruned = merged
+            reason = f"merged from {pruned.whole.removesuffix(' are whole')}"
+            if pruned.left_out:
+                reason += f"; {count_words(len(pruned.left_out), 'field')} left out, whose place is not known"
+            job.report(message, status if pruned.lost else Status.COMPLETE, reason)
+        copy.save_tail(f"{file.path}.partial" if is_cpb else file.path.rpartition("/")[0])
+    finally:
+        rest.finish(status)
+
+
+def _merge_or_say(job: Job, pruned: _Pruned, name: str) -> tuple[TargetFile | None, PparseError | None]:
+    """Write the message that the chunks make, or say why they make none."""
+    try:
+        return _merge(job, pruned, name), None
+    except PASSING:
+        raise
+    except PparseError as error:
+        return None, error
 
 
 def _merge(job: Job, pruned: _Pruned, name: str) -> TargetFile:

@@ -224,14 +224,14 @@ class RecordCopy:
                 return
             self.unchecked += 1
 
-    def save_tail(self) -> None:
-        """Write what is there of the record in which the file ends."""
+    def save_tail(self, folder: str) -> None:
+        """Write what is there of the record in which the file ends, in ``folder``."""
         if self._tail is None:
             return
         found, index, begin = self._tail
         record, there = found.range(index), found.extent()
         if record.start < there:
-            with self._job.target.create(f"{self._file.path}.partial/record-{begin + index}.bin") as file:
+            with self._job.target.create(f"{folder}/record-{begin + index}.bin") as file:
                 copy_into(record.data, record.start, there - record.start, file.write)
             size, got = len(record), there - record.start
             reason = f"the record at position {begin + index}: {got:,} of {size:,} bytes are there"
@@ -267,7 +267,7 @@ def salvage_riegeli(job: Job) -> bool:
     status = Status.DAMAGED if copy.damaged or job.has_gaps else Status.TRUNCATED
     job.report(file, status, described(copy))
     try:
-        copy.save_tail()
+        copy.save_tail(f"{file.path}.partial")
     finally:
         rest.finish(status)
     return True
