@@ -70,6 +70,7 @@ class DamagedText(Parser):
         self.decoder = StrictDecoder(result.extraction.session.limits)
         # The pattern of members of the first level, key and all, where a format has one: finds them behind damage.
         self.member: re.Pattern[bytes] | None = None
+        self._is_large = False
         self.is_all_there = False  # no byte is missing at the end: a text that ends early was damaged
         self._mended: dict[int, Mended] | None = None
         self.flaw: Finding | None = None  # the first fault of a text whose members are where commas and brackets say
@@ -91,7 +92,7 @@ class DamagedText(Parser):
 
     def fill(self, node: Node, index: ChildIndex) -> bool:
         """Index a container that was hit from what is known of it; any other is parsed."""
-        if self._mended is None and self._is_doubtful():
+        if self._mended is None and not self._is_large and self._is_doubtful():
             self.mended()
         return bool(self._mended) and self._take_mended(node, index)
 
@@ -100,7 +101,8 @@ class DamagedText(Parser):
         root, extraction = self.result.root, self.result.extraction
         size = extraction.known_end() - root.start
         if size > LOOK_FIRST:
-            return self.headless is not None
+            self._is_large = self.headless is None  # asked once, not for every container
+            return not self._is_large
         if size > extraction.session.limits.leaf_bytes:
             return True  # it must not be decoded whole: that it is sound shows piece by piece
         repeated = self.decoder.duplicates

@@ -179,18 +179,24 @@ class SafetensorsParser(Parser):
     @property
     def header(self) -> Result:
         """What the JSON parser makes of the header."""
-        if self._header is None:
-            extraction = self.result.extraction
-            start = extraction.start + 8
-            child = extraction.child("header", extraction.data, start, start + self.header_size, "json")
-            self._header = child.parse()
-            json: JsonParser = self._header.parser  # type: ignore[assignment]
-            json.member = MEMBER
-            json.is_all_there = start + self.header_size <= extraction.known_end()
-            if self._unproved and json.is_all_there and self._header.status is Status.DAMAGED:
-                # The space behind it may be the header's, pushed out by what came into it.
-                self.adrift = "the header is damaged, and may end elsewhere: it cannot be told where tensors begin"
-        return self._header
+        header = self._header
+        if header is None:
+            with self.lock:  # taken here, not at the door: it is asked for several times by every look-up
+                header = self._header = self._header or self._read_header()
+        return header
+
+    def _read_header(self) -> Result:
+        extraction = self.result.extraction
+        start = extraction.start + 8
+        child = extraction.child("header", extraction.data, start, start + self.header_size, "json")
+        header = child.parse()
+        json: JsonParser = header.parser  # type: ignore[assignment]
+        json.member = MEMBER
+        json.is_all_there = start + self.header_size <= extraction.known_end()
+        if self._unproved and json.is_all_there and header.status is Status.DAMAGED:
+            # The space behind it may be the header's, pushed out by what came into it.
+            self.adrift = "the header is damaged, and may end elsewhere: it cannot be told where tensors begin"
+        return header
 
     @property
     def data_start(self) -> int:

@@ -404,11 +404,17 @@ class Node:
 
     def children(self) -> Iterator[Node]:
         """Yield every child, duplicates too, indexing only as far as the iteration goes."""
-        lock = self.result.lock
-        for ordinal, entry in self.result.entries_from(self, 0):
+        lock, result, first = self.result.lock, self.result, 0
+        while True:
             with lock:
-                kid = self._adopt(ordinal, entry)
-            yield kid
+                group = result.entries_at(self, first)
+                kids = [self._adopt(ordinal, entry) for ordinal, entry in enumerate(group, first)]
+            if not kids:
+                return
+            first += len(kids)
+            kids.reverse()
+            while kids:
+                yield kids.pop()  # not held any longer: what is loaded of it may go
 
     def find(self, key: Key, occurrence: int = 1) -> Node | None:
         """Return the child with ``key`` (the n-th of several with that key), or None. Stops looking when found."""

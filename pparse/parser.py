@@ -60,9 +60,9 @@ MAX_STILL: Final = 10_000
 # What is asked of a parser from outside of the tree: runs under the session's lock, see `pparse.locking`. (What the
 # engine and nodes ask of it does so anyway.)
 DOORS: Final = frozenset((
-    "check", "details", "directory", "enter", "files", "find_member", "header", "infos", "inner", "members",
-    "metadata", "missing", "open_member", "open_scalar", "prove", "python_size", "settle", "shard", "shard_names",
-    "to_python", "unwrapped", "verify", "walk", "weight_map",
+    "check", "details", "directory", "enter", "files", "find_member", "infos", "inner", "members", "metadata",
+    "missing", "open_member", "open_scalar", "prove", "settle", "shard", "shard_names", "unwrapped", "verify", "walk",
+    "weight_map",
 ))  # fmt: skip
 
 

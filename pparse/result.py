@@ -141,14 +141,20 @@ class Result:
         """Yield ``(ordinal, entry)`` from child ``first`` on, indexing only as far as the iteration goes."""
         while True:
             with self.lock:
-                index = node.index_to(first + 1)
-                count = min(GROUP, index.count - first)
-                if count <= 0:
-                    return
-                group = self._group(node, index, first, count)
+                group = self.entries_at(node, first)
+            if not group:
+                return
             for entry in group:
                 yield first, entry
                 first += 1
+
+    def entries_at(self, node: Node, first: int) -> list[Entry]:
+        """Return up to `GROUP` entries from child ``first`` on, none behind the last; for who holds the lock."""
+        before = node.index
+        known = before.count if before is not None else -1
+        index = node.index_to(first + 1)
+        count = min(GROUP, index.count - first)
+        return self._group(node, index, first, count, is_fresh=index.count != known) if count > 0 else []
 
     def entry(self, node: Node, ordinal: int) -> Entry:
         """Return the entry of one indexed child."""
@@ -159,13 +165,15 @@ class Result:
             return self._group(node, index, ordinal, 1)[0]
         return group[ordinal - first]
 
-    def _group(self, node: Node, index: ChildIndex, first: int, count: int) -> list[Entry]:
+    def _group(self, node: Node, index: ChildIndex, first: int, count: int, *, is_fresh: bool = False) -> list[Entry]:
+        """Return entries. ``is_fresh``: the source was compared with what it was at open just now."""
         cached = index.group
         if cached is not None and cached[0] <= first and first + count <= cached[0] + len(cached[1]):
             skip = first - cached[0]
             return cached[1][skip : skip + count]
         self.check_open()
-        self.extraction.data.check_unchanged()
+        if not is_fresh:
+            self.extraction.data.check_unchanged()
         index.touch()
         group = self.parser.entries(node, index, first, count)
         index.group = (first, group)
@@ -273,7 +281,9 @@ class Result:
         return f"<Result of {self.parser.name} on {self.extraction.name!r}>"
 
 
-guard(Result, ("entry", "find", "key_table", "occurrence", "suggest", "walk"))
+# `entry`, `find` and `key_table` are services to nodes and viewers, who have taken the lock: a door would cost a tenth
+# of a look-up.
+guard(Result, ("occurrence", "suggest", "walk"))
 
 
 def _same_key(found: object, wanted: object) -> bool:
