@@ -332,7 +332,8 @@ class RiegeliParser(HashedParser):
         if node.kind in ("metadata", "descriptors"):
             return metadata_entries(node, self._metadata(node))[first : first + count]
         records = self.records(node)
-        cut = node.known_status is not Status.COMPLETE
+        # By what is known of its bytes, too: what is stored behind a gap is there, what is compressed is not.
+        cut = node.known_status is not Status.COMPLETE or (node.status is not Status.COMPLETE and not records.stored)
         return [self._record_entry(node, records, ordinal, cut) for ordinal in range(first, first + count)]
 
     def _record_entry(self, node: Node, records: ChunkRecords, ordinal: int, cut: bool) -> Entry:
@@ -344,10 +345,12 @@ class RiegeliParser(HashedParser):
             there = records.extent()
             if part.end > there:
                 got = max(0, there - part.start)
-                status = Status.TRUNCATED if got else Status.MISSING
+                status, code = Status.TRUNCATED if got else Status.MISSING, "truncated"
+                if node.known_status is Status.COMPLETE:  # a gap inside the chunk, not its end
+                    status, code = Status.DAMAGED, "malformed"
                 finding = Finding(
-                    "truncated", "the record ends beyond what there is of its chunk", offset=node.start,
-                    wanted=len(part), got=got,
+                    code, "the record ends beyond what there is of its chunk", offset=node.start, wanted=len(part),
+                    got=got,
                 )  # fmt: skip
         # Where nothing is compressed, the record's own place in the file; else that of its chunk.
         start, end = node.start, node.end

@@ -91,11 +91,15 @@ class HashedParser(Parser):
         return Finding("hash", found.reason + _ALL_THE_SAME, source=found.source, offset=found.offset)
 
     def check_hash(self, chunk: Chunk, path: str) -> None:
-        """Compare the hash of a chunk's data. Raises `MalformedError` if it differs."""
+        """Compare the hash of a chunk's data. Raises `MalformedError` if it differs.
+
+        Where the chunk has a gap there is nothing to compare, as where the file ends in it: what is known of it can be
+        had, unverified.
+        """
         if self.verdicts.is_sound(chunk.begin):
             return
         problem = self._hash_problem(chunk)
-        if problem is not None:
+        if isinstance(problem, HashMismatch):
             raise MalformedError(
                 problem.reason + _ALL_THE_SAME, offset=problem.offset, path=path,
                 source=self.result.extraction.name,

@@ -353,7 +353,7 @@ class Node:
     def index_to(self, count: int | None) -> ChildIndex:
         """Index the first ``count`` children (all if None), or as many as there are, and return the index."""
         if self.shape == SCALAR:
-            raise TypeError(f"{self.path or 'the root'} is of kind {self.kind}, which has no children")
+            raise self._childless("children")
         self.result.check_open()
         with self.result.lock:
             index: ChildIndex | None = self.index
@@ -366,6 +366,12 @@ class Node:
                     self._content = index
                 self.result.extend_index(self, index, wanted_count=count)
             return index
+
+    def _childless(self, wanted: str) -> TypeError:
+        """Return the error for who wants children of something else; raise why a document has none that should."""
+        if self.parent is None:
+            self._refuse_if_not_whole()
+        return TypeError(f"{self.path or 'the root'} is of kind {self.kind}, which has no {wanted}")
 
     def child(self, ordinal: int) -> Node:
         """Return the child number ``ordinal`` (from 0, in file order). Raises `PathError` (an IndexError too)."""
@@ -432,7 +438,7 @@ class Node:
                 raise TypeError(f"a list is indexed by numbers, not {key!r}")
             return self.child(key if key >= 0 else key + len(self))
         if self.shape == SCALAR:
-            raise TypeError(f"{self.path or 'the root'} is of kind {self.kind}, which has no children")
+            raise self._childless("children")
         if isinstance(key, slice):
             raise TypeError("a map cannot be sliced")
         kid = self.find(key)
@@ -445,7 +451,7 @@ class Node:
     def keys(self) -> Iterator[Key]:
         """Yield the keys of a map, duplicates once each time they occur."""
         if self.shape != MAP:
-            raise TypeError(f"{self.path or 'the root'} is of kind {self.kind}, which has no keys")
+            raise self._childless("keys")
         for _, entry in self.result.entries_from(self, 0):
             yield entry.key
 

@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 
 SCHEMA: Final = 1
 _STEP: Final = 1 * MIB
+# What came of an attempt.
+_SAVED: Final = "saved"
+_UNHARMED: Final = "unharmed"
+_NOTHING: Final = "nothing"
 PROTOBUF: Final = ("saved-model", "graph-def", "meta-graph", "protobuf")
 # How names of models end, and what a file of such a name is called that no library would take for one.
 MODEL_NAMES: Final = (".safetensors", ".riegeli", ".cpb", ".pb")
@@ -47,6 +51,11 @@ def salvage(
     lost, so that the file had better be written as it is: then nothing was written, and nothing reported. Raises
     `LimitError`, and what says nothing of the data.
     """
+    return _attempt(extraction, target, name, report, kept) is _SAVED
+
+
+def _attempt(extraction: Extraction, target: Target, name: str, report: Report, kept: Kept | None) -> str:
+    """Do what `salvage` does; tell what is lost from what had better be written as it is."""
     try:
         result = extraction.parse()
     except PASSING:
@@ -54,24 +63,26 @@ def salvage(
     except LimitError:
         raise
     except PparseError:
-        return False
+        return _NOTHING
     form = result.parser.name
     inner = result.extraction
     if form not in MODELS:
-        return False
+        return _NOTHING
     doubts = inner.data.doubts_in(inner.start, max(inner.start, inner.known_end()))
     if doubts and form != "safetensors":  # which tells its tensors apart itself
-        return _save_apart(inner, form, doubts, target, name, report)
+        _save_apart(inner, form, doubts, target, name, report)
+        return _SAVED
     job = Job(inner, target, name, report)
     job.kept = kept
-    return _save(job, form)
+    return _SAVED if _save(job, form) else _UNHARMED if job.is_unharmed else _NOTHING
 
 
 def salvage_or_keep(extraction: Extraction, target: Target, name: str, *, report: Report) -> bool:
     """Do what `salvage` does; a model of which nothing can be saved is kept as it was found, under a name that no
     library takes for a model."""
-    if salvage(extraction, target, name, report=report):
-        return True
+    outcome = _attempt(extraction, target, name, report, None)
+    if outcome is not _NOTHING:
+        return outcome is _SAVED
     result = extraction.parse()
     if result.parser.name not in MODELS or not _is_lost(result.extraction):
         return False
@@ -90,7 +101,7 @@ def _is_lost(extraction: Extraction) -> bool:
 
 def _save_apart(
     extraction: Extraction, form: str, doubts: list[tuple[int, int]], target: Target, name: str, report: Report
-) -> bool:
+) -> None:
     """Save what is sure of a file as ``name``, as if what is in doubt were lost; and all of it under another name."""
     from pparse.hidden import HiddenData
 
@@ -107,7 +118,6 @@ def _save_apart(
     reason = f"bytes of it may be wrong: {extraction.data.doubtful(start, end)}"
     known = [(low - start, high - low) for low, high in doubts]
     job.report(file, Status.DAMAGED, reason, offset=start, gaps=gaps, doubtful=known)
-    return True
 
 
 def _save(job: Job, form: str) -> bool:
@@ -146,6 +156,7 @@ class Job:
         self.target = target
         self.name = name
         self.kept: Kept | None = None
+        self.is_unharmed = False  # set by who finds nothing lost: it is to be written as it is
         self._report = report
         self._done = 0
         self.loose = [

@@ -151,6 +151,7 @@ def _save_chunks(job: Job, problem: str, pruned: _Pruned | None = None) -> bool:
         if not copy.records or (copy.is_whole and pruned is None):
             rest.discard()
             file.discard()
+            job.is_unharmed = copy.records > 0
             return False
     whole = "" if pruned is None else f"{pruned.whole}; "
     _report(job, file, copy, rest, f"{whole}{described(copy)}; no .cpb and no .pb: {problem}")
@@ -178,6 +179,7 @@ def _save_message(job: Job, parser: CpbParser, metadata: Any) -> bool:
             rest.discard()
             file.discard()
     if pruned is None:
+        job.is_unharmed = copy.records > 0
         return False
     if isinstance(problem, LimitError):
         _report(job, file, copy, rest, f"{pruned.whole}; {described(copy)}; no .pb: {problem.reason}")

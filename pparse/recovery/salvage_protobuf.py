@@ -277,6 +277,7 @@ def salvage_protobuf(job: Job) -> bool:
             if not sizes[0] or not rest.count:
                 rest.discard()
                 file.discard()
+                job.is_unharmed = sizes[0] > 0
                 return False
 
             def out(block: bytes) -> None:

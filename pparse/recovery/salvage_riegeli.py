@@ -263,6 +263,7 @@ def salvage_riegeli(job: Job) -> bool:
         if not copy.records or copy.is_whole:
             rest.discard()
             file.discard()
+            job.is_unharmed = copy.is_whole and copy.records > 0
             return False
     status = Status.DAMAGED if copy.damaged or job.has_gaps else Status.TRUNCATED
     job.report(file, status, described(copy))

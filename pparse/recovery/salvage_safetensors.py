@@ -176,6 +176,7 @@ def _save_model(
                 if job.data.access is not Access.FREE:  # else all gaps are known
                     for _ in _contents(job, judge, plan):
                         job.session.check_cancelled()
+                job.is_unharmed = not in_doubt
                 return None
             name = doubtful_name(job.name) if in_doubt else job.name
             return plan, _write(job, viewer, judge, plan, metadata, name) if plan.numbers else None

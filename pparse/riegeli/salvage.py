@@ -57,6 +57,8 @@ MAX_SIZES: Final = 1 << 16
 MAX_COMPARED: Final = 4 << 20
 # How far a new grid is looked for.
 MAX_MOVED: Final = 16 << 20
+# Zeros behind the last chunk: less than a record of a tar archive.
+PADDING: Final = 512
 FILE_SIGNATURE_SIZE: Final = len(FILE_SIGNATURE)
 
 
@@ -417,7 +419,10 @@ def _leads_on(chunks: ChunkReader, pos: int, stop: int, layout: Layout, boundari
             return True
         found = read_header(chunks, pos, layout)
         if pos > stop or found is None or not found[1]:
-            return size - pos < CHUNK_HEADER_SIZE + BLOCK_HEADER_SIZE and found is None
+            if found is None and size - pos < CHUNK_HEADER_SIZE + BLOCK_HEADER_SIZE:
+                return True
+            # A tar whose sizes lie gives the zeros behind a file as its end.
+            return size - pos < PADDING and not any(chunks.get(pos, size - pos))
         chunk = Chunk(pos, found[0], layout)
         for block in range(layout.next_block(pos), min(chunk.end, size - BLOCK_HEADER_SIZE), BLOCK_SIZE):
             raw = chunks.get(block, BLOCK_HEADER_SIZE)

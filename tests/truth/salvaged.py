@@ -148,7 +148,9 @@ def judge_values(attempt: Attempt, found: dict[str, bytes], row: dict[str, Any])
     if sample.kind == "records":
         known = {value.content for value in sample.values.values()}
         for name, content in found.items():
-            if content not in known:
+            # Of a chunk that is cut the hash cannot be compared, and the reason says so.
+            cut = case.damage.kind == "remove" and "without a checksum" in (row["reason"] or "")
+            if content not in known and not (cut and case.wrapper in ("plain", "zst")):
                 yield f"record {name} is none of the originals"
         return
     for name, content in found.items():
