@@ -13,7 +13,7 @@ from pparse.parsers.protobuf_index import ChunkRange, FieldGraft, Graft, Lost, M
 from pparse.parsers.protobuf_values import decode, is_message
 from pparse.parsers.protobuf_window import Window
 from pparse.reader import Range
-from pparse.riegeli.errors import HashMismatch
+from pparse.riegeli.errors import HashMismatchError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -53,14 +53,14 @@ class Problem:
 def problem_of(error: PparseError) -> Problem:
     """Return the problem that an error tells of."""
     cut = isinstance(error, EndOfDataError)
-    contradicted = isinstance(error, HashMismatch)
+    contradicted = isinstance(error, HashMismatchError)
     return Problem(Status.MISSING if cut else Status.DAMAGED, error.reason, error.offset, contradicted=contradicted)
 
 
 def problem_of_lost(lost: Lost) -> Problem:
     """Return the problem that a lost piece is."""
     missing = isinstance(lost.error, EndOfDataError)
-    contradicted = isinstance(lost.error, HashMismatch)
+    contradicted = isinstance(lost.error, HashMismatchError)
     return Problem(Status.MISSING if missing else Status.DAMAGED, lost.reason, contradicted=contradicted)
 
 
