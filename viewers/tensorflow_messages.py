@@ -194,10 +194,7 @@ class Message:
     def _chunk_scalar(self, graft: FieldGraft, field: FieldType) -> Any:
         from pparse.parsers.cpb_scalars import decode_scalar
 
-        pieces = graft.whole()
-        if not pieces:
-            raise MalformedError(f"a chunked field for the {field.name} names no chunk")
-        chunk = pieces[-1]
+        chunk = next(reversed(graft.whole(scalar=True)), None)
         if isinstance(chunk, Lost):
             raise MalformedError(chunk.reason)
         if not isinstance(chunk, Range) or len(chunk) > _TEXT_LIMIT:
