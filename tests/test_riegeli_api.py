@@ -262,17 +262,44 @@ def test_without_random_access_there_is_no_size_and_no_way_back(tmp_path, kind, 
     place = Place(tmp_path, kind, way)
     positions = written(place)
     with reader_of(place) as reader:
+        for number in range(12):
+            assert reader.read_record() == record(number)
         calls = (
             reader.size,
             reader.seek_back,
             lambda: reader.seek(positions[0]),
-            lambda: reader.seek_numeric(0),
+            lambda: reader.seek_numeric(positions[3].numeric),
             lambda: reader.search_for_record(lambda found: 0),
         )
         for call in calls:
             with pytest.raises(riegeli.UnimplementedError):
                 call()
-        assert reader.read_record() == record(0)  # it is as it was
+        assert reader.read_record() == record(12)  # it is as it was
+
+
+@pytest.mark.parametrize("way", ["one way", "assumed"])
+def test_without_random_access_there_is_a_way_forwards(tmp_path, kind, way, options):
+    place = Place(tmp_path, kind, way)
+    positions = written(place, options)
+    for seek in (
+        lambda reader, position: reader.seek(position),
+        lambda reader, position: reader.seek_numeric(position.numeric),
+    ):
+        with reader_of(place) as reader:
+            for number in (0, 3, 3, 7, COUNT - 1):
+                seek(reader, positions[number])
+                assert reader.pos == positions[number]
+                assert reader.read_record() == record(number)
+                assert reader.last_pos == positions[number]
+                seek(reader, positions[number])  # in the chunk at hand there is a way back
+            seek(reader, positions[-1])
+            assert reader.read_record() is None
+        beyond = riegeli.RecordPosition(positions[-1].chunk_begin + 100, 0)
+        with reader_of(place, recovery=lambda region: None) as reader:
+            seek(reader, beyond)
+            assert reader.read_record() is None
+        with pytest.raises(riegeli.InvalidArgumentError), reader_of(place) as reader:
+            seek(reader, beyond)
 
 
 @pytest.mark.parametrize("method", ["readinto1", "readinto", "read1", "read"])
@@ -509,3 +536,23 @@ def test_a_projection_keeps_what_it_names(tmp_path, kind, way, projection):
         assert reader.read_message(sample_class()) == expected(sample_class())
         reader.set_field_projection(None)
         assert reader.read_message(sample_class()) == message(7)
+
+
+def test_going_forwards_passes_over_more_than_is_kept():
+    """Chunks larger than what a file that is read forwards keeps in memory, without holding them."""
+    memory = io.BytesIO()
+    with riegeli.RecordWriter(memory, owns_dest=False, options="uncompressed,chunk_size:64M") as writer:
+        positions = []
+        for size in (40 << 20, 36 << 20, 5):
+            writer.write_record(bytes(size))
+            positions.append(writer.last_pos)
+            writer.flush()
+    memory.seek(0)
+    for seek in ("seek", "seek_numeric"):
+        with riegeli.RecordReader(memory, owns_src=False, assumed_pos=0) as reader:
+            for position, size in zip(positions[1:], (36 << 20, 5), strict=True):
+                getattr(reader, seek)(position if seek == "seek" else position.numeric)
+                assert reader.pos == position
+                record = reader.read_record()
+                assert record == bytes(size)
+        memory.seek(0)

@@ -297,24 +297,29 @@ class RecordReader(ChunkCursor):
     # -- positions ---------------------------------------------------------------------------------------------------
 
     def seek(self, pos: RecordPosition) -> None:
-        """Go to a position; an index beyond the chunk's records means the next chunk."""
+        """Go to a position; an index beyond the chunk's records means the next chunk.
+
+        Without random access that must not be before the present chunk (`UnimplementedError`).
+        """
         if not isinstance(pos, RecordPosition):
             raise TypeError(f"seek takes a RecordPosition, not {pos!r}; seek_numeric takes a number")
-        self._check_seekable()
+        here = self._chunk is not None and pos.chunk_begin == self._chunk.begin
+        self._check_seekable(forwards=here or pos.chunk_begin >= self._pos)
         self._sought = True
-        if self._chunk is not None and pos.chunk_begin == self._chunk.begin:
+        if here:
             self._index = min(pos.record_index, self._count)
             self._last = None
             return
+        beyond = not self._source.reaches(pos.chunk_begin)
         self._leave(pos.chunk_begin)
         self._last = None
-        if pos.chunk_begin > self._source.size():
+        if beyond:
             self._fail_beyond(pos.chunk_begin)
         elif pos.record_index:
             self._enter_at(pos.chunk_begin, pos.record_index)
 
     def _fail_beyond(self, pos: int) -> None:
-        size = self._source.size()
+        size = self._source.end
         error = InvalidArgumentError(f"position {pos} exceeds the file's size of {size}", offset=size)
         self._fail(ChunkError(error, size, pos))
 
@@ -333,11 +338,13 @@ class RecordReader(ChunkCursor):
     def seek_numeric(self, pos: int) -> None:
         """Go to the record at numeric position ``pos``, or else to the first chunk that begins there or after.
 
-        Raises `InvalidArgumentError` beyond the end of the file (with a recovery: goes to the end).
+        Raises `InvalidArgumentError` beyond the end of the file (with a recovery: goes to the end). Without random
+        access ``pos`` must not be before the present chunk (`UnimplementedError`).
         """
         from pparse.riegeli.search import seek_numeric
 
-        self._check_seekable()
+        first = self._pos if self._chunk is None else self._chunk.begin
+        self._check_seekable(forwards=pos >= first)
         self._sought = True
         seek_numeric(self, pos)
 
@@ -371,15 +378,16 @@ class RecordReader(ChunkCursor):
             lambda reader: None if (message := reader.read_message(message_type)) is None else test(message)
         )
 
-    def _check_seekable(self) -> None:
-        self._check_random_access()
+    def _check_seekable(self, *, forwards: bool = False) -> None:
         self._check_usable()
+        if not forwards:
+            self._check_random_access()
         self._stopped = False
 
     def _check_random_access(self) -> None:
         self._check_open()
         if not self._source.random_access:
-            raise UnimplementedError("the source is read forwards only: there is no random access")
+            raise UnimplementedError("the source is read forwards only: there is no way back, and no size")
 
     # -- the end -----------------------------------------------------------------------------------------------------
 
@@ -395,9 +403,7 @@ class RecordReader(ChunkCursor):
         self._source.close(pos)
         truncated = self._truncated
         if truncated is not None and self._error is None:
-            size = self._source.known_size()
-            if size is None:
-                size = getattr(self._source.data, "position", truncated)
+            size = self._source.end
             reason = f"truncated Riegeli/records file, incomplete chunk at {truncated} with length {size - truncated}"
             if not self._report(SkippedRegion(truncated, size, reason)):
                 self._keep(InvalidArgumentError(reason, offset=truncated))

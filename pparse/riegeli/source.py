@@ -260,6 +260,19 @@ class Source:
         end = None if self._end is None else self._end - self._start
         return end if size is None else size if end is None else min(size, end)
 
+    @property
+    def end(self) -> int:
+        """Where the source ends, as far as it was read."""
+        size = self.known_size()
+        return size if size is not None else self.data.position if isinstance(self.data, ForwardData) else self.begin
+
+    def reaches(self, offset: int) -> bool:
+        """Say whether the source goes on to ``offset``, at least; of one that is read forwards, read up to there."""
+        size = self.known_size()
+        if size is not None:
+            return offset <= size
+        return offset <= self.end or len(self.pread(offset - 1, 1)) == 1
+
     def grow(self) -> bool:
         """Look whether a file has grown since it was opened; say whether it has."""
         before = self.data.size
