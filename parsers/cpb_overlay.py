@@ -6,11 +6,13 @@ by their next step. So a million chunked fields cost 4 to 12 bytes each at the l
 
 Order (TensorFlow's Merger, tensorflow/tools/proto_splitter/merge.cc): what ends at a path comes before what goes below
 it, in the order of chunk indices; elements come by index, keys in the order of mention. Chunked fields below a chunked
-field (their tags continue its own) are done when it is done.
+field (their tags continue its own) are done when it is done. What is below a chunked field without a tag, or for a
+scalar, is passed over; such a field takes chunk 0 if it names none.
 """
 
 from __future__ import annotations
 
+import re
 from array import array
 
 from pparse.errors import PASSING, MalformedError, PparseError
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 # Up to this many chunked fields, their tags are kept.
 _FEW: Final = 2_000
 _MAX_NESTING: Final = 100
+_NUMBER: Final = re.compile(r"[0-9]{1,20}")
 
 
 class Chunks:
@@ -84,7 +87,7 @@ class Scope:
                 others.append(ordinal)
             else:
                 blank.append(ordinal)
-        pieces += self.ended(blank, with_below=False)
+        pieces += self.ended(blank, alone=True)
         pieces += [Lost(problem, None) for problem in self.problems]
         if others:
             pieces.append(Overlay(self, others, 0))
@@ -113,8 +116,13 @@ class Scope:
         if few:
             self._tags = kept
 
-    def ended(self, ordinals: Iterable[int], *, with_below: bool = True) -> list[Piece]:
-        """Return the chunks of chunked fields whose tags end here, and what is below them, by chunk index."""
+    def ended(self, ordinals: Iterable[int], *, alone: bool = False) -> list[Piece]:
+        """Return the chunks of chunked fields whose tags end here, and what is below them, by chunk index.
+
+        A chunked field that names no chunk adds nothing of its own. Not so where its chunk is all that counts
+        (``alone``: it has no tag, or is for a scalar): what is below is passed over there, and an index that is not
+        written is 0.
+        """
         found = []
         pieces: list[Piece] = []
         for ordinal, field in self.message.fields(list(ordinals)):
@@ -125,13 +133,10 @@ class Scope:
                 continue
             found.append((message.chunk_index or 0, ordinal, message))
         found.sort(key=lambda item: item[:2])
-        for _, ordinal, message in found:
-            if message.chunk_index is None and (not with_below or not message.count):
-                if not with_below:
-                    pieces.append(Lost(f"chunked field {ordinal} has neither a tag nor a chunk", None))
-                continue
-            if not with_below or not message.count:
-                pieces.append(self.chunks.piece(message.chunk_index or 0))
+        for index, _, message in found:
+            if alone or not message.count:
+                if alone or message.chunk_index is not None:
+                    pieces.append(self.chunks.piece(index))
             elif self.nesting >= _MAX_NESTING:
                 pieces.append(Lost(f"chunked fields are nested deeper than {_MAX_NESTING}", None))
             else:
@@ -173,16 +178,19 @@ class Overlay(Graft):
 class FieldOverlay(FieldGraft):
     """What chunks add to one field."""
 
-    __slots__ = ("_indices", "_keys", "_ordinals", "_starts", "_whole")
+    __slots__ = ("_given", "_indices", "_keys", "_ordinals", "_starts", "_whole")
 
-    def __init__(self, owner: Overlay, ordinals: array[int]) -> None:
+    def __init__(self, owner: Overlay, ordinals: array[int], *, listed: bool = False) -> None:
         self.owner = owner
+        self._given = ordinals
         self._whole = array("I")
         self._keys: dict[tuple[type, Any], array[int]] = {}
         values, indexed = array("q"), array("I")
         depth = owner.depth
         for ordinal, steps in owner.scope.steps(ordinals):
             _, kind, value = steps[depth]
+            if listed and kind == KEY and (index := _index_like(value)) is not None:
+                kind, value = INDEX, index
             if kind is None:
                 self._whole.append(ordinal)
             elif kind == KEY:
@@ -200,39 +208,53 @@ class FieldOverlay(FieldGraft):
                 self._starts.append(at)
         self._starts.append(len(ascending))
 
-    def _pieces(self, ordinals: Sequence[int]) -> list[Piece]:
+    def _pieces(self, ordinals: Sequence[int], *, scalar: bool, singular: bool = False) -> list[Piece]:
         scope, depth = self.owner.scope, self.owner.depth  # type: ignore[attr-defined]
-        here: list[int] = []
+        here: dict[int, list[int]] = {}  # by length: what says the number again comes later
         deeper = array("I")
         for ordinal, steps in scope.steps(ordinals):
-            if len(steps) == depth + 1:
-                here.append(ordinal)
+            # A singular scalar whose number is said again is still that scalar.
+            again = scalar and singular and all(step == steps[depth] for step in steps[depth + 1 :])
+            if again or len(steps) == depth + 1:
+                here.setdefault(len(steps), []).append(ordinal)
             else:
                 deeper.append(ordinal)
-        pieces: list[Piece] = scope.ended(here)
+        pieces = [piece for length in sorted(here) for piece in scope.ended(here[length], alone=scalar)]
         if deeper:
             pieces.append(Overlay(scope, deeper, depth + 1))
         return pieces
 
-    def whole(self) -> list[Piece]:
+    def elements(self) -> FieldOverlay:
+        """Return the same for a list: what a number is wrapped in does not matter."""
+        return FieldOverlay(self.owner, self._given, listed=True) if self._keys else self  # type: ignore[arg-type]
+
+    def whole(self, *, scalar: bool = False) -> list[Piece]:
         """Return the pieces for the field as such."""
-        return self._pieces(self._whole) if self._whole else []
+        return self._pieces(self._whole, scalar=scalar, singular=True) if self._whole else []
 
     def indices(self) -> Sequence[int]:
         """Return the indices of elements that chunks go to."""
         return self._indices
 
-    def at_index(self, index: int) -> list[Piece]:
+    def at_index(self, index: int, *, scalar: bool = False) -> list[Piece]:
         """Return the pieces for one element."""
         from bisect import bisect_left
 
         at = bisect_left(self._indices, index)
-        return self._pieces(sorted(self._ordinals[self._starts[at] : self._starts[at + 1]]))
+        return self._pieces(sorted(self._ordinals[self._starts[at] : self._starts[at + 1]]), scalar=scalar)
 
     def keys(self) -> Sequence[Any]:
         """Return the keys that chunks go to."""
         return [key for _, key in self._keys]
 
-    def at_key(self, key: Any) -> list[Piece]:
+    def at_key(self, key: Any, *, scalar: bool = False) -> list[Piece]:
         """Return the pieces for one key."""
-        return self._pieces(self._keys[type(key), key])
+        return self._pieces(self._keys[type(key), key], scalar=scalar)
+
+
+def _index_like(key: Any) -> int | None:
+    """Return the index that a map key is, number or text; None if it is none."""
+    if isinstance(key, bool):
+        return None
+    number = int(key) if isinstance(key, int) or _NUMBER.fullmatch(key) else -1
+    return number if 0 <= number < 1 << 64 else None

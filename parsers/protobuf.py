@@ -303,7 +303,7 @@ class ProtobufParser(Parser):
             last = contributions[-1]
             if isinstance(last, FieldGraft):
                 check_whole(last, field.name)
-                return self.make.grafted(field.name, field, last.whole())
+                return self.make.grafted(field.name, field, last.whole(scalar=True))
             window = self._window(ctx, last[0])
             return self.make.value(field.name, field, last[0].part, last[0].last(key, window), window)
         except PASSING:

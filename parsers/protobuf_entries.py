@@ -197,7 +197,7 @@ class ValueEntries:
                 raise lost.error
             raise MalformedError(lost.reason)
         if not ranges:
-            raise MalformedError(f"a chunked field for {name} names no chunk")
+            raise MalformedError(f"no chunk is a value of {name}")
         chunk = ranges[-1]
         if isinstance(chunk, ChunkRange):
             chunk.check(message=False)

@@ -82,24 +82,32 @@ class FieldGraft:
 
     owner: Graft
 
-    def whole(self) -> list[Piece]:
-        """Return the pieces for the field as such (one that is not repeated): the last range wins for a scalar."""
+    def whole(self, *, scalar: bool = False) -> list[Piece]:
+        """Return the pieces for the field as such (one that is not repeated).
+
+        Of a field that is said to be a ``scalar`` these are its values, of which the last wins; a graft, if there is
+        one, comes last: something is added below the scalar, where nothing can be.
+        """
         raise NotImplementedError
+
+    def elements(self) -> FieldGraft:
+        """Return the same for a field that is known to be a list: what is by a number as key is by index there."""
+        return self
 
     def indices(self) -> Sequence[int]:
         """Return the indices of elements that something is added to, each once, ascending."""
         raise NotImplementedError
 
-    def at_index(self, index: int) -> list[Piece]:
-        """Return the pieces for one element."""
+    def at_index(self, index: int, *, scalar: bool = False) -> list[Piece]:
+        """Return the pieces for one element, as `whole`."""
         raise NotImplementedError
 
     def keys(self) -> Sequence[Any]:
         """Return the map keys that something is added to, each once, in order of mention."""
         raise NotImplementedError
 
-    def at_key(self, key: Any) -> list[Piece]:
-        """Return the pieces for the value at one key."""
+    def at_key(self, key: Any, *, scalar: bool = False) -> list[Piece]:
+        """Return the pieces for the value at one key, as `whole`."""
         raise NotImplementedError
 
 

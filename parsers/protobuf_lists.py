@@ -96,6 +96,8 @@ class ListIndex:
             self._add(Run(scan, self.key))
 
     def _add_graft(self, graft: FieldGraft) -> None:
+        if self.field is not None:
+            graft = graft.elements()
         if graft.keys() or graft.whole():
             reason = "a chunk is for the repeated field as such, or for a key of it, and not for an element"
             self.problems.append((reason, None, False))
@@ -120,11 +122,12 @@ class ListIndex:
     def pieces(self, ordinal: int) -> list[Piece]:
         """Return what grafts add to an element."""
         found: list[Piece] = []
+        scalar = self.field is not None and not is_message(self.field)
         for graft in self._grafts:
             indices = graft.indices()
             at = bisect_left(indices, ordinal)
             if at < len(indices) and indices[at] == ordinal:
-                found += graft.at_index(ordinal)
+                found += graft.at_index(ordinal, scalar=scalar)
         return found
 
     def grafted(self, ordinal: int) -> Entry:

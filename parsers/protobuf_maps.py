@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import chain, product
 
 from pparse.errors import PASSING, EndOfDataError, GapError, LimitError, MalformedError, PparseError
 from pparse.kernels.wire import LEN
@@ -133,15 +134,18 @@ def _graft(make: ValueEntries, origin: Origin, graft: FieldGraft, found: dict[An
     """Add what chunks have for single keys: onto a message, or instead of a scalar."""
     field = origin.field
     value_type = field.map_value if field is not None else None
-    if len(graft.indices()) or graft.whole():
+    indices = graft.indices()
+    if graft.whole() or (field is None and len(indices)):
         entry = make.bad(None, "bytes", 0, MalformedError("a chunk is for a map as such, and not for a key of it"))
         found["problem", 0, 0] = entry
-    for raw_key in iter(graft.keys()):
+    scalar = value_type is not None and not is_message(value_type)
+    numbers = () if field is None else indices
+    for raw_key, pieces_at in chain(product(numbers, (graft.at_index,)), product(graft.keys(), (graft.at_key,))):
         try:
             key = _key_like(raw_key, field.map_key if field is not None else None)
-            pieces = list(graft.at_key(raw_key))
+            pieces = pieces_at(raw_key, scalar=scalar)
             before = found.get(_typed(key))
-            merged = before is not None and (value_type is None or is_message(value_type))
+            merged = before is not None and not scalar
             if before is not None and merged:
                 pieces = [*before.note.pieces, *pieces]
             entry = make.grafted(key, value_type, pieces, (*origin.trail, _VALUE))
@@ -160,15 +164,17 @@ def _key_like(key: Any, key_type: FieldType | None) -> Any:
     """Return a key of the kind that the map has. Raises `MalformedError` for one of another kind."""
     if key_type is None:
         return key
-    # As TensorFlow's Merger: numbers and their text are one key.
+    # As TensorFlow's Merger: it does not matter what a key is wrapped in. Numbers and their text are one key.
     if key_type.wire_type == LEN:
         if isinstance(key, str):
             return key
         if not isinstance(key, bool):
             return str(key)
     elif key_type.type_name == "bool":
-        if isinstance(key, bool):
-            return key
+        if not isinstance(key, str):
+            return bool(key)
+        if key in ("true", "false"):
+            return key == "true"
     elif not isinstance(key, bool):
         number = int(key) if isinstance(key, int) or _NUMBER.fullmatch(key) else None
         if number is not None and _fits(number, key_type):

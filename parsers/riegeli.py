@@ -31,7 +31,7 @@ from pparse.parsers.riegeli_metadata import metadata_entries
 from pparse.paths import KeyStep, OrdinalStep, format_path
 from pparse.riegeli.chunks import Chunk, ChunkError, ChunkReader, header_size, parse_header
 from pparse.riegeli.cursor import check_empty
-from pparse.riegeli.errors import InvalidArgumentError, Unimplemented
+from pparse.riegeli.errors import InvalidArgumentError, UnimplementedError
 from pparse.riegeli.layout import (
     BLOCK_HEADER_SIZE,
     BLOCK_SIZE,
@@ -302,7 +302,7 @@ class RiegeliParser(HashedParser):
         end = node.end if node.end is not None else ctx.pos
         try:
             records = self.records(node)
-        except Unimplemented as error:
+        except UnimplementedError as error:
             self._close(node, Status.UNSUPPORTED, "unsupported", error)
             return end, DONE, 0
         except InvalidArgumentError as error:
@@ -414,7 +414,7 @@ class RiegeliParser(HashedParser):
         try:
             for entry in metadata_entries(node, self._metadata(node)):
                 ctx.emit(entry)
-        except (InvalidArgumentError, Unimplemented) as error:
+        except (InvalidArgumentError, UnimplementedError) as error:
             if node.known_status is Status.COMPLETE:
                 self._close(node, Status.DAMAGED, "malformed", error)
         except EOFError:
@@ -446,7 +446,7 @@ class RiegeliParser(HashedParser):
             try:
                 check_empty(chunk)
             except ChunkError as error:
-                unknown = isinstance(error.error, Unimplemented)
+                unknown = isinstance(error.error, UnimplementedError)
                 self._close(node, Status.UNSUPPORTED if unknown else Status.DAMAGED, "malformed", error.error)
                 return
         if chunk.header.chunk_type == METADATA and node.kind == "metadata":

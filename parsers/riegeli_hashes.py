@@ -12,7 +12,7 @@ from pparse.node import SCALAR, UNLOADED_VALUE, Entry
 from pparse.parser import Parser
 from pparse.paths import KeyStep, format_path
 from pparse.riegeli.chunks import Chunk, ChunkError, ChunkReader
-from pparse.riegeli.errors import HashMismatch
+from pparse.riegeli.errors import HashMismatchError
 from pparse.riegeli.layout import METADATA
 from pparse.riegeli.salvage import read_header, resume
 
@@ -115,7 +115,7 @@ class HashedParser(Parser):
         except ChunkError as error:
             if self._moves(chunk, error):
                 return None
-            if isinstance(error.error, HashMismatch):
+            if isinstance(error.error, HashMismatchError):
                 error.error.reason += self._unwritten(chunk.begin, chunk.end)
                 self.verdicts.condemn(chunk.begin, error.error)
             return error.error

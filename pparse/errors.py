@@ -23,6 +23,8 @@
         ├── MissingTensorError         lies wholly beyond the file, or its file is not there
         └── DamagedTensorError         is there, but a check fails
 
+`pparse.riegeli.errors` adds a branch with the names of the Riegeli bindings: RiegeliError and its kinds.
+
 The numbers live on the exception, not only in its words.
 """
 

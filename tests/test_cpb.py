@@ -262,12 +262,50 @@ def test_a_field_without_a_chunk_index_takes_no_chunk():
     assert agree(data) == {"int32": 1, "many": [{}], "one": {}}
 
 
-def test_a_field_without_a_tag_and_a_chunk_index_is_told_of():
-    data = write([body(int32=1), body(int32=2)], tree(0, ((NUMBER["one"],), tree(1)), ((), tree(None))))
-    with opened(data) as doc:
-        assert plain_of(doc.root) == {"int32": 1, "one": {"int32": 2}}
-        assert doc.status is Status.DAMAGED
-        assert ["chunked field 1 has neither a tag nor a chunk" in finding.reason for finding in doc.check()] == [True]
+def test_a_field_without_a_tag_and_a_chunk_index_takes_chunk_0():
+    data = write([body(int32=1, many_int32=[1]), body(int32=2)], tree(1, ((), tree(None))))
+    assert agree(data) == {"int32": 1, "many_int32": [1]}
+
+
+def test_a_scalar_without_a_chunk_index_takes_chunk_0():
+    tag = NUMBER["string"]
+    for message in (tree(None), tree(None, ((tag,), tree(1)))):
+        data = write([b"first", b"second"], tree(None, ((tag,), message)))
+        assert agree(data) == {"string": "first"}
+    data = write([b"first", b"second"], tree(None, ((tag,), tree(1)), ((tag,), tree(None))))
+    assert agree(data) == {"string": "second"}
+    data = write([b"5", body(many_int32=[1, 2])], tree(1, ((NUMBER["many_int32"], At(1)), tree(None))))
+    assert agree(data) == {"many_int32": [1, 5]}
+
+
+def test_a_scalar_whose_number_is_said_again_is_that_scalar():
+    tag = NUMBER["string"]
+    data = write([body(), b"first", b"second"], tree(0, ((tag, tag, tag), tree(1)), ((tag,), tree(2))))
+    assert agree(data) == {"string": "first"}  # a longer tag comes later
+    data = write([body(), b"first"], tree(0, ((NUMBER["one"], tag, tag), tree(1))))
+    assert agree(data) == {"one": {"string": "first"}}
+    again = (NUMBER["many_int32"], At(0), NUMBER["many_int32"])
+    refused(write([body(many_int32=[1]), b"5"], tree(0, (again, tree(1)))), "many_int32[0]", "chunks go below")
+
+
+def test_what_a_key_is_wrapped_in_does_not_matter():
+    many, by_int32, by_bool = NUMBER["many"], NUMBER["by_int32"], NUMBER["by_bool"]
+    data = write(
+        [body(many=[body(), body()]), body(int32=1), body(int32=2), body(int32=3)],
+        tree(0, ((many, Key(i32=1)), tree(1)), ((many, Key(s="2")), tree(2)), ((many, At(0)), tree(3))),
+    )
+    assert agree(data) == {"many": [{"int32": 3}, {"int32": 1}, {"int32": 2}]}
+    data = write(
+        [body(), body(int32=1), body(int32=2), body(int32=3), body(int64=4)],
+        tree(
+            0, ((by_int32, At(5)), tree(1)), ((by_int32, Key(i32=5)), tree(4)), ((by_bool, Key(s="true")), tree(2)),
+            ((by_bool, At(0)), tree(3)),
+        ),
+    )  # fmt: skip
+    assert agree(data) == {
+        "by_int32": {(int, 5): {"int32": 1, "int64": 4}},
+        "by_bool": {(bool, True): {"int32": 2}, (bool, False): {"int32": 3}},
+    }
 
 
 def test_a_field_without_a_chunk_index_comes_first():

@@ -594,6 +594,10 @@ def test_errors_below_name_the_whole_way() -> None:
 
 def test_a_scalar_named_twice_is_itself() -> None:
     assert merged([b"x"], entry((3, 3), 0)) == text("x")
+    # As of other tags, the longer comes later.
+    assert merged([b"x", b"y"], entry((3, 3), 0), entry((3,), 1)) == text("x")
+    refused([b"x"], entry((3, 3, At(0)), 0), match="index")
+    refused([b"x"], entry((4, At(0), 4), 0), match="below")
 
 
 # -- entries and their chunks ----------------------------------------------------------------------------------------
@@ -616,6 +620,8 @@ def test_entries_below_no_tag_or_a_scalar_are_passed_over() -> None:
     # As in TensorFlow.
     assert merged([text("x"), b"y"], entry((), 0, (entry((3,), 1),))) == text("x")
     assert merged([b"x", b"y"], entry((3,), 0, (entry((3,), 1),))) == text("x")
+    assert merged([b"x", b"y"], entry((3,), None, (entry((3,), 1),))) == text("x")
+    assert merged([text("x"), b"y"], entry((), None, (entry((3,), 1),))) == text("x")
 
 
 @pytest.mark.parametrize("index", [2, 2**64 - 1])

@@ -17,7 +17,7 @@ import pytest
 
 from pparse.riegeli import (
     EXISTENCE_ONLY,
-    FailedPrecondition,
+    FailedPreconditionError,
     InvalidArgumentError,
     RecordPosition,
     RecordReader,
@@ -321,7 +321,7 @@ def test_seek_beyond_the_records_of_a_chunk():
 def test_metadata_are_read_at_the_beginning_only():
     with RecordReader(raw("transpose_brotli")) as reader:
         check(reader.read_record(), reader, records("transpose_brotli")[0])
-        with pytest.raises(FailedPrecondition):
+        with pytest.raises(FailedPreconditionError):
             reader.read_serialized_metadata()
         check(reader.read_record(), reader, records("transpose_brotli")[1])
         reader.seek_numeric(0)

@@ -21,7 +21,7 @@ from pparse.kernels.transposed import find_loop, is_canonical_message, sized_val
 from pparse.kernels.varint import encode_varint, encode_varints
 from pparse.riegeli import parts as parts_module
 from pparse.riegeli import transposed_layout
-from pparse.riegeli.errors import InvalidArgumentError, ResourceExhausted, RiegeliError, Unimplemented
+from pparse.riegeli.errors import InvalidArgumentError, ResourceExhaustedError, RiegeliError, UnimplementedError
 from pparse.riegeli.parts import BROTLI, NONE, SNAPPY, ZSTD, PartCompressor, codec_of, read_part, size_hint
 from pparse.riegeli.projection import EXISTENCE_ONLY, FieldProjection
 from pparse.riegeli.transposed import decode_transposed
@@ -239,16 +239,16 @@ def test_counts_are_those_of_the_chunk_header(count, size, reason):
 
 def test_a_limit_of_the_caller():
     assert len(decode_transposed(EXAMPLE, 4, 26, max_bytes=26)) == 4
-    with pytest.raises(ResourceExhausted):
+    with pytest.raises(ResourceExhaustedError):
         decode_transposed(EXAMPLE, 4, 26, max_bytes=25)
-    with pytest.raises(ResourceExhausted):
+    with pytest.raises(ResourceExhaustedError):
         decode_transposed(EXAMPLE, 27, 26, max_bytes=26)
 
 
 def test_unknown_compression():
     with pytest.raises(InvalidArgumentError, match="ends beyond the chunk"):
         decode(b"garbage", [])
-    with pytest.raises(Unimplemented, match="0x78"):
+    with pytest.raises(UnimplementedError, match="0x78"):
         decode(b"x" + EXAMPLE[1:], EXAMPLE_RECORDS)
 
 
@@ -572,7 +572,7 @@ def test_mutations_give_records_or_our_errors(data):
     paths = data.draw(st.sampled_from([None, [[1]], [[6, 2], [3, 0]], [[8, 0]]]))
     try:
         found = decode_transposed(bytes(mutated), count, size, paths and FieldProjection(paths))
-    except (InvalidArgumentError, Unimplemented):
+    except (InvalidArgumentError, UnimplementedError):
         return
     assert len(found) == count
     assert sum(map(len, found)) == size or (paths and sum(map(len, found)) <= size)
@@ -843,9 +843,15 @@ def test_projection_trees(paths, root):
     assert projection.includes_all == (root is None)
 
 
-@pytest.mark.parametrize("path", [[0, 1], [1, 0, 0], [-1], [1 << 29], ["1"], [1.0]])
+@pytest.mark.parametrize("path", [[0, 1], [1, 0, 0], [-1], [1 << 29]])
 def test_projections_that_mean_nothing(path):
     with pytest.raises(InvalidArgumentError):
+        FieldProjection([path])
+
+
+@pytest.mark.parametrize("path", [["1"], [1.0]])
+def test_projections_of_no_numbers(path):
+    with pytest.raises(TypeError):
         FieldProjection([path])
 
 
@@ -958,12 +964,12 @@ def test_levels_are_handed_on():
 def test_kinds():
     assert [codec_of(kind) for kind in (NONE, BROTLI, ZSTD, SNAPPY)] == [None, "brotli", "zstd", "snappy"]
     for use in (codec_of, PartCompressor, lambda kind: read_part(kind, b"", 0), lambda kind: size_hint(kind, b"")):
-        with pytest.raises(Unimplemented):
+        with pytest.raises(UnimplementedError):
             use(0x78)
-    assert issubclass(Unimplemented, RiegeliError)
+    assert issubclass(UnimplementedError, RiegeliError)
 
 
 def test_variants_of_codecs_that_are_not_read():
     # A Zstd frame that asks for a dictionary.
-    with pytest.raises(Unimplemented, match="dictionary"):
+    with pytest.raises(UnimplementedError, match="dictionary"):
         read_part(ZSTD, b"\0" + bytes.fromhex("28b52ffd 21 05 00") + b"\x01\x00\x00", 100)

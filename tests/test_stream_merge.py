@@ -18,6 +18,8 @@ from pparse.proto_splitter.stream_merge import MergeReport, merge_document, merg
 from pparse.proto_splitter.stream_split import split_file
 from pparse.protos import message_class
 from pparse.riegeli import RecordReader, RecordWriter
+from tests.interop.tensorflow.chunked import ALL, all_class, descriptors
+from tests.interop.tensorflow.special import SPECIAL
 from tests.protobuf_referee import plain
 from tests.splitter_samples import make_graph_def_with_constant_nodes
 from tests.test_splitter_folders import saved_model
@@ -52,6 +54,23 @@ def test_files_that_tensorflow_took(name, verify, tmp_path):
     assert report.size == os.path.getsize(report.path)
     assert (report.type, report.chunks) == (told["message_type"], len(told["chunks"]))
     assert not report.too_large
+
+
+@pytest.mark.parametrize("special", SPECIAL, ids=[special.name for special in SPECIAL])
+def test_a_file_is_merged_as_the_merger_merges_it(special, tmp_path):
+    """Into the same message, or not at all."""
+    data = special.data()
+    (tmp_path / "it.cpb").write_bytes(data)
+    wanted = all_class()()
+    try:
+        Merger.read_chunked_from_string(data, wanted)
+    except PparseError:
+        with pytest.raises(PparseError):
+            merge_to_file(tmp_path / "it.cpb", str(tmp_path / "out.pb"), message=ALL, descriptor=descriptors())
+        assert not (tmp_path / "out.pb").exists()
+        return
+    merge_to_file(tmp_path / "it.cpb", str(tmp_path / "out.pb"), message=ALL, descriptor=descriptors())
+    assert plain(all_class().FromString((tmp_path / "out.pb").read_bytes())) == plain(wanted)
 
 
 def test_into_a_stream(tmp_path):
@@ -162,6 +181,32 @@ def write_repeated(path, chunk: bytes, times: int) -> None:
         for _ in range(times - 1):
             metadata.message.chunked_fields.add().message.chunk_index = 0
         writer.write_record(metadata.SerializeToString())
+
+
+@pytest.mark.parametrize("nodes", ["values", "messages"])
+def test_a_chunk_that_is_not_named_again_and_again(tmp_path, nodes):
+    """A value that names no chunk takes chunk 0, each time. A message that names none takes none."""
+    path = tmp_path / "it.cpb"
+    kind = "tensorflow.proto_splitter_testdata.ManyFields"
+    metadata = message_class("tensorflow.proto_splitter.ChunkMetadata")()
+    metadata.message.SetInParent()
+    with RecordWriter(path) as writer:
+        writer.write_record(bytes(1 << 20))
+        metadata.chunks.add(type=0, size=1 << 20, offset=writer.last_pos.numeric)
+        for number in range(150):
+            field = metadata.message.chunked_fields.add()
+            field.field_tag.add().field = 4 if nodes == "values" else 2
+            field.field_tag.add().index = number
+            # There is something below, so that the message is not empty.
+            field.message.chunked_fields.add().field_tag.add().field = 1
+        writer.write_record(metadata.SerializeToString())
+    if nodes == "messages":
+        merge_to_file(path, str(tmp_path / "out.pb"), message=kind)
+        return
+    with pytest.raises(UnsupportedError, match="more than 100 times"):
+        merge_to_file(path, str(tmp_path / "out.pb"), message=kind)
+    with pytest.raises(UnsupportedError, match="more than 100 times"):
+        Merger.read(path, message_class(kind)())
 
 
 def merge_with(path, output, limits) -> None:

@@ -13,7 +13,7 @@ from pparse.parsers.protobuf_index import ChunkRange, FieldGraft, Graft, Lost, M
 from pparse.parsers.protobuf_values import decode, is_message
 from pparse.parsers.protobuf_window import Window
 from pparse.reader import Range
-from pparse.riegeli.errors import HashMismatch
+from pparse.riegeli.errors import HashMismatchError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -53,14 +53,14 @@ class Problem:
 def problem_of(error: PparseError) -> Problem:
     """Return the problem that an error tells of."""
     cut = isinstance(error, EndOfDataError)
-    contradicted = isinstance(error, HashMismatch)
+    contradicted = isinstance(error, HashMismatchError)
     return Problem(Status.MISSING if cut else Status.DAMAGED, error.reason, error.offset, contradicted=contradicted)
 
 
 def problem_of_lost(lost: Lost) -> Problem:
     """Return the problem that a lost piece is."""
     missing = isinstance(lost.error, EndOfDataError)
-    contradicted = isinstance(lost.error, HashMismatch)
+    contradicted = isinstance(lost.error, HashMismatchError)
     return Problem(Status.MISSING if missing else Status.DAMAGED, lost.reason, contradicted=contradicted)
 
 
@@ -194,10 +194,7 @@ class Message:
     def _chunk_scalar(self, graft: FieldGraft, field: FieldType) -> Any:
         from pparse.parsers.cpb_scalars import decode_scalar
 
-        pieces = graft.whole()
-        if not pieces:
-            raise MalformedError(f"a chunked field for the {field.name} names no chunk")
-        chunk = pieces[-1]
+        chunk = next(reversed(graft.whole(scalar=True)), None)
         if isinstance(chunk, Lost):
             raise MalformedError(chunk.reason)
         if not isinstance(chunk, Range) or len(chunk) > _TEXT_LIMIT:

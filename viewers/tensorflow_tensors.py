@@ -386,12 +386,11 @@ class TensorMaker:
                 if status is not Status.TRUNCATED:
                     return Problem(status, finding.reason, finding.offset)
             return part.part.data.range(at.start, at.end) if at.end > at.start else None
-        pieces = found.whole()
-        chunk = pieces[-1] if pieces else None
+        chunk = next(reversed(found.whole(scalar=True)), None)
         if isinstance(chunk, Lost):
             return problem_of_lost(chunk)
         if not isinstance(chunk, Range):
-            return Problem(Status.DAMAGED, "the chunked field tensor_content names no chunk")
+            return Problem(Status.DAMAGED, "no chunk is a value of tensor_content")
         if isinstance(chunk, ChunkRange):
             try:
                 chunk.check(message=False)

@@ -188,17 +188,19 @@ def _check_below_scalar(field: Field, number: int) -> None:
         raise MalformedError(f"a field tag with field {number} below {field.name}, which is no message")
 
 
-def order_of(steps: Path) -> tuple[int, ...]:
-    """Return what a tag is sorted by among those of one message: field numbers and indices.
+def order_of(steps: Path, length: int) -> tuple[int, ...]:
+    """Return what a tag of ``length`` is sorted by among those of one message: field numbers and indices.
 
     Keys are passed over: values of a map have nothing to do with each other, and those of one key sort as they should.
     """
     order: list[int] = []
     for field, argument in steps:
         order.append(field.number)
+        length -= 1 if field.form == SINGULAR else 2
         if field.form == REPEATED:
             order.append(argument)
-    return tuple(order)
+    # What is left says the number of a scalar again.
+    return (*order, *order[-1:] * length)
 
 
 def path_text(path: Path) -> str | None:

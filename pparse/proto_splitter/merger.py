@@ -22,6 +22,7 @@ chunks that are not what the metadata say (kind, size, position), chunks that do
 from __future__ import annotations
 
 import os
+from operator import itemgetter
 
 from pparse.data import BytesData, FileData
 from pparse.errors import MalformedError, PparseError, SourceError, UnsupportedError
@@ -281,10 +282,15 @@ class _Merge:
     def _entries(self, tree: Any, type_: Type, path: Path) -> Iterator[tuple[Path, Any]]:
         """Return the entries of a node with their tags resolved, in the order in which they are merged."""
         resolve = self._tags.resolve
-        entries = ((resolve(entry.field_tag, type_, path), entry.message) for entry in tree.chunked_fields)
         if self._listed:
-            return entries
-        return iter(sorted(entries, key=lambda entry: (order_of(entry[0]), entry[1].chunk_index)))
+            return ((resolve(entry.field_tag, type_, path), entry.message) for entry in tree.chunked_fields)
+        entries = []
+        for entry in tree.chunked_fields:
+            steps = resolve(entry.field_tag, type_, path)
+            order = order_of(steps, len(entry.field_tag)), entry.message.chunk_index
+            entries.append((order, steps, entry.message))
+        entries.sort(key=itemgetter(0))
+        return ((steps, message) for _, steps, message in entries)
 
     def _chunk(self, index: int, path: Path, wanted: int) -> bytes:
         """Return the bytes of a chunk that is used as a message, or as a value."""

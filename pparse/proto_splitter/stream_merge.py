@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
     from pparse.budget import MemoryBudget
     from pparse.extraction import Extraction
-    from pparse.parsers.cpb_metadata import ChunkedMessage
+    from pparse.parsers.cpb_metadata import ChunkedMessage, Step
+    from pparse.schema import MessageType
 
     Progress = Callable[[int, int | None, str], None]
 
@@ -166,7 +167,7 @@ def check_uses(parser: CpbParser) -> None:
     assert parser.chunks is not None  # noqa: S101 -- the caller looked
     metadata = parser.chunks.metadata
     counts = array("Q", bytes(8 * metadata.chunk_count))
-    for index in _used(metadata.root, session.budget):
+    for index in _used(metadata.root, parser.root_type, session.budget):
         if index < len(counts):
             counts[index] += 1
     uses = Uses(len(counts), session.limits)
@@ -179,24 +180,40 @@ def check_uses(parser: CpbParser) -> None:
                 raise
 
 
-def _used(root: ChunkedMessage, budget: MemoryBudget) -> Iterator[int]:
+def _used(root: ChunkedMessage, type: MessageType | None, budget: MemoryBudget) -> Iterator[int]:
     """Yield the chunk of each node of the tree of chunked fields; what cannot be read is left out, and found later."""
     if root.chunk_index is not None:
         yield root.chunk_index
-    stack = [root.fields(range(root.count))]
+    stack = [(root.fields(range(root.count)), type)]
     while stack:
-        found = next(stack[-1], None)
+        fields, type = stack[-1]
+        found = next(fields, None)
         if found is None:
             stack.pop()
             continue
         try:
             message = found[1].message(budget)
+            plain = message.chunk_index is not None and not message.count
+            below = None if plain else _type_at(found[1].steps(), type)
         except MalformedError:
             continue
-        if message.chunk_index is not None or not message.count:
+        # Only of a message is anything below; anything else needs a chunk, and takes 0 where none is named.
+        if message.chunk_index is not None or below is None:
             yield message.chunk_index or 0
-        if message.count and len(stack) <= _MAX_NESTING:
-            stack.append(message.fields(range(message.count)))
+        if below is not None and message.count and len(stack) <= _MAX_NESTING:
+            stack.append((message.fields(range(message.count)), below))
+
+
+def _type_at(steps: list[Step], type: MessageType | None) -> MessageType | None:
+    """Return the type of the message that a tag leads to from one of ``type``; None if it leads to none."""
+    if not steps:
+        return None
+    for number, _, _ in steps:
+        field = type.fields.get(number) if type is not None else None
+        if field is not None and field.is_map:
+            field = field.map_value
+        type = field.message if field is not None else None
+    return type
 
 
 def check_first(parser: CpbParser) -> None:

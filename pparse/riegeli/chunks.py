@@ -25,7 +25,7 @@ from operator import itemgetter
 from pparse.data import Data
 from pparse.kernels.highway import Highway64, hash64
 from pparse.reader import byte_view
-from pparse.riegeli.errors import HashMismatch, InvalidArgumentError
+from pparse.riegeli.errors import HashMismatchError, InvalidArgumentError
 from pparse.riegeli.layout import (
     BLOCK_HEADER_SIZE,
     BLOCK_SIZE,
@@ -456,7 +456,7 @@ class ChunkReader:
         stored = chunk.header.data_hash
         if computed != stored:
             reason = f"chunk data hash mismatch (computed 0x{computed:016x}, stored 0x{stored:016x})"
-            error = HashMismatch(f"{reason}, chunk at {chunk.begin}", offset=chunk.begin)
+            error = HashMismatchError(f"{reason}, chunk at {chunk.begin}", offset=chunk.begin)
             raise ChunkError(error, chunk.begin, chunk.end, have=True, chunk=chunk)
 
     # -- by position -------------------------------------------------------------------------------------------------

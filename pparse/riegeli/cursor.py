@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from pparse.errors import ClosedError, EndOfDataError, LimitError, PparseError
+from pparse.errors import EndOfDataError, LimitError, PparseError
 from pparse.riegeli.chunks import Chunk, ChunkData, ChunkError, ChunkReader
-from pparse.riegeli.errors import InvalidArgumentError, RiegeliError, Unimplemented
+from pparse.riegeli.errors import ClosedRecordsError, InvalidArgumentError, RiegeliError, UnimplementedError
 from pparse.riegeli.layout import METADATA, PADDING, SIGNATURE, SIMPLE, TRANSPOSED
 from pparse.riegeli.positions import RecordPosition, SkippedRegion
 from pparse.riegeli.records import check_room, decoding_weight
@@ -134,7 +134,7 @@ class ChunkCursor:
             if self._verify != "headers" and not self._budget.fits(decoding_weight(chunk)):
                 self._chunks.verify(chunk)  # what its hash contradicts is damaged, whatever its size
             check_room(chunk, ChunkData(self._source, chunk), self._budget)
-        except (InvalidArgumentError, Unimplemented) as error:
+        except (InvalidArgumentError, UnimplementedError) as error:
             raise ChunkError(error, chunk.begin, chunk.end, have=True, chunk=chunk) from error
 
     def _data_of(self, chunk: Chunk) -> bytes | memoryview | None:
@@ -179,7 +179,7 @@ class ChunkCursor:
                 ChunkData(self._source, chunk), chunk.header, budget=self._budget, limits=self._limits,
                 scratch=self._scratch,
             )  # fmt: skip
-        except (InvalidArgumentError, Unimplemented, EndOfDataError) as error:
+        except (InvalidArgumentError, UnimplementedError, EndOfDataError) as error:
             bad = error if isinstance(error, RiegeliError) else InvalidArgumentError(error.reason)
             raise ChunkError(bad, chunk.begin, chunk.end, have=True, chunk=chunk) from error
 
@@ -188,7 +188,7 @@ class ChunkCursor:
         check_empty(chunk)
         try:
             records = self._decode(chunk, data)
-        except (InvalidArgumentError, Unimplemented) as error:
+        except (InvalidArgumentError, UnimplementedError) as error:
             raise ChunkError(error, chunk.begin, chunk.end, have=True, chunk=chunk) from error
         if records is None:
             self._pos = chunk.end
@@ -265,13 +265,15 @@ class ChunkCursor:
             self.healed.append(region)
 
     def _report(self, region: SkippedRegion) -> bool:
-        """Tell the recovery of a region; False if there is none. StopIteration ends reading."""
+        """Tell the recovery of a region; False if there is none. StopIteration ends the present call, as the end does.
+
+        The next one goes on behind the region, as it would in a file that has grown.
+        """
         if self._recovery is None:
             return False
         try:
             self._recovery(region)
         except StopIteration:
-            self._leave(self._pos)
             self._stopped = True
         return True
 
@@ -302,7 +304,7 @@ class ChunkCursor:
 
     def _check_open(self) -> None:
         if self.closed:
-            raise ClosedError("the reader is closed")
+            raise ClosedRecordsError("the reader is closed")
 
     def _check_usable(self) -> None:
         self._check_open()
@@ -324,7 +326,7 @@ def check_empty(chunk: Chunk) -> None:
         return
     if header.num_records:
         if header.chunk_type not in (SIGNATURE, PADDING, METADATA):
-            unknown = Unimplemented(f"unknown chunk type {header.chunk_type}", offset=chunk.begin)
+            unknown = UnimplementedError(f"unknown chunk type {header.chunk_type}", offset=chunk.begin)
             raise ChunkError(unknown, chunk.begin, chunk.end, have=True, chunk=chunk)
         reason = f"the {header.type_name} chunk says that it has records"
     elif header.chunk_type == SIGNATURE and header.data_size:

@@ -1,10 +1,12 @@
 """Errors of the Riegeli reader and writer, named and numbered as in the reference's Python bindings (absl codes).
 
-All are `pparse.errors.PparseError`; an invalid file is also a `pparse.errors.MalformedError` (and so a ValueError).
+All are `pparse.errors.PparseError`. Where the package has an error of the same meaning, it is that one too: an invalid
+file is a `pparse.errors.MalformedError` (and so a ValueError), what was cancelled a `pparse.errors.CancelledError`.
 """
 
 from __future__ import annotations
 
+from pparse import errors
 from pparse.errors import MalformedError, PparseError
 
 TYPE_CHECKING = False
@@ -18,7 +20,7 @@ class RiegeliError(PparseError):
     code: ClassVar[int] = 2
 
 
-class CancelledError(RiegeliError):
+class CancelledError(RiegeliError, errors.CancelledError):
     """The operation was cancelled."""
 
     code = 1
@@ -36,83 +38,91 @@ class InvalidArgumentError(RiegeliError, MalformedError):
     code = 3
 
 
-class HashMismatch(InvalidArgumentError):
+class HashMismatchError(InvalidArgumentError):
     """The hash of a chunk's data contradicts them: none of the records in it can be trusted (ours)."""
 
 
-class DeadlineExceeded(RiegeliError):
+class BoundsError(InvalidArgumentError, OverflowError):
+    """A number is negative, or larger than its place can hold (ours)."""
+
+
+class DeadlineExceededError(RiegeliError):
     """It took too long."""
 
     code = 4
 
 
-class NotFound(RiegeliError):
+class NotFoundError(RiegeliError):
     """Something is not there."""
 
     code = 5
 
 
-class AlreadyExists(RiegeliError):
+class AlreadyExistsError(RiegeliError):
     """Something is there already."""
 
     code = 6
 
 
-class PermissionDenied(RiegeliError):
+class PermissionDeniedError(RiegeliError):
     """Not allowed."""
 
     code = 7
 
 
-class ResourceExhausted(RiegeliError):
+class ResourceExhaustedError(RiegeliError):
     """A resource ran out."""
 
     code = 8
 
 
-class FailedPrecondition(RiegeliError):
+class FailedPreconditionError(RiegeliError):
     """The object is in no state for this (closed, for instance)."""
 
     code = 9
 
 
-class Aborted(RiegeliError):
+class ClosedRecordsError(FailedPreconditionError, errors.ClosedError):
+    """The reader or writer was closed (ours)."""
+
+
+class AbortedError(RiegeliError):
     """The operation was aborted."""
 
     code = 10
 
 
-class OutOfRange(RiegeliError):
+class OutOfRangeError(RiegeliError):
     """Beyond a valid range."""
 
     code = 11
 
 
-class Unimplemented(RiegeliError):
+class UnimplementedError(RiegeliError):
     """Valid, perhaps, but of a kind that is not known: a chunk type or compression of a later version."""
 
     code = 12
 
 
-class Internal(RiegeliError):
+class InternalError(RiegeliError):
     """An inner rule was broken."""
 
     code = 13
 
 
-class Unavailable(RiegeliError):
+class UnavailableError(RiegeliError):
     """Not available now."""
 
     code = 14
 
 
-class DataLoss(RiegeliError):
+class DataLossError(RiegeliError):
     """Data were lost."""
 
     code = 15
 
 
-class Unauthenticated(RiegeliError):
+class UnauthenticatedError(RiegeliError):
     """No valid credentials."""
 
     code = 16

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pparse.errors import EndOfDataError, LimitError, MalformedError, UnsupportedError
 from pparse.kernels.varint import encode_varint, read_varint
-from pparse.riegeli.errors import InvalidArgumentError, ResourceExhausted, Unimplemented
+from pparse.riegeli.errors import InvalidArgumentError, ResourceExhaustedError, UnimplementedError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,12 +27,12 @@ class BeyondSize(InvalidArgumentError):
 
 
 def codec_of(kind: int) -> str | None:
-    """Return the name of the codec of a compression byte, None for kind 0. Raises `Unimplemented` for any other."""
+    """Return the name of the codec of a compression byte, None for kind 0; any other is an `UnimplementedError`."""
     if kind == NONE:
         return None
     codec = _CODECS.get(kind)
     if codec is None:
-        raise Unimplemented(f"unknown compression type 0x{kind:02x}")
+        raise UnimplementedError(f"unknown compression type 0x{kind:02x}")
     return codec
 
 
@@ -40,8 +40,8 @@ def read_part(kind: int, data: bytes | memoryview, max_size: int) -> bytes:
     """Return what the part ``data`` holds, the whole of it, decompressed.
 
     Raises `InvalidArgumentError` if it is not exactly one valid stream or gives more than ``max_size`` bytes (never
-    more than that is made), `Unimplemented` for an unknown compression ``kind`` or variant of a codec,
-    `ResourceExhausted` if there is no memory for it, `UnsupportedError` if a library is missing.
+    more than that is made), `UnimplementedError` for an unknown compression ``kind`` or variant of a codec,
+    `ResourceExhaustedError` if there is no memory for it, `UnsupportedError` if a library is missing.
     """
     codec = codec_of(kind)
     if codec is None:
@@ -57,9 +57,9 @@ def read_part(kind: int, data: bytes | memoryview, max_size: int) -> bytes:
     except UnsupportedError as error:
         if error.package is not None:
             raise
-        raise Unimplemented(f"decompressing a part failed: {error}") from error
+        raise UnimplementedError(f"decompressing a part failed: {error}") from error
     except LimitError as error:
-        raise ResourceExhausted(f"decompressing a part failed: {error}", wanted=max_size) from error
+        raise ResourceExhaustedError(f"decompressing a part failed: {error}", wanted=max_size) from error
     except TooMuchError as error:
         raise BeyondSize(f"decompressing a part failed: {error}") from error
     except (MalformedError, EndOfDataError) as error:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from functools import total_ordering
+from operator import index
 
-from pparse.riegeli.errors import InvalidArgumentError
+from pparse.riegeli.errors import BoundsError, InvalidArgumentError
 from pparse.riegeli.layout import MAX_POSITION
 
 
@@ -13,14 +14,15 @@ class RecordPosition:
     """Where a record is: the chunk that begins at ``chunk_begin``, and the record's index in it.
 
     `numeric` is the sum of both, unique and monotonic in a valid file. Immutable, ordered, hashable.
-    Raises `InvalidArgumentError` for what no file can have.
+    Raises `BoundsError` (an OverflowError) for what no file can have.
     """
 
     __slots__ = ("_chunk_begin", "_record_index")
 
     def __init__(self, chunk_begin: int, record_index: int = 0) -> None:
+        chunk_begin, record_index = index(chunk_begin), index(record_index)
         if chunk_begin < 0 or record_index < 0 or chunk_begin + record_index > MAX_POSITION:
-            raise InvalidArgumentError(f"not a record position: {chunk_begin}/{record_index}")
+            raise BoundsError(f"not a record position: {chunk_begin}/{record_index}")
         self._chunk_begin = chunk_begin
         self._record_index = record_index
 
@@ -42,10 +44,10 @@ class RecordPosition:
     @classmethod
     def from_str(cls, serialized: str) -> RecordPosition:
         """Read ``"begin/index"``; blanks around and a plus sign are allowed, as in the reference."""
-        begin, slash, index = serialized.partition("/")
+        begin, slash, record_index = serialized.partition("/")
         if not slash:
             raise InvalidArgumentError(f"not a record position: {serialized!r}")
-        return cls(_decimal(begin, serialized), _decimal(index, serialized))
+        return cls(_decimal(begin, serialized), _decimal(record_index, serialized))
 
     def to_bytes(self) -> bytes:
         """Return the binary form: two ordered varints (the order of bytes is the order of positions)."""
@@ -56,9 +58,9 @@ class RecordPosition:
         """Read the binary form; the older one of two big-endian 64-bit numbers too."""
         begin, at = _read_ordered(serialized, 0)
         if at is not None:
-            index, end = _read_ordered(serialized, at)
+            record_index, end = _read_ordered(serialized, at)
             if end == len(serialized):
-                return cls(begin, index)
+                return cls(begin, record_index)
         if len(serialized) == 16:
             return cls(int.from_bytes(serialized[:8], "big"), int.from_bytes(serialized[8:], "big"))
         raise InvalidArgumentError(f"not a record position: {serialized.hex()}")
@@ -92,8 +94,8 @@ class SkippedRegion:
     __slots__ = ("_begin", "_end", "_message")
 
     def __init__(self, begin: int, end: int, message: str) -> None:
-        self._begin = begin
-        self._end = end
+        self._begin = index(begin)
+        self._end = index(end)
         self._message = message
 
     @property

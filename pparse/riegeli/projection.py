@@ -8,7 +8,9 @@ for.
 
 from __future__ import annotations
 
-from pparse.riegeli.errors import InvalidArgumentError
+from operator import index
+
+from pparse.riegeli.errors import BoundsError, InvalidArgumentError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,8 +30,8 @@ class FieldProjection:
     """The fields to keep: ``root`` maps each field number of a record to what is kept inside of it, in the same form.
 
     There None stands for everything, ``{}`` for nothing: of such a field tag and zero value remain. What ``root`` does
-    not name is dropped. Raises `InvalidArgumentError` for a path with a number that is no field number, or a 0 that is
-    not its last.
+    not name is dropped. Raises `BoundsError` for a number that is no field number, `InvalidArgumentError` for a path
+    with a 0 that is not its last.
     """
 
     __slots__ = ("root",)
@@ -41,8 +43,8 @@ class FieldProjection:
 
     def _add(self, path: tuple[int, ...]) -> None:
         for number in path:
-            if not isinstance(number, int) or not EXISTENCE_ONLY <= number <= _MAX_FIELD:
-                raise InvalidArgumentError(f"not a field number in a projection: {number!r}")
+            if not EXISTENCE_ONLY <= index(number) <= _MAX_FIELD:
+                raise BoundsError(f"not a field number in a projection: {number!r}")
         existence = path[-1:] == (EXISTENCE_ONLY,)
         fields = path[:-1] if existence else path
         if EXISTENCE_ONLY in fields:

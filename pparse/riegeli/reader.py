@@ -6,16 +6,20 @@ read), ``verify``, ``budget``, and a recovery that saves more (see `pparse.riege
 
 from __future__ import annotations
 
+import contextlib
+from functools import partial
+
 from pparse.budget import MemoryBudget
 from pparse.data import BytesData
-from pparse.errors import PparseError
+from pparse.errors import EndOfDataError
 from pparse.limits import Limits
 from pparse.riegeli.chunks import Chunk, ChunkError
 from pparse.riegeli.cursor import ChunkCursor
 from pparse.riegeli.errors import (
-    FailedPrecondition,
+    FailedPreconditionError,
     InvalidArgumentError,
     RiegeliError,
+    UnimplementedError,
 )
 from pparse.riegeli.layout import METADATA, TRANSPOSED
 from pparse.riegeli.positions import RecordPosition, SkippedRegion
@@ -40,7 +44,8 @@ class RecordReader(ChunkCursor):
     """Reads the records of a Riegeli file, in order or by position.
 
     ``src`` is a path, bytes, a `Data` or `Reader`, or a binary file object: read from where it stands, closed with
-    the reader if ``owns_src``; with ``assumed_pos`` it need not be seekable, and is read forwards only.
+    the reader if ``owns_src``. One that is not seekable is read forwards only, and begins at 0; with ``assumed_pos``
+    it begins there, and is read forwards only in any case. What it raises goes to the caller unchanged.
     ``field_projection`` are paths of field numbers to keep (`set_field_projection`). ``recovery(region)`` is called
     for what had to be skipped; without it the first damage ends reading with an error. With ``salvage`` (the default)
     more is saved than the reference does: whole chunks next to the damage, and a last chunk without its padding.
@@ -74,6 +79,7 @@ class RecordReader(ChunkCursor):
             budget=budget if isinstance(budget, MemoryBudget) else MemoryBudget(budget), limits=limits or Limits(),
             scratch=scratch,
         )  # fmt: skip
+        self._at_close: RecordPosition | None = None
         self.set_field_projection(field_projection)
 
     # -- what it is --------------------------------------------------------------------------------------------------
@@ -93,15 +99,15 @@ class RecordReader(ChunkCursor):
         """Position of the next record, or of the end."""
         if self._chunk is not None and self._index < self._count:
             return RecordPosition(self._chunk.begin, self._index)
-        return RecordPosition(self._pos, 0)
+        return self._at_close or RecordPosition(self._pos, 0)
 
     @property
     def last_pos(self) -> RecordPosition:
-        """Position of the record read last. Raises `FailedPrecondition` before the first."""
+        """Position of the record read last. Raises `FailedPreconditionError` before the first."""
         if self._last is not None:
             return self._last
         if self._chunk is None or not self._index or self._sought:
-            raise FailedPrecondition("no record was read")
+            raise FailedPreconditionError("no record was read")
         return RecordPosition(self._chunk.begin, self._index - 1)
 
     @property
@@ -110,8 +116,8 @@ class RecordReader(ChunkCursor):
         return self._verified
 
     def size(self) -> int:
-        """Return the size of the file in bytes."""
-        self._check_open()
+        """Return the size of the file in bytes. Raises `UnimplementedError` without random access."""
+        self._check_random_access()
         return self._source.size()
 
     def set_field_projection(self, field_projection: Iterable[Iterable[int]] | None) -> None:
@@ -145,7 +151,7 @@ class RecordReader(ChunkCursor):
         """Return the next record, or None at the end of the file (a file that grows may have more later)."""
         if self._error is not None:
             raise self._error
-        self._sought = False
+        self._sought = self._stopped = False
         while True:
             index = self._index
             if index < self._count:
@@ -167,7 +173,7 @@ class RecordReader(ChunkCursor):
             record: bytes = records.read(index)  # type: ignore[union-attr]
             self._index = index + 1
             return record
-        except (EOFError, InvalidArgumentError) as error:
+        except (EndOfDataError, InvalidArgumentError) as error:
             bad = error if isinstance(error, InvalidArgumentError) else InvalidArgumentError(str(error))
             assert chunk is not None  # noqa: S101 -- it is where the records came from
             self._fail(ChunkError(bad, chunk.begin, chunk.end, have=True, chunk=chunk), begin=chunk.begin + index)
@@ -181,7 +187,7 @@ class RecordReader(ChunkCursor):
         the whole chunk was read anyway, or ``verify="all"``. The range is good while the reader is open.
         """
         self._check_usable()
-        self._sought = False
+        self._sought = self._stopped = False
         while self._index >= self._count:
             if not self._next_chunk(lazily=True):
                 return None
@@ -194,71 +200,67 @@ class RecordReader(ChunkCursor):
         return BytesData(record, f"record {self.last_pos}").range(0, len(record))
 
     def read_records(self) -> Iterator[bytes]:
-        """Yield the records from here to the end."""
-        while True:
-            records = self._records
-            if type(records) is list:
-                # The hot loop: one attribute store a record, so that positions are right at every step.
-                chunk = self._chunk
-                self._last, self._sought = None, False
-                while self._index < self._count and self._chunk is chunk:
-                    record = records[self._index]
-                    self._index += 1
-                    yield record
-            found = self.read_record()
-            if found is None:
-                return
-            yield found
+        """Return an iterator over the records from here to the end.
+
+        It has no end of its own: it goes on with the record after where an error was no end of the reader, and at the
+        end of a file that grows.
+        """
+        return _Iteration(self.read_record)
 
     __iter__ = read_records
 
     def read_message(self, message_type: Any) -> Any:
         """Return the next record, parsed as ``message_type``; None at the end.
 
-        A record that does not parse raises `InvalidArgumentError`, or is skipped alone if there is a recovery.
+        A record that does not parse raises protobuf's ``DecodeError``, and the next call gives the next record; with
+        a recovery, such a record is skipped alone.
         """
+        from google.protobuf.message import DecodeError
+
         while (record := self.read_record()) is not None:
-            message, error = _parse_message(message_type, record)
-            if error is None:
-                return message
-            last = self.last_pos.numeric
-            if not self._report(SkippedRegion(last, self.pos.numeric, error.reason)):
-                raise self._keep(error)
+            try:
+                return message_type.FromString(record)
+            except DecodeError as error:
+                if not self._report(SkippedRegion(self.last_pos.numeric, self.pos.numeric, str(error))):
+                    raise
             if self._stopped:
                 return None
         return None
 
     def read_messages(self, message_type: Any) -> Iterator[Any]:
-        """Yield the records from here to the end, parsed as ``message_type``."""
-        while (message := self.read_message(message_type)) is not None:
-            yield message
+        """Return an iterator over the records from here to the end, parsed as ``message_type``, as `read_records`."""
+        return _Iteration(partial(self.read_message, message_type))
 
     # -- metadata ----------------------------------------------------------------------------------------------------
 
     def read_serialized_metadata(self) -> bytes | None:
         """Return the file's metadata as they stand, ``b""`` if it has none, None at the end of the file.
 
-        Only at the beginning of a file. Raises `FailedPrecondition` elsewhere.
+        Only at the beginning of a file. Raises `FailedPreconditionError` elsewhere.
         """
+        return self._read_metadata()[0]
+
+    def _read_metadata(self) -> tuple[bytes | None, int]:
+        """Return the metadata, and where their chunk begins."""
         self._check_usable()
-        if self._pos != self._source.begin or self._chunk is not None:
-            raise FailedPrecondition("metadata can only be read at the beginning of the file")
+        self._stopped = False
+        begin = self._pos
+        if begin != self._source.begin or self._chunk is not None:
+            raise FailedPreconditionError("metadata can only be read at the beginning of the file")
         try:
             signature = self._pull()
             if signature is None:
-                return None
-            self._pos = signature.end
-            chunk = self._chunks.header(self._pos)
+                return None, begin
+            begin = self._pos = signature.end
+            chunk = self._chunks.header(begin)
             if chunk is None or chunk.header.chunk_type != METADATA:
-                return b"" if chunk is not None else None
+                return (b"" if chunk is not None else None), begin
             self._check_room(chunk)
             data = self._data_of(chunk)
-            if data is None:
-                return None
-            return self._decode_metadata(chunk, data)
+            return (None if data is None else self._decode_metadata(chunk, data)), begin
         except ChunkError as error:
             self._fail(error)
-            return b""
+            return (None if self._stopped else b""), begin
 
     def _decode_metadata(self, chunk: Chunk, data: bytes | memoryview) -> bytes:
         from pparse.riegeli.transposed import decode_transposed
@@ -275,41 +277,49 @@ class RecordReader(ChunkCursor):
     def read_metadata(self) -> Any:
         """Return the file's metadata as a ``RecordsMetadata`` message; None at the end of the file.
 
-        Only at the beginning of a file.
+        Only at the beginning of a file. Metadata that do not parse raise protobuf's ``DecodeError``, and the next call
+        may read records; with a recovery they are skipped, and empty: None if that raised ``StopIteration``.
         """
+        from google.protobuf.message import DecodeError
+
         from pparse.riegeli.metadata import RecordsMetadata
 
-        serialized = self.read_serialized_metadata()
+        serialized, begin = self._read_metadata()
         if serialized is None:
             return None
-        message, error = _parse_message(RecordsMetadata, serialized)
-        if error is None:
-            return message
-        if not self._report(SkippedRegion(self._source.begin, self._pos, error.reason)):
-            raise self._keep(error)
-        return RecordsMetadata()
+        try:
+            return RecordsMetadata.FromString(serialized)
+        except DecodeError as error:
+            if not self._report(SkippedRegion(begin, self._pos, str(error))):
+                raise
+        return None if self._stopped else RecordsMetadata()
 
     # -- positions ---------------------------------------------------------------------------------------------------
 
     def seek(self, pos: RecordPosition) -> None:
-        """Go to a position; an index beyond the chunk's records means the next chunk."""
+        """Go to a position; an index beyond the chunk's records means the next chunk.
+
+        Without random access that must not be before the present chunk (`UnimplementedError`).
+        """
         if not isinstance(pos, RecordPosition):
             raise TypeError(f"seek takes a RecordPosition, not {pos!r}; seek_numeric takes a number")
-        self._check_seekable()
+        here = self._chunk is not None and pos.chunk_begin == self._chunk.begin
+        self._check_seekable(forwards=here or pos.chunk_begin >= self._pos)
         self._sought = True
-        if self._chunk is not None and pos.chunk_begin == self._chunk.begin:
+        if here:
             self._index = min(pos.record_index, self._count)
             self._last = None
             return
+        beyond = not self._source.reaches(pos.chunk_begin)
         self._leave(pos.chunk_begin)
         self._last = None
-        if pos.chunk_begin > self._source.size():
+        if beyond:
             self._fail_beyond(pos.chunk_begin)
         elif pos.record_index:
             self._enter_at(pos.chunk_begin, pos.record_index)
 
     def _fail_beyond(self, pos: int) -> None:
-        size = self._source.size()
+        size = self._source.end
         error = InvalidArgumentError(f"position {pos} exceeds the file's size of {size}", offset=size)
         self._fail(ChunkError(error, size, pos))
 
@@ -328,11 +338,13 @@ class RecordReader(ChunkCursor):
     def seek_numeric(self, pos: int) -> None:
         """Go to the record at numeric position ``pos``, or else to the first chunk that begins there or after.
 
-        Raises `InvalidArgumentError` beyond the end of the file (with a recovery: goes to the end).
+        Raises `InvalidArgumentError` beyond the end of the file (with a recovery: goes to the end). Without random
+        access ``pos`` must not be before the present chunk (`UnimplementedError`).
         """
         from pparse.riegeli.search import seek_numeric
 
-        self._check_seekable()
+        first = self._pos if self._chunk is None else self._chunk.begin
+        self._check_seekable(forwards=pos >= first)
         self._sought = True
         seek_numeric(self, pos)
 
@@ -366,11 +378,16 @@ class RecordReader(ChunkCursor):
             lambda reader: None if (message := reader.read_message(message_type)) is None else test(message)
         )
 
-    def _check_seekable(self) -> None:
+    def _check_seekable(self, *, forwards: bool = False) -> None:
         self._check_usable()
-        if not self._source.random_access:
-            raise FailedPrecondition("the source is read forwards only")
+        if not forwards:
+            self._check_random_access()
         self._stopped = False
+
+    def _check_random_access(self) -> None:
+        self._check_open()
+        if not self._source.random_access:
+            raise UnimplementedError("the source is read forwards only: there is no way back, and no size")
 
     # -- the end -----------------------------------------------------------------------------------------------------
 
@@ -378,6 +395,7 @@ class RecordReader(ChunkCursor):
         """Release the source. Raises what stopped reading, or that the file ends inside a chunk."""
         if self.closed:
             return
+        self._at_close = self.pos
         pos = self._pos if self._chunk is None else self._chunk.begin
         self._leave(pos)
         self.closed = True
@@ -385,9 +403,7 @@ class RecordReader(ChunkCursor):
         self._source.close(pos)
         truncated = self._truncated
         if truncated is not None and self._error is None:
-            size = self._source.known_size()
-            if size is None:
-                size = getattr(self._source.data, "position", truncated)
+            size = self._source.end
             reason = f"truncated Riegeli/records file, incomplete chunk at {truncated} with length {size - truncated}"
             if not self._report(SkippedRegion(truncated, size, reason)):
                 self._keep(InvalidArgumentError(reason, offset=truncated))
@@ -398,20 +414,29 @@ class RecordReader(ChunkCursor):
         return self
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
-        try:
+        if kind is None:
             self.close()
-        except PparseError:
-            if kind is None:
-                raise
+        else:
+            with contextlib.suppress(Exception):  # what is on its way already says more
+                self.close()
 
     def __repr__(self) -> str:
         return f"<RecordReader of {self._source.data.name!r} at {self.pos}>"
 
 
-def _parse_message(message_type: Any, record: bytes) -> tuple[Any, InvalidArgumentError | None]:
-    from google.protobuf.message import DecodeError
+class _Iteration:
+    """Calls ``read`` for each item, until it gives None. (A generator would be over with the first error.)"""
 
-    try:
-        return message_type.FromString(record), None
-    except DecodeError as error:
-        return None, InvalidArgumentError(f"the record is no {message_type.DESCRIPTOR.full_name}: {error}")
+    __slots__ = ("_read",)
+
+    def __init__(self, read: Callable[[], Any]) -> None:
+        self._read = read
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Any:
+        item = self._read()
+        if item is None:
+            raise StopIteration
+        return item

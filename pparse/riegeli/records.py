@@ -132,7 +132,7 @@ class ChunkRecords:
 class TransposedRecords(ChunkRecords):
     """The records of a transposed chunk, which is decoded as a whole.
 
-    Raises `LimitError` where it does not fit in the budget, `InvalidArgumentError` or `Unimplemented` where it is
+    Raises `LimitError` where it does not fit in the budget, `InvalidArgumentError` or `UnimplementedError` where it is
     invalid.
     """
 

@@ -16,6 +16,7 @@ and there. Beyond that, this finds:
 
 from __future__ import annotations
 
+from pparse.errors import MalformedError
 from pparse.kernels.highway import Highway64, hash64
 from pparse.kernels.riegeli_scan import block_headers, chunk_headers
 from pparse.kernels.varint import decode_varints, read_varint
@@ -341,7 +342,7 @@ def _body_end(chunks: ChunkReader, begin: int, size: int, layout: Layout) -> int
             return None
         stop = layout.add(begin, CHUNK_HEADER_SIZE + at + length)
         sizes = decode_varints(layout.strip(chunks.get(start, stop - start), start)[at : at + length], length)
-    except ValueError:
+    except MalformedError:
         return None
     end = layout.add(begin, CHUNK_HEADER_SIZE + at + length + sum(sizes))
     return end if sizes and end <= size and (end == size or _is_sound(chunks, end, layout)) else None

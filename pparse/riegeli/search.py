@@ -24,6 +24,9 @@ def seek_numeric(reader: RecordReader, pos: int) -> None:
     if chunk is not None and chunk.begin <= pos < chunk.begin + reader._count:
         reader.seek(RecordPosition(chunk.begin, pos - chunk.begin))
         return
+    if not reader._source.random_access:
+        _walk_to(reader, pos)
+        return
     size = reader._source.size()
     if pos > size:
         reader._leave(reader._pos)
@@ -42,6 +45,27 @@ def seek_numeric(reader: RecordReader, pos: int) -> None:
         reader._enter_at(found.begin, pos - found.begin)
     else:
         reader._pos = found.end
+
+
+def _walk_to(reader: RecordReader, pos: int) -> None:
+    """Stand at numeric position ``pos``, as `seek_numeric`, by passing over all chunks before it."""
+    reader._leave(reader._pos)
+    reader._last = None
+    while reader._pos < pos and not reader._stopped:
+        try:
+            chunk = reader._pull()
+        except ChunkError as error:
+            reader._fail(error)
+            continue
+        if chunk is not None and pos < chunk.begin + chunk.header.num_records:
+            reader._enter_at(chunk.begin, pos - chunk.begin)
+            return
+        if chunk is None or not reader._source.reaches(chunk.end):
+            if not reader._source.reaches(pos):
+                reader._fail_beyond(pos)
+            return
+        reader._pos = chunk.end
+        reader._source.forget(chunk.end)
 
 
 def chunk_at(reader: RecordReader, pos: int) -> tuple[Chunk | None, int]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from array import array
 from itertools import accumulate
 
-from pparse.errors import EndOfDataError, GapError, PparseError
+from pparse.errors import EndOfDataError, GapError, MalformedError, PparseError
 from pparse.kernels.varint import decode_varints, encode_varint, encode_varints, read_varint
 from pparse.riegeli.errors import InvalidArgumentError
 from pparse.riegeli.parts import NONE, codec_of, read_part
@@ -35,7 +35,7 @@ _LARGE_RECORD: Final = 4 << 10
 
 
 def decode_simple(data: bytes | memoryview, header: ChunkHeader) -> list[bytes]:
-    """Return the records of a simple chunk. Raises `InvalidArgumentError`, `Unimplemented`."""
+    """Return the records of a simple chunk. Raises `InvalidArgumentError`, `UnimplementedError`."""
     kind, begin, middle = _split(bytes(data[: 1 + MAX_VARINT]), len(data))
     packed = bytes(data[begin:middle])
     if kind != NONE:
@@ -81,14 +81,14 @@ def _split(head: bytes, length: int) -> tuple[int, int, int]:
 def _varint(head: bytes, at: int, what: str) -> tuple[int, int]:
     try:
         return read_varint(head, at, len(head))
-    except ValueError as error:
+    except MalformedError as error:
         raise InvalidArgumentError(f"{what} is no valid varint") from error
 
 
 def _sizes(raw: bytes, count: int) -> list[int]:
     try:
         sizes = decode_varints(raw, count)
-    except ValueError as error:
+    except MalformedError as error:
         raise InvalidArgumentError(f"the record sizes are invalid: {error}") from error
     if len(sizes) != count:
         raise InvalidArgumentError("there are not as many sizes as records", wanted=count, got=len(sizes))
@@ -156,7 +156,7 @@ class SimpleRecords(ChunkRecords):
         head = self._data.pread(begin, min(MAX_VARINT, end - begin)) if begin < (self._data.size or 0) else b""
         try:
             _, after = read_varint(head, 0, len(head))
-        except ValueError:
+        except MalformedError:
             if self.error is None:
                 self.error = InvalidArgumentError("reading the uncompressed size failed", offset=begin)
             after = len(head)
@@ -173,7 +173,7 @@ class SimpleRecords(ChunkRecords):
             sizes = _sizes(read_part(self.kind, self._data.read_exact(begin, end - begin), most), most // MAX_VARINT)
             self._charge = self._budget.charge(8 * len(sizes), "the offsets of a chunk's records")
             self._ends.extend(accumulate(sizes))
-        except (EndOfDataError, GapError, ValueError, OverflowError):
+        except (EndOfDataError, GapError, MalformedError, OverflowError):
             self._ends = array("Q")
             return False
         return True
@@ -207,7 +207,7 @@ class SimpleRecords(ChunkRecords):
                     if total > self.header.decoded_data_size:
                         raise _wrong_total(total, self.header)
                     self._ends.append(total)
-        except (EndOfDataError, GapError, ValueError) as error:
+        except (EndOfDataError, GapError, MalformedError) as error:
             cause = getattr(raw, "error", None) or error
             self.error = cause if isinstance(cause, PparseError) else InvalidArgumentError(str(cause))
         finally:

@@ -1,7 +1,11 @@
-"""Where a reader's bytes come from: a path, bytes, a `Data` or `Reader` of ours, or any binary file object."""
+"""Where a reader's bytes come from: a path, bytes, a `Data` or `Reader` of ours, or any binary file object.
+
+Whatever a file object raises goes to the caller unchanged.
+"""
 
 from __future__ import annotations
 
+import io
 import os
 import threading
 
@@ -11,6 +15,7 @@ from pparse.reader import Reader
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any, BinaryIO, Final
 
     Sourcelike = str | os.PathLike[str] | bytes | bytearray | memoryview | Data | Reader | BinaryIO
@@ -20,12 +25,99 @@ if TYPE_CHECKING:
 MAX_HELD: Final = 32 << 20
 
 
+# What is read from a file object with one call, where it goes through a buffer.
+_PIECE: Final = 1 << 16
+# By which method a file object is read: into a buffer, or by number.
+_INTO: Final = ("readinto1", "readinto")
+_METHODS: Final = (*_INTO, "read1", "read")
+
+
+def is_seekable(stream: Any) -> bool:
+    """Ask a file object whether it can be sought; one that cannot be asked is believed to be."""
+    ask = getattr(stream, "seekable", None)
+    return ask is None or bool(ask())
+
+
+class FileObject:
+    """Reads a file object by whichever of its methods there is, `_INTO` first.
+
+    Where a class overrides some of them, those count: what the class below has may not know of it.
+    """
+
+    def __init__(self, stream: Any) -> None:
+        name = next((name for kind in type(stream).__mro__ for name in _METHODS if name in vars(kind)), None)
+        if name is None:  # it may have them without its class
+            name = next((name for name in _METHODS if hasattr(stream, name)), "read")
+        self._method: Callable[[Any], Any] = getattr(stream, name)
+        self._into = name in _INTO
+        self._room = memoryview(b"")
+
+    def fill(self, view: memoryview) -> int:
+        """Read up to as much as ``view`` holds into it; 0 at the end, for now at least."""
+        if self._into:
+            got: int = self._method(view) or 0
+            return got
+        chunk = self._method(len(view)) or b""
+        if isinstance(chunk, str):
+            raise TypeError("the file object gives text; open it in binary mode")
+        view[: len(chunk)] = chunk
+        return len(chunk)
+
+    def some(self, length: int) -> memoryview:
+        """Return up to ``length`` bytes, as one call gives them, good until the next; none at the end."""
+        if len(self._room) < min(length, _PIECE):
+            self._room = memoryview(bytearray(min(length, _PIECE)))
+        return self._room[: self.fill(self._room[:length])]
+
+
+class SeekableData(Data):
+    """A file object that can be sought: locked seek and read. It is not closed with the data."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+        self._file = FileObject(stream)
+        self._lock = threading.Lock()
+        super().__init__(str(getattr(stream, "name", "<stream>")), end_of(stream))
+
+    def _pread(self, offset: int, length: int) -> bytes:
+        found = io.BytesIO()
+        left = length
+        with self._lock:
+            self._stream.seek(offset)
+            while left and (got := len(piece := self._file.some(left))):
+                found.write(piece)
+                left -= got
+        self._check(offset, length, length - left)
+        return found.getvalue()
+
+    def _preadinto(self, offset: int, view: memoryview) -> int:
+        done = 0
+        with self._lock:
+            self._stream.seek(offset)
+            while done < len(view) and (got := self._file.fill(view[done:])):
+                done += got
+        self._check(offset, len(view), done)
+        return done
+
+    def _check(self, offset: int, wanted: int, got: int) -> None:
+        if got < wanted:
+            raise SourceError("the file object serves fewer bytes than it had", source=self.name, offset=offset)
+
+
+def end_of(stream: Any) -> int:
+    """Return the size of a file object that can be sought."""
+    size: int | None = stream.seek(0, os.SEEK_END)
+    if size is None:  # as some have it
+        size = stream.tell()
+    return size
+
+
 class ForwardData(Data):
     """A file object that is read forwards only; what `forget` was not told of stays in memory, up to 32 MiB."""
 
     def __init__(self, stream: Any, position: int) -> None:
         super().__init__(str(getattr(stream, "name", "<stream>")), None)
-        self._stream = stream
+        self._file = FileObject(stream)
         self._lock = threading.Lock()
         self._held = bytearray()
         self._held_at = position
@@ -39,8 +131,8 @@ class ForwardData(Data):
         if start < 0:
             raise SourceError("the file object cannot be sought backwards", source=self.name, offset=offset)
         while len(self._held) < start + length:
-            chunk = self._stream.read(min(start + length - len(self._held), 1 << 20))
-            if not chunk:
+            chunk = self._file.some(start + length - len(self._held))
+            if not len(chunk):
                 break  # the end for now: a file that grows may have more later
             self._held += chunk
             surplus = min(start, len(self._held) - MAX_HELD)
@@ -67,7 +159,8 @@ class ForwardData(Data):
 class Source:
     """Bytes by offset, with an end that may move on while somebody writes.
 
-    ``begin`` is where reading starts; ``random_access`` says whether there is a size, and a way back.
+    ``begin`` is where reading starts; ``random_access`` says whether there is a size, and a way back. A file object
+    that says that it is not seekable begins at 0; with ``assumed_pos`` it is not asked, and is read forwards only.
     """
 
     def __init__(self, src: Sourcelike, *, owns: bool = True, assumed_pos: int | None = None) -> None:
@@ -77,36 +170,33 @@ class Source:
         self._owns = owns
         self._start = 0  # where the source's first byte stands in `data`
         self._end: int | None = None  # where a Range says it ends
+        self._data: Data | None = None
         if isinstance(src, str | os.PathLike):
-            self.data: Data = FileData(src)
+            self._data = FileData(src)
             self._owns = True
         elif isinstance(src, bytes | bytearray | memoryview):
-            self.data = BytesData(src)
+            self._data = BytesData(src)
         elif isinstance(src, Data):
-            self.data = src
+            self._data = src
         elif isinstance(src, Reader):
-            self.data = src.data
+            self._data = src.data
             self._start = src.start
             self._end = src.end
             self.begin = src.tell()
-        elif assumed_pos is not None:
-            self.data = ForwardData(src, assumed_pos)
-            self.random_access = False
+        elif assumed_pos is None and is_seekable(src):
+            self.begin = src.tell()
         else:
-            self._open_stream()
-        if self.data.size is None and self.random_access and not isinstance(src, Data | Reader):
+            self._data = ForwardData(src, self.begin)
+            self.random_access = False
+        if self._data is not None and self._data.size is None and not isinstance(src, Data | Reader):
             self.random_access = False
 
-    def _open_stream(self) -> None:
-        from pparse.streams import StreamData
-
-        try:
-            self.begin = self.src.tell()  # type: ignore[union-attr]
-        except (AttributeError, OSError, ValueError) as error:
-            raise SourceError(
-                f"the file object cannot tell where it stands ({error}); give assumed_pos= to read it forwards"
-            ) from error
-        self.data = StreamData(self.src)
+    @property
+    def data(self) -> Data:
+        """The bytes; those of a file object that can be sought are first touched when they are asked for."""
+        if self._data is None:
+            self._data = SeekableData(self.src)
+        return self._data
 
     def pread(self, offset: int, length: int) -> bytes:
         """Return up to ``length`` bytes at ``offset``; fewer at the end, or where a gap of the data begins."""
@@ -170,6 +260,19 @@ class Source:
         end = None if self._end is None else self._end - self._start
         return end if size is None else size if end is None else min(size, end)
 
+    @property
+    def end(self) -> int:
+        """Where the source ends, as far as it was read."""
+        size = self.known_size()
+        return size if size is not None else self.data.position if isinstance(self.data, ForwardData) else self.begin
+
+    def reaches(self, offset: int) -> bool:
+        """Say whether the source goes on to ``offset``, at least; of one that is read forwards, read up to there."""
+        size = self.known_size()
+        if size is not None:
+            return offset <= size
+        return offset <= self.end or len(self.pread(offset - 1, 1)) == 1
+
     def grow(self) -> bool:
         """Look whether a file has grown since it was opened; say whether it has."""
         before = self.data.size
@@ -188,12 +291,10 @@ class Source:
                 return False  # another file has taken its name
             old.close()
         else:
-            from pparse.streams import StreamData
-
-            now = StreamData(self.src)
-            if now.size is None or now.size <= before:
+            if end_of(self.src) <= before:
                 return False
-        self.data = now
+            now = SeekableData(self.src)
+        self._data = now
         return True
 
     def forget(self, offset: int) -> None:
@@ -208,6 +309,7 @@ class Source:
         if not isinstance(self.src, str | os.PathLike | bytes | bytearray | memoryview):
             if self._owns:
                 self.src.close()
-            elif self.random_access:
+            elif self.random_access and self._data is not None:
                 self.src.seek(position)
-        self.data.close()
+        if self._data is not None:
+            self._data.close()

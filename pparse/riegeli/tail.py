@@ -9,7 +9,7 @@ import os
 
 from pparse.kernels.highway import hash64
 from pparse.riegeli.chunks import Chunk, ChunkError, ChunkReader
-from pparse.riegeli.errors import FailedPrecondition
+from pparse.riegeli.errors import FailedPreconditionError
 from pparse.riegeli.layout import BLOCK_HEADER_SIZE, BLOCK_SIZE, FILE_SIGNATURE, pack_block
 from pparse.riegeli.salvage import chunk_data
 from pparse.riegeli.source import Source
@@ -41,14 +41,14 @@ class Tail:
         return self.end == self.size
 
     def refuse(self) -> None:
-        """Raise `FailedPrecondition` if something is to be mended first."""
+        """Raise `FailedPreconditionError` if something is to be mended first."""
         if self.whole:
             return
         if self.unpadded is not None:
             reason = f"the padding of the file's last chunk, at {self.end}, is cut off"
         else:
             reason = f"the file's last {self.size - self.end:,} bytes are no whole chunk"
-        raise FailedPrecondition(
+        raise FailedPreconditionError(
             f"{reason}; what is appended would be lost behind it. repair=True mends it", offset=self.end,
             wanted=self.end if self.unpadded is None else self.unpadded.end, got=self.size, source=self.name,
         )  # fmt: skip
@@ -68,7 +68,7 @@ class Tail:
 def examine_tail(src: Any) -> Tail:
     """Look at the tail of a Riegeli file: a path, or a binary file that can be read.
 
-    Costs the header of the last block, and those of the chunks from there on. Raises `FailedPrecondition` if it is
+    Costs the header of the last block, and those of the chunks from there on. Raises `FailedPreconditionError` if it is
     no Riegeli file, or damaged (and not just cut) there.
     """
     source = Source(src, owns=False)
@@ -77,7 +77,7 @@ def examine_tail(src: Any) -> Tail:
         tail.name = source.data.name
         return tail
     except ChunkError as error:
-        raise FailedPrecondition(
+        raise FailedPreconditionError(
             f"the file is damaged at its tail, and so not to be appended to: {error.error.reason}",
             offset=error.error.offset, source=source.data.name,
         ) from error  # fmt: skip
@@ -89,7 +89,7 @@ def examine_tail(src: Any) -> Tail:
 def _examine(chunks: ChunkReader, size: int) -> Tail:
     head = chunks.get(0, len(FILE_SIGNATURE))
     if not FILE_SIGNATURE.startswith(head):
-        raise FailedPrecondition("this is no Riegeli file: nothing is appended to it", offset=0)
+        raise FailedPreconditionError("this is no Riegeli file: nothing is appended to it", offset=0)
     if len(head) < len(FILE_SIGNATURE):
         return Tail(size, 0)
     pos = _start(chunks, size)

@@ -21,7 +21,7 @@ from itertools import chain, repeat
 from pparse.errors import MalformedError
 from pparse.kernels.transposed import expand_moves
 from pparse.kernels.varint import encode_varint
-from pparse.riegeli.errors import InvalidArgumentError, ResourceExhausted, Unimplemented
+from pparse.riegeli.errors import InvalidArgumentError, ResourceExhaustedError, UnimplementedError
 from pparse.riegeli.parts import BeyondSize
 from pparse.riegeli.transposed_layout import (
     BY_LENGTH,
@@ -80,11 +80,11 @@ def decode_transposed(
     ``data`` is the chunk's data, compression byte first; ``num_records`` and ``decoded_data_size`` (bytes in all, of
     whole records) are what its header says. Beside the records, about the chunk's decompressed size is held.
 
-    Raises `InvalidArgumentError` for invalid data, `Unimplemented` for an unknown compression, and
-    `ResourceExhausted`, before anything is read, if the header says more bytes or records than ``max_bytes``.
+    Raises `InvalidArgumentError` for invalid data, `UnimplementedError` for an unknown compression, and
+    `ResourceExhaustedError`, before anything is read, if the header says more bytes or records than ``max_bytes``.
     """
     if max_bytes is not None and max(decoded_data_size, num_records) > max_bytes:
-        raise ResourceExhausted(
+        raise ResourceExhaustedError(
             "the chunk's decoded size is above the limit", wanted=max(decoded_data_size, num_records), got=max_bytes
         )
     keep = None if projection is None else projection.root
@@ -109,9 +109,9 @@ def disprove(
     count, size = min(num_records, most), min(decoded_data_size, most)
     try:
         decode_transposed(data, count, size)
-    except (BeyondSize, ResourceExhausted):
+    except (BeyondSize, ResourceExhaustedError):
         return None
-    except Unimplemented as error:  # nobody can say what is in it, but a claim beyond all measure is not believed
+    except UnimplementedError as error:  # nobody can say what is in it, but a claim beyond all measure is not believed
         return InvalidArgumentError(error.reason)
     except InvalidArgumentError as error:
         if error.wanted == count < num_records and error.got is None:  # more records than that

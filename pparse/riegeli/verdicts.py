@@ -11,7 +11,7 @@ from array import array
 from bisect import bisect_left
 
 from pparse.riegeli.chunks import ChunkError
-from pparse.riegeli.errors import HashMismatch, InvalidArgumentError
+from pparse.riegeli.errors import HashMismatchError, InvalidArgumentError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class Verdicts:
             return None
         kept = self._errors.get(begin)
         reason = kept.reason if kept is not None else f"chunk data hash mismatch, chunk at {begin}"
-        return HashMismatch(reason, offset=begin)
+        return HashMismatchError(reason, offset=begin)
 
     def is_sound(self, begin: int) -> bool:
         """Say whether the hash of the chunk's data was compared, and agreed."""
@@ -75,7 +75,7 @@ class Verdicts:
             listener(begin)
 
     def check(self, chunks: ChunkReader, chunk: Chunk) -> None:
-        """Compare the hash of a chunk's data, unless that was done before. Raises `HashMismatch` if it differs.
+        """Compare the hash of a chunk's data, unless that was done before. Raises `HashMismatchError` if it differs.
 
         Where the file ends in the chunk, or has a gap there, there is nothing to compare, and no verdict.
         """
@@ -88,6 +88,6 @@ class Verdicts:
             if chunks.verify(chunk, blocks=False):
                 self.note_sound(chunk.begin)
         except ChunkError as error:
-            if isinstance(error.error, HashMismatch):
+            if isinstance(error.error, HashMismatchError):
                 self.condemn(chunk.begin, error.error)
             raise error.error from None

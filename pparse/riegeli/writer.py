@@ -6,20 +6,21 @@ appending (``append=True``, or a file opened with ``ab``) looks at the file's ta
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import os
 
 from pparse.data import Data
-from pparse.errors import ClosedError
 from pparse.kernels.highway import hash64
 from pparse.kernels.varint import encode_varint
 from pparse.riegeli.chunk_writer import ChunkWriter, hash_of
-from pparse.riegeli.errors import FailedPrecondition, InvalidArgumentError
+from pparse.riegeli.errors import ClosedRecordsError, FailedPreconditionError, InternalError, InvalidArgumentError
 from pparse.riegeli.layout import SIMPLE, TRANSPOSED, ChunkHeader
 from pparse.riegeli.options import RecordWriterOptions, parse_options
 from pparse.riegeli.parts import NONE, SNAPPY, PartCompressor, codec_of
 from pparse.riegeli.positions import RecordPosition
 from pparse.riegeli.simple import encode_simple
+from pparse.riegeli.source import is_seekable
 from pparse.riegeli.tail import examine_tail
 
 TYPE_CHECKING = False
@@ -63,13 +64,14 @@ class RecordWriter:
     """Writes records to ``dest``: a path, or a binary file object (closed with the writer if ``owns_dest``).
 
     ``options`` is the option text of `pparse.riegeli.options`. At position 0 a signature is written, and the metadata
-    if given (``metadata``, a message, or ``serialized_metadata``); elsewhere records are appended. ``assumed_pos``
-    says where ``dest`` stands if it cannot tell.
+    if given (``metadata``, a message, or else ``serialized_metadata``); elsewhere records are appended. A file object
+    that is not seekable begins at 0; ``assumed_pos`` says where ``dest`` stands without asking it. What it raises goes
+    to the caller unchanged, at each later call too.
 
     ``append=True`` opens a path for appending: the file's tail is looked at first, and one that ends inside a chunk
-    is refused (`FailedPrecondition`); with ``repair=True`` such a chunk is cut off, or given the padding that it lacks.
-    A file that is damaged otherwise, or none of Riegeli, is refused in any case. ``scratch`` is where
-    huge records are compressed to (beside the file, or in the system's folder for such, if not given).
+    is refused (`FailedPreconditionError`); with ``repair=True`` such a chunk is cut off, or given the padding that it
+    lacks. A file that is damaged otherwise, or none of Riegeli, is refused in any case. ``scratch`` is where huge
+    records are compressed to (beside the file, or in the system's folder for such, if not given).
 
     A Brotli window above 24 is written as 24, which every reader takes: no library here writes a wider one.
     """
@@ -102,11 +104,15 @@ class RecordWriter:
         self._pending: deque[tuple[_Ticket, Future[Encoded]]] | None = None
         self._pool: ThreadPoolExecutor | None = None
         self._failed: BaseException | None = None
+        self._unwritten = bytearray()
+        self._room = max_buffer_size if buffer_size is None else buffer_size
         self.closed = False
         self._owns = owns_dest
         self._stream: Any = dest
-        self.dest = dest
+        self._dest = dest
         if metadata is not None:
+            if serialized_metadata:
+                raise TypeError("give metadata= or serialized_metadata=, not both")
             serialized_metadata = metadata.SerializeToString()
         if isinstance(dest, str | os.PathLike):
             self._owns = True
@@ -116,7 +122,7 @@ class RecordWriter:
         elif append:
             raise ValueError("append= is for paths; open the file with 'ab' or 'r+b' yourself")
         try:
-            self._begin(assumed_pos, serialized_metadata, checked=append)
+            self._begin(assumed_pos, bytes(serialized_metadata or b""), checked=append)
         except BaseException:
             if isinstance(dest, str | os.PathLike):
                 self._stream.close()
@@ -125,7 +131,7 @@ class RecordWriter:
     def _begin(self, assumed_pos: int | None, metadata: bytes, *, checked: bool) -> None:
         pos = assumed_pos
         if pos is None:
-            pos = self._stream.tell()
+            pos = self._stream.tell() if is_seekable(self._stream) else 0
             if not checked and pos:
                 check_tail(self._stream, pos)
         self._chunks = ChunkWriter(self._put, pos)
@@ -140,11 +146,26 @@ class RecordWriter:
             self._chunks.write_padding(self._options.initial_padding)
 
     def _put(self, piece: bytes) -> None:
-        written = self._stream.write(piece)
-        if written is not None and written < len(piece):  # a raw file may take less
-            view = memoryview(piece)[written:]
-            while view:
-                view = view[self._stream.write(view) or 0 :]
+        self._unwritten += piece
+        if len(self._unwritten) >= self._room:
+            self._write_out()
+
+    def _write_out(self) -> None:
+        """Hand what was gathered to the file, which may take it in pieces."""
+        piece = bytes(self._unwritten)
+        self._unwritten.clear()
+        while piece:
+            taken = self._stream.write(piece)
+            if taken is None:  # as some files have it: all
+                return
+            if not 0 < taken <= len(piece):
+                raise InternalError(f"the file object says that it wrote {taken} of {len(piece)} bytes")
+            piece = piece[taken:]
+
+    @property
+    def dest(self) -> str | os.PathLike[str] | BinaryIO:
+        """The destination as it was given."""
+        return self._dest
 
     # -- positions ---------------------------------------------------------------------------------------------------
 
@@ -156,9 +177,9 @@ class RecordWriter:
 
     @property
     def last_pos(self) -> RecordPosition:
-        """Position of the record written last; waits for chunks in work. Raises `FailedPrecondition` before it."""
+        """Position of the record written last; waits for chunks in work. Raises `FailedPreconditionError` before it."""
         if self._last is None:
-            raise FailedPrecondition("no record was written")
+            raise FailedPreconditionError("no record was written")
         ticket, index = self._last
         if ticket.begin is None:
             self._drain()
@@ -204,14 +225,14 @@ class RecordWriter:
         """Write what ``reader`` has from where it stands (of a `Data`: all) as one record in a simple chunk of its own.
 
         It is read twice if nothing is to be compressed (its hash stands before it in the file), else once, compressed
-        into a scratch file. Raises `EndOfDataError` if it is shorter than it says, `FailedPrecondition` if its size
-        is not known.
+        into a scratch file. Raises `EndOfDataError` if it is shorter than it says, `FailedPreconditionError` if its
+        size is not known.
         """
         self._check()
         source: Reader = reader.open() if isinstance(reader, Data) else reader
         size = source.remaining
         if size is None:
-            raise FailedPrecondition("the size of the record is not known")
+            raise FailedPreconditionError("the size of the record is not known")
         self._close_chunk()
         self._drain()
         self._guarded(lambda: self._stream_record(source, size))
@@ -269,8 +290,8 @@ class RecordWriter:
         from pparse.scratch import Scratch
 
         folder = tempfile.gettempdir()
-        if isinstance(self.dest, str | os.PathLike):
-            folder = os.path.dirname(os.path.abspath(self.dest))
+        if isinstance(self._dest, str | os.PathLike):
+            folder = os.path.dirname(os.path.abspath(self._dest))
         return Scratch(folder, Limits().scratch_bytes)
 
     # -- chunks ------------------------------------------------------------------------------------------------------
@@ -321,18 +342,28 @@ class RecordWriter:
 
     def _check(self) -> None:
         if self.closed:
-            raise ClosedError("the writer is closed")
+            raise ClosedRecordsError("the writer is closed")
+        self._check_failed()
+
+    def _check_failed(self) -> None:
+        if isinstance(self._failed, Exception):
+            raise self._failed
         if self._failed is not None:
-            raise FailedPrecondition(f"an earlier write failed: {self._failed}") from self._failed
+            raise FailedPreconditionError("an earlier write was interrupted") from self._failed
 
     # -- the end -----------------------------------------------------------------------------------------------------
 
     def flush(self, flush_type: FlushType = FlushType.FROM_PROCESS) -> None:
-        """Close the open chunk, write the final padding, and flush the file as far as ``flush_type`` says."""
+        """Close the open chunk, write the final padding, and flush the file as far as ``flush_type`` says.
+
+        A file object that is not owned is another object than the writer: ``FROM_OBJECT`` does not flush it.
+        """
+        if not isinstance(flush_type, FlushType):
+            raise TypeError(f"flush takes a FlushType, not {flush_type!r}")
         self._check()
         self._end_chunks()
-        if flush_type is not FlushType.FROM_OBJECT:
-            self._stream.flush()
+        if self._owns or flush_type is not FlushType.FROM_OBJECT:
+            self._guarded(self._stream.flush)
         if flush_type is FlushType.FROM_MACHINE:
             try:
                 descriptor = self._stream.fileno()
@@ -344,16 +375,17 @@ class RecordWriter:
         self._close_chunk()
         self._drain()
         self._guarded(lambda: self._chunks.write_padding(self._options.final_padding))
+        self._guarded(self._write_out)
 
     def close(self) -> None:
-        """Write what is open, and release the file; harmless when repeated."""
+        """Write what is open, and release the file; harmless when repeated. Raises what an earlier write raised."""
         if self.closed:
             return
         try:
-            if self._failed is None:
-                self._end_chunks()
-                if not self._owns:
-                    self._stream.flush()
+            self._check_failed()
+            self._end_chunks()
+            if not self._owns:
+                self._stream.flush()
         finally:
             self.closed = True
             if self._pool is not None:
@@ -365,7 +397,11 @@ class RecordWriter:
         return self
 
     def __exit__(self, kind: object, *exc: object) -> None:
-        self.close()
+        if kind is None:
+            self.close()
+        else:
+            with contextlib.suppress(Exception):  # what is on its way already says more
+                self.close()
 
     def __repr__(self) -> str:
         return f"<RecordWriter of {getattr(self._stream, 'name', self._stream)!r} at {self._chunks.pos}>"
@@ -385,7 +421,7 @@ def encode_chunk(records: list[bytes], options: RecordWriterOptions, compressor:
 def check_tail(stream: Any, size: int) -> None:
     """Check that ``stream``, a file of ``size`` bytes to be appended to, ends where a chunk ends.
 
-    A stream that can be neither read nor found by its name is left alone. Raises `FailedPrecondition`.
+    A stream that can be neither read nor found by its name is left alone. Raises `FailedPreconditionError`.
     """
     path = getattr(stream, "name", None)
     readable = getattr(stream, "readable", None)

@@ -154,6 +154,8 @@ WRONG = [
     Special("scalars without index", [All(many_int32=[1]), b"5"], tree(0, ((N["many_int32"],), tree(1))),
             "any", "raises"),  # it takes memory that it never wrote for an index
     Special("below a scalar", [All(), b"5"], tree(0, ((N["string"], N["one"]), tree(1))), "error", "raises"),
+    Special("an index below a scalar", [All(), b"5"], tree(0, ((N["string"], N["string"], At(0)), tree(1))),
+            "abort", "raises"),
     Special("root that does not parse", [Raw(b"\xff\xff")], tree(0), "error", "raises"),
     Special("field that does not parse", [X, Raw(b"\xff\xff")], ONE, "error", "raises"),
     Special("slice that does not parse", [X, Raw(b"\x08\x07\xff")], tree(0, ((), tree(1))), "ok", "raises"),
@@ -191,4 +193,29 @@ EXTENSIONS = [
             "abort", "raises"),
 ]  # fmt: skip
 
-SPECIAL = [*ORDER, *MERGING, *SCALARS, *WRONG, *EXTENSIONS]
+LENIENT = [
+    Special("a scalar without a chunk", [b"first", b"second"], tree(None, ((N["string"],), tree())), "ok", "same"),
+    Special("a scalar without a chunk comes before others", [b"first", b"second"],
+            tree(None, ((N["string"],), tree()), ((N["string"],), tree(1))), "ok", "same"),
+    Special("a scalar without a chunk and what is below", [b"first", b"second"],
+            tree(None, ((N["string"],), tree(None, ((N["string"],), tree(1))))), "ok", "same"),
+    Special("a number without a chunk, deep", [b"12", All(string="x")],
+            tree(1, ((N["one"], N["many"], At(0), N["int64"]), tree())), "ok", "same"),
+    Special("a scalar of a nested tree without a chunk", [b"first", All(string="x")],
+            tree(None, ((N["one"],), tree(1, ((N["string"],), tree())))), "ok", "same"),
+    Special("no tag and no chunk", [base("a"), All(int32=5)], tree(1, ((), tree())), "ok", "same"),
+    Special("no tag, no chunk, and what is below", [base("a"), All(int32=5)],
+            tree(1, ((), tree(None, ((N["one"],), tree(1))))), "ok", "same"),
+    Special("a message without a chunk", [base("a"), All(int32=5)], tree(None, ((N["one"],), tree())), "ok", "same"),
+    Special("a scalar named twice", [All(), b"v"], tree(0, ((N["string"], N["string"]), tree(1))), "ok", "same"),
+    Special("a scalar named four times, deep", [All(), b"7"],
+            tree(0, ((N["one"], *[N["int32"]] * 4), tree(1))), "ok", "same"),
+    Special("a scalar named twice without a chunk", [b"first", b"second"],
+            tree(None, ((N["bytes"], N["bytes"]), tree())), "ok", "same"),
+    Special("a scalar named twice and once: the longer tag comes later", [All(), b"first", b"second"],
+            tree(0, ((N["bytes"], N["bytes"]), tree(1)), ((N["bytes"],), tree(2))), "ok", "same"),
+    Special("a scalar named twice and what is below", [All(), b"first", b"second"],
+            tree(0, ((N["bytes"], N["bytes"]), tree(1, ((N["bytes"],), tree(2))))), "ok", "same"),
+]  # fmt: skip
+
+SPECIAL = [*ORDER, *MERGING, *SCALARS, *WRONG, *EXTENSIONS, *LENIENT]
