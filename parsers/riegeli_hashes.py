@@ -99,7 +99,7 @@ class HashedParser(Parser):
         if self.verdicts.is_sound(chunk.begin):
             return
         problem = self._hash_problem(chunk)
-        if isinstance(problem, HashMismatch):
+        if isinstance(problem, HashMismatchError):
             raise MalformedError(
                 problem.reason + _ALL_THE_SAME, offset=problem.offset, path=path,
                 source=self.result.extraction.name,
