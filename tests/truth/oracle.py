@@ -5,6 +5,9 @@ A clause yields sentences; none means that the rule holds.
 
 from __future__ import annotations
 
+import io
+import zipfile
+import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -246,8 +249,24 @@ def must_be_noticed(attempt: Attempt, codes: dict[str, int]) -> Iterator[str]:
 
 
 def all_equal(attempt: Attempt, reach: Reach) -> bool:
-    """Whether the reach is of no bytes: damage to the end of a stream may change none."""
+    """Whether the reach is of no bytes: damage to the end of a stream may change none, and a bit of deflate that is
+    another one may decode to the same (`zipfile` says so)."""
+    content = attempt.case.wrapped.content
+    if attempt.case.wrapper.startswith("zip-") and attempt.case.damage.kind == "bit":
+        return same_members(content, attempt.case.damage.apply(content))
     return all(start >= end for start, end in reach.ranges) and not reach.shifted
+
+
+def same_members(one: bytes, other: bytes) -> bool:
+    """Whether `zipfile` reads the same from two archives, headers too."""
+    found = []
+    for content in (one, other):
+        try:
+            with zipfile.ZipFile(io.BytesIO(content)) as archive:
+                found.append([(str(info), archive.read(info)) for info in archive.infolist()])
+        except (zipfile.BadZipFile, zlib.error, OSError, ValueError, EOFError, NotImplementedError, RuntimeError):
+            return False
+    return found[0] == found[1]
 
 
 @clause
