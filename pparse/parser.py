@@ -246,7 +246,9 @@ def run(ctx: NodeContext) -> None:
                 base = ctx.pos
                 have = len(block)
                 gap = ctx.data.next_gap(base + have)
-                gap_follows = gap is not None and gap.offset <= base + have
+                # One at the end of what is parsed is none of its own: it belongs to what comes behind.
+                inside = limit is None or base + have < limit
+                gap_follows = inside and gap is not None and gap.offset <= base + have
                 ctx.at_end = not gap_follows and (have < wanted or (limit is not None and base + have >= limit))
                 if have < ctx.need:
                     if not gap_follows:

@@ -15,6 +15,7 @@ from pparse.limits import Limits
 from pparse.riegeli import RecordReader, RecordsMetadata, RecordWriter
 from pparse.riegeli.parts import ZSTD, PartCompressor
 from pparse.riegeli.transposed_encoder import encode_transposed
+from pparse.testing.fakes import GappyData
 from tests.riegeli_damage import Edit, apply, flip, forged, made, places, salvaged, sound, written
 from tests.riegeli_fixtures import BLOCK, CHUNK_HEADER, chunk_table, digest, lines, manifest, raw, records, table
 
@@ -639,3 +640,49 @@ def test_errors_are_ours():
                 node.load()
             except (MalformedError, UnsupportedError, PparseError):
                 pass
+
+
+def lossy(content: bytes, *gaps: tuple[int, int]):
+    """A member of something larger: it ends where ``content`` does, and more bytes follow."""
+    data = GappyData(content + bytes(20_000), gaps)
+    return pparse.open(data, format="riegeli").child("member", data, 0, len(content), "riegeli")
+
+
+def test_a_gap_behind_the_end_of_a_member_is_none_of_its_own():
+    """The parse ends where the member does, though its last chunk is lost and a gap begins there."""
+    content = written("uncompressed,chunk_size:1000", [bytes([65 + n]) * 900 for n in range(5)])
+    last = chunk_table(content)[-1].begin
+    damaged = content[:last] + bytes(100) + content[last + 100 :]
+    member = lossy(damaged, (len(content), 15_000))
+    kids = list(member.root.children())
+    assert kids[-1].kind == "gap"
+    assert kids[-1].end == len(content)
+    assert [kid.start for kid in kids if kid.kind == "gap"] == [last]
+
+
+def test_of_a_chunk_with_a_gap_what_is_before_it_is_given_unverified():
+    """Its hash cannot be compared: what is known can be had, and what lies behind the gap says that it cannot."""
+    records = [random.Random(n).randbytes(100_000) for n in range(9)]
+    content = written("zstd,chunk_size:2M", records)
+    chunk = chunk_table(content)[-1]
+    member = lossy(content, (chunk.begin + 500_000, 300))
+    kids = list(list(member.root.children())[-1].children())
+    assert len(kids) == 9
+    given = 0
+    for kid, record in zip(kids, records, strict=True):
+        if kid.status is Status.COMPLETE:
+            assert kid.load() == record
+            given += 1
+        else:
+            assert kid.status is Status.DAMAGED
+            with pytest.raises((MalformedError, GapError)):
+                kid.load()
+    assert 0 < given < 9
+
+
+def test_many_small_gaps_cost_one_stretch():
+    """What is known between two gaps and has no room for a header belongs to them."""
+    content = written("uncompressed,chunk_size:1000", [bytes([65 + n]) * 900 for n in range(90)])
+    first = chunk_table(content)[2].begin
+    member = lossy(content, *((first + at, 5) for at in range(0, 30_000, 15)))
+    assert sum(kid.kind == "gap" for kid in member.root.children()) < 10

@@ -12,6 +12,7 @@ import threading
 from pparse.data import BytesData, Data, FileData
 from pparse.errors import GapError, SourceError
 from pparse.reader import Reader
+from pparse.riegeli.layout import BLOCK_HEADER_SIZE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -233,11 +234,19 @@ class Source:
             return 0
 
     def gap_end(self, offset: int) -> int | None:
-        """Return where the gap that holds ``offset`` ends; None if there is no gap, or its length is not known."""
-        for gap in self.data.gaps:
-            if gap.length is not None and 0 <= self._start + offset - gap.offset < gap.length:
-                return gap.offset + gap.length - self._start
-        return None
+        """Return where the gap that holds ``offset`` ends; None if there is no gap, or its length is not known.
+
+        What is known between it and the next one belongs to it if no header has room there.
+        """
+        at = self._start + offset
+        gap = self.data.next_gap(at)
+        if gap is None or gap.offset > at:
+            return None
+        end = None
+        while gap is not None and gap.length is not None and (end is None or gap.offset - end < BLOCK_HEADER_SIZE):
+            end = gap.offset + gap.length
+            gap = self.data.next_gap(end)
+        return None if end is None else end - self._start
 
     def locate(self, offset: int) -> tuple[Data, int]:
         """Return the data, and where in it ``offset`` of this source is."""
