@@ -24,6 +24,7 @@ from pparse.errors import (
 )
 from pparse.extraction import Extraction
 from pparse.findings import Finding, Status
+from pparse.limits import MAX_NESTING
 from pparse.node import MAP, Entry
 from pparse.parser import Parser
 from pparse.paths import join_extraction
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 
     from pparse.content import Sink, Skip
     from pparse.data import Data
+    from pparse.findings import FindingList
+    from pparse.limits import Limits
     from pparse.node import Node
     from pparse.parser import NodeContext, Step
     from pparse.reader import Range
@@ -293,6 +296,7 @@ class ArchiveParser(Parser):
         if self.lacks_bytes_inside(member, data, end):
             data.condemn(start, end or start, _SHORT)
         opened = Extraction(extraction.session, name or member.name, data, start, end, extraction)
+        opened.go_deeper()
         opened.origin = (self, member)
         self._opened[member.at] = opened
         return opened
@@ -436,8 +440,13 @@ def _refused(error: PparseError) -> Verdict:
     return verdict
 
 
-def documents_in(result: Result) -> Iterator[tuple[str, Extraction]]:
-    """Yield what of the members of an archive some parser recognises, with its name in it; not what is in those."""
+def documents_in(
+    result: Result, findings: FindingList | None = None, prefix: str = ""
+) -> Iterator[tuple[str, Extraction]]:
+    """Yield what of the members of an archive some parser recognises, with its name in it; not what is in those.
+
+    What a limit refuses is among ``findings`` (None: the archive's), at ``prefix`` and its name.
+    """
     parser = result.parser
     if not isinstance(parser, ArchiveParser):
         return
@@ -452,7 +461,9 @@ def documents_in(result: Result) -> Iterator[tuple[str, Extraction]]:
         except PASSING:
             raise
         except LimitError as error:
-            result.findings.add(Finding("limit", error.reason, path=name, source=result.extraction.name))
+            (result.findings if findings is None else findings).add(Finding(
+                "limit", f"not looked into: {error.reason}", path=prefix + quoted(name),
+            ))  # fmt: skip
             continue
         except PparseError:
             continue
@@ -465,7 +476,6 @@ def documents_below(result: Result) -> Iterator[tuple[str, Extraction]]:
     Containers come before what is in them. Raises `LimitError` beyond the limit.
     """
     limits = result.extraction.session.limits
-    nesting = limits.nesting
     entered = 0
     levels = [("", documents_in(result))]
     while levels:
@@ -480,13 +490,21 @@ def documents_below(result: Result) -> Iterator[tuple[str, Extraction]]:
         if isinstance(inner.parser, ArchiveParser):
             entered += 1
             limits.check("containers", entered, "the number of archives in archives")
-            if len(levels) >= nesting:
-                result.findings.add(Finding(
-                    "limit", f"not looked into: containers in containers are not entered below the limit "
-                    f"nesting={nesting}; lift it with --limit nesting={4 * nesting}", path=prefix + name,
-                ))  # fmt: skip
+            below = f"{prefix}{quoted(name)}::"
+            if inner.extraction.layers >= limits.nesting:
+                result.findings.add(nested_too_deep(limits, prefix + quoted(name)))
                 continue
-            levels.append((f"{prefix}{quoted(name)}::", documents_in(inner)))
+            levels.append((below, documents_in(inner, result.findings, below)))
+
+
+def nested_too_deep(limits: Limits, path: str, source: str = "") -> Finding:
+    """Return the finding on a container that is not looked into, as too many lie around it."""
+    lift = min(2 * limits.nesting, MAX_NESTING)
+    how = f"; lift it with --limit nesting={lift}" if lift > limits.nesting else ", which is as deep as it goes"
+    return Finding(
+        "limit", f"not looked into: containers in containers are not entered below the limit nesting="
+        f"{limits.nesting}{how}", path=path, source=source,
+    )  # fmt: skip
 
 
 def quoted(name: str) -> str:

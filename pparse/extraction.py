@@ -11,6 +11,7 @@ from contextlib import suppress
 
 from pparse.data import FileData
 from pparse.errors import FormatError, LimitError, PathError, SourceError, UnsupportedError
+from pparse.limits import MAX_NESTING
 from pparse.locking import guard
 from pparse.paths import join_extraction
 from pparse.result import Result
@@ -63,6 +64,7 @@ class Extraction:
         self.origin: tuple[Any, Any] | None = None  # of a member of an archive: that one's parser, and the member
         self.proved = False  # the member that this is was read through for its checksum
         self.implicit = False  # a step of decompression, which paths do not name
+        self.layers: int = 0 if parent is None else parent.layers  # archives and streams around it
 
     # -- bytes -------------------------------------------------------------------------------------------------------
 
@@ -108,6 +110,18 @@ class Extraction:
             kid = self.children[name] = Extraction(self.session, name, data, start, end, self, format)
         return kid
 
+    def go_deeper(self) -> None:
+        """Note that this comes out of one archive or stream more. Raises `LimitError`: it is read through them all."""
+        limit = self.session.limits.nesting
+        if self.layers >= limit:
+            lift = min(2 * limit, MAX_NESTING)
+            raise LimitError(
+                f"more than {limit} archives and streams lie within each other",
+                option=f"--limit nesting={lift}" if lift > limit else "'pparse extract', one layer after the other",
+                path=self.parent.outermost.path if self.parent is not None else None,
+            )
+        self.layers += 1
+
     def sibling(self, name: str) -> Extraction:
         """Return the file ``name`` in the folder of this file, as a child extraction, opened on the first call.
 
@@ -137,6 +151,19 @@ class Extraction:
 
         Raises `FormatError` if no parser recognises it, naming what it looks like where that is known.
         """
+        result = self._parse(format)
+        while format is None and not result.extraction._named:
+            inner = result.parser.unwrapped()
+            if inner is None:
+                break
+            try:
+                result = inner._parse(None)
+            except (FormatError, UnsupportedError):
+                break
+        return result
+
+    def _parse(self, format: str | type[Parser] | None) -> Result:
+        """Do what `parse` does, but leave wrappings alone."""
         from pparse.registry import detect, parser_class
 
         parser: type[Parser]
@@ -157,10 +184,6 @@ class Extraction:
             result = self.results[parser.name] = Result(self, parser, findings)
             for note in self.notes:
                 result.findings.add(note)
-        if format is None and not self._named:
-            unwrapped = result.parser.unwrapped()
-            if unwrapped is not None:
-                return unwrapped
         return result
 
     def assume(self, format: str) -> None:

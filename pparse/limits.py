@@ -57,6 +57,10 @@ def format_size(count: int) -> str:
     return f"{value:.0f} {unit}" if value >= 100 else f"{value:.1f} {unit}"
 
 
+# Layers that may lie around what is read: a read goes through all of them, one call within the other.
+MAX_NESTING: Final = 64
+
+
 def count_words(count: int, noun: str) -> str:
     """Return ``1 tensor``, ``1,200 tensors``."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
@@ -79,7 +83,7 @@ class Limits:
         "open_files": 64,  # descriptors open at a time
         "scratch_bytes": 64 * GIB,  # scratch files of one document, together
         "inflated_bytes": 1 << 44,  # what one compressed stream may yield
-        "nesting": 16,  # containers within containers
+        "nesting": 32,  # containers within containers, and streams: at most MAX_NESTING
         "containers": 10_000,  # containers that one walk enters
         "extracted_entries": 1_000_000,  # files and folders that one extraction makes
         "expansion_ratio": 1_100,  # bytes written per compressed byte read (deflate reaches 1,032)
@@ -115,6 +119,8 @@ class Limits:
         for name in self.DEFAULTS:
             if getattr(self, name) < 1:
                 raise ValueError(f"limit {name} must be at least 1")
+        if self.nesting > MAX_NESTING:
+            raise ValueError(f"limit nesting must be at most {MAX_NESTING}: each layer is read through those around it")
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError("Limits are immutable; use replace()")

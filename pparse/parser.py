@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
     from pparse.budget import MemoryBudget
     from pparse.data import Data
+    from pparse.extraction import Extraction
     from pparse.index import ChildIndex
     from pparse.node import Key, Node
     from pparse.reader import Range, Reader
@@ -400,8 +401,8 @@ class Parser:
         """Index the children of ``node`` without states, where they are known otherwise; False: run the engine."""
         return False
 
-    def unwrapped(self) -> Result | None:
-        """Return what a parser makes of the document inside, where this is but a wrapping of it; else None."""
+    def unwrapped(self) -> Extraction | None:
+        """Return the document inside, where this is but a wrapping of it; else None. Raises `LimitError`."""
         return None
 
     def settle(self) -> None:

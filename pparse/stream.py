@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from pparse.codecs import CODECS
 from pparse.content import Collector, read_through, status_of
-from pparse.errors import EndOfDataError, FormatError, MalformedError, PathError, PparseError, UnsupportedError
+from pparse.errors import EndOfDataError, MalformedError, PathError, PparseError, UnsupportedError
 from pparse.findings import Finding, Severity, Status
 from pparse.node import LIST, MAP, SCALAR, Entry
 from pparse.parser import Parser
@@ -95,15 +95,17 @@ class StreamParser(Parser):
         """Return the content as an extraction."""
         if self._inner is None:
             extraction = self.result.extraction
-            self._inner = extraction.child(self.content_name(), self.content)
-            self._inner.implicit = True
+            inner = extraction.child(self.content_name(), self.content)
+            inner.go_deeper()
+            inner.implicit = True
+            self._inner = inner
         return self._inner
 
-    def unwrapped(self) -> Result | None:
-        """Return what a parser makes of the content; None if none recognises it."""
+    def unwrapped(self) -> Extraction | None:
+        """Return the content; None if the codec's library is missing."""
         try:
-            return self.inner().parse()
-        except (FormatError, UnsupportedError):
+            return self.inner()
+        except UnsupportedError:
             return None
 
     def enter(self, name: str) -> Extraction:

@@ -103,8 +103,10 @@ def _findings(document: Extraction, options: Any) -> Iterator[Finding]:
     if options.recursive:
         from pparse.archive import documents_below
 
+        told = set(document.findings)
         for name, extraction in documents_below(document.parse()):
             yield from _findings_inside(name, extraction, options.strict)
+        yield from (finding for finding in document.findings if finding.code == "limit" and finding not in told)
     if options.sha256 is not None:
         from pparse.cli.digest import check_digests
 

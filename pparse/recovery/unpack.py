@@ -9,7 +9,7 @@ from __future__ import annotations
 from array import array
 from contextlib import suppress
 
-from pparse.archive import ArchiveParser, NameCounter
+from pparse.archive import ArchiveParser, NameCounter, nested_too_deep
 from pparse.content import Beginning, Verdict, read_through
 from pparse.data import Access
 from pparse.errors import (
@@ -368,8 +368,11 @@ class Unpacker:
         except PASSING:
             raise
         except LimitError as error:
+            # A container that is not looked into may be cut, inside of one that is whole.
+            deep = level.parser.result.extraction.layers + 1 >= self._session.limits.nesting
+            severity = Severity.ERROR if deep else Severity.WARNING
             self._document.findings.add(Finding(
-                "limit", f"not entered: {error.reason}", severity=Severity.WARNING, path=listed, source=level.source,
+                "limit", f"not entered: {error.reason}", severity=severity, path=listed, source=level.source,
             ))  # fmt: skip
             return False
         except PparseError:
@@ -380,12 +383,8 @@ class Unpacker:
             self._settle(result.extraction)
         if not isinstance(parser, ArchiveParser | StreamParser):
             return self._plan.salvage and self._save_member(level, member, extraction, result)
-        if len(self._levels) >= self._session.limits.nesting:
-            self._document.findings.add(Finding(
-                "limit", f"containers within containers are not entered below the limit nesting="
-                f"{self._session.limits.nesting}; lift it with --limit nesting={4 * self._session.limits.nesting}",
-                path=listed, source=level.source,
-            ))  # fmt: skip
+        if result.extraction.layers >= self._session.limits.nesting:
+            self._document.findings.add(nested_too_deep(self._session.limits, listed, level.source))
             return False
         if self._entered >= self._session.limits.containers:
             self._document.findings.add(Finding(

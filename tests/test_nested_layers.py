@@ -1,0 +1,105 @@
+"""Archives and streams within each other, far deeper than anybody needs: a limit says so, and nothing recurses."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import lzma
+import tarfile
+import zipfile
+import zlib
+
+import pytest
+
+import pparse
+from pparse.archive import documents_below
+from pparse.cli import main
+from pparse.errors import LimitError
+from pparse.limits import MAX_NESTING, Limits
+
+DEEP = {"gz": 2_000, "zz": 2_000, "bz2": 150, "xz": 300, "zip": 2_000, "deflated.zip": 1_000, "tar": 200, "tgz": 200}
+INNERMOST = b'{"a": 1}'
+
+
+def zipped(content: bytes, method: int = zipfile.ZIP_STORED) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", method) as archive:
+        archive.writestr("a.zip", content)
+    return out.getvalue()
+
+
+def tarred(content: bytes) -> bytes:
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as archive:
+        member = tarfile.TarInfo("a.tar")
+        member.size = len(content)
+        archive.addfile(member, io.BytesIO(content))
+    return out.getvalue()[: 512 + -(-len(content) // 512) * 512]  # without the zeros, which would add up
+
+
+STREAMS = {
+    "gz": lambda content: gzip.compress(content, 1),
+    "bz2": bz2.compress,
+    "xz": lambda content: lzma.compress(content, preset=0),
+    "zz": lambda content: zlib.compress(content, 1),
+}
+ARCHIVES = {
+    "zip": zipped,
+    "deflated.zip": lambda content: zipped(content, zipfile.ZIP_DEFLATED),
+    "tar": tarred,
+    "tgz": lambda content: gzip.compress(tarred(content), 1),
+}
+
+
+def nested(wrap, depth: int) -> bytes:
+    content = INNERMOST
+    for _ in range(depth):
+        content = wrap(content)
+    return content
+
+
+@pytest.mark.parametrize("kind", STREAMS)
+def test_streams_nested_deeper_than_the_limit_are_refused_by_every_command(kind, tmp_path, capsys):
+    path = tmp_path / f"deep.{kind}"
+    path.write_bytes(nested(STREAMS[kind], DEEP[kind]))
+    with pytest.raises(LimitError, match="more than 32 archives and streams lie within each other"):
+        pparse.open(path).parse()
+    for command in ("ls", "info", "tree", "check", "get"):
+        assert main([command, str(path)]) == 2
+        assert "nesting=64" in capsys.readouterr().err
+    assert main(["recover", str(path), "-o", str(tmp_path / "out"), "-q"]) == 2
+    assert "nesting=64" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kind", STREAMS)
+def test_streams_nested_as_deep_as_the_limit_are_read(kind):
+    limits = Limits(nesting=MAX_NESTING)
+    with pparse.open(nested(STREAMS[kind], MAX_NESTING), limits=limits) as document:
+        assert document.parse().root["a"].load() == 1
+    with (
+        pparse.open(nested(STREAMS[kind], MAX_NESTING + 1), limits=limits) as document,
+        pytest.raises(LimitError, match="one layer after the other"),
+    ):
+        document.parse()
+
+
+@pytest.mark.parametrize("kind", ARCHIVES)
+def test_archives_nested_deeper_than_the_limit_are_not_looked_into(kind, tmp_path, capsys):
+    path = tmp_path / f"deep.{kind}"
+    path.write_bytes(nested(ARCHIVES[kind], DEEP[kind]))
+    for limits in (Limits(), Limits(nesting=MAX_NESTING)):
+        with pparse.open(path, limits=limits) as document:
+            layers = [extraction.layers for _, extraction in documents_below(document.parse())]
+            assert max(layers) <= limits.nesting
+            assert len(layers) >= limits.nesting // 2 - 1
+            assert [finding.code for finding in document.findings if finding.code == "limit"] == ["limit"]
+    assert main(["check", "-R", str(path)]) == 2
+    assert main(["ls", "-R", str(path)]) == 4
+    assert main(["recover", str(path), "-o", str(tmp_path / "out"), "-q"]) == 4
+    capsys.readouterr()
+
+
+def test_the_limit_has_a_limit():
+    with pytest.raises(ValueError, match="at most 64"):
+        Limits(nesting=MAX_NESTING + 1)
