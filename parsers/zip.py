@@ -294,10 +294,21 @@ class ZipParser(ArchiveParser):
             wanted=numbers.get("wanted"), got=numbers.get("got"),
         ))  # fmt: skip
 
+    def is_doubted(self, member: ArchiveMember) -> bool:
+        """Say whether only its CRC could tell that ``member`` is right: bytes at or before its own are not."""
+        note, directory = member.extra, self.directory
+        if not isinstance(note, ZipNote) or member.checksum is None or member.status is not Status.COMPLETE:
+            return False
+        lost = note.broken
+        if note.listed and directory is not None and directory.torn:
+            lost = local_at(self.result.extraction.data, member.start, self.result.extraction.known_end()) is None
+        return lost or super().is_doubted(member)
+
     def members(self) -> Iterator[Member]:
         """Yield what `pparse ls` lists; by a trusted directory, without making nodes."""
         directory = self.directory
-        if directory is None or directory.has_overlaps or self.spoilt or self.result.extraction.data.gaps:
+        odd = directory is None or directory.has_overlaps or directory.torn
+        if directory is None or odd or self.spoilt or self.result.extraction.data.flawed:
             return super().members()
         self.result.check_open()
         self._note_archive(directory)
@@ -322,8 +333,8 @@ class ZipParser(ArchiveParser):
         return pos, self.expect_member, 0
 
     def _note_passed(self, ctx: NodeContext, found: Found) -> None:
-        if ctx.collected is None:
-            for code, offset, length, reason in found.notes:
+        for code, offset, length, reason in found.notes:
+            if ctx.collected is None or code == "local-header":
                 severity = {"local-header": Severity.ERROR, "prefix": Severity.NOTE}.get(code, Severity.WARNING)
                 self._note(code, reason, offset, length, severity)
 
@@ -360,7 +371,7 @@ class ZipParser(ArchiveParser):
         name = decode_name(header.raw_name, header.flags, entry.extra if entry is not None else header.extra)
         creator, external = (entry.creator, entry.external) if entry is not None else (0, 0)
         times = header if entry is None else entry
-        sure = not extent.code or extent.cut or extent.code == "gap"
+        sure = extent.code != "contradiction"
         member = ArchiveMember(
             name, header.raw_name, kind_of(name, creator, external, extent.content), found.at, extent.start, extent.end,
             extent.size,
@@ -370,6 +381,7 @@ class ZipParser(ArchiveParser):
             extra=ZipNote(
                 header.flags, header.method, declared_kind(name, creator, external), listed=False, sure=sure,
                 listed_crc=None if entry is None else entry.crc, rival=extent.rival,
+                broken=any(code == "local-header" for code, *_ in found.notes),
             ),
         )  # fmt: skip
         if extent.missing is not None:
@@ -432,7 +444,8 @@ class ZipParser(ArchiveParser):
             return data, start, end
         source = data.range(start, max(start, min(end, self._known_end(data))))
         suspect = beyond or member.pieces is not None or self.is_suspect(member)
-        return self._inflated(member, note, source, suspect=suspect), 0, None
+        bounded = not beyond and member.status is not Status.TRUNCATED
+        return self._inflated(member, note, source, suspect=suspect, bounded=bounded), 0, None
 
     def _known_end(self, data: Data) -> int:
         return self.result.extraction.known_end() if data is self.result.extraction.data else data.size or 0
@@ -468,7 +481,7 @@ class ZipParser(ArchiveParser):
                 pos = max(found.next, pos + 1)
         return member.start, None
 
-    def _inflated(self, member: ArchiveMember, note: ZipNote, source: Range, *, suspect: bool) -> Data:
+    def _inflated(self, member: ArchiveMember, note: ZipNote, source: Range, *, suspect: bool, bounded: bool) -> Data:
         from pparse.resync.resumed import ResumedData
 
         session = self.result.extraction.session
@@ -480,7 +493,7 @@ class ZipParser(ArchiveParser):
             scratch=session.spools, concatenated=CODECS[note.method] == "zstd",
             name=f"{self.result.extraction.name}::{member.name}", stats=session.stats,
             tail_is_error=note.method != LZMA, poll=session.check_cancelled, suspect=suspect,
-            checksum=member.checksum if size is not None else None,
+            checksum=member.checksum, bounded=bounded,
         )  # fmt: skip
 
     def _lzma_source(self, member: ArchiveMember, note: ZipNote, source: Range, size: int | None) -> Range:

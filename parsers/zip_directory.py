@@ -91,10 +91,22 @@ class Directory:
 
     Its entries lie in ``[begin, end)``, ``count`` of them; a member's local header stands at its offset plus ``shift``;
     the lowest of these is ``first``. ``finish`` is where the archive ends, its comment included, ``declared`` how many
-    entries the end record names. ``wide``: some of them have zip64 fields.
+    entries the end record names. ``wide``: some of them have zip64 fields; ``torn``: local headers are damaged.
     """
 
-    __slots__ = ("_charge", "_overlaps", "begin", "count", "declared", "end", "finish", "first", "shift", "wide")
+    __slots__ = (
+        "_charge",
+        "_overlaps",
+        "begin",
+        "count",
+        "declared",
+        "end",
+        "finish",
+        "first",
+        "shift",
+        "torn",
+        "wide",
+    )
 
     def __init__(self, begin: int, end: int, shift: int) -> None:
         self.begin = begin
@@ -105,6 +117,7 @@ class Directory:
         self.finish = end
         self.declared = 0
         self.wide = False
+        self.torn = False
         self._overlaps = array("q")
         self._charge: Charge | None = None
 
@@ -268,6 +281,7 @@ def _fits_headers(data: Data, directory: Directory, places: list[int], start: in
             right += 1
         elif len(known_bytes(data, pos, 4)) == 4:
             wrong += 1
+            directory.torn = directory.torn or header is None
         if place == places[0] and (right or (wrong and directory.first != start)):
             return bool(right)  # the first one of all: enough
     return right >= wrong
@@ -352,7 +366,8 @@ class Hints:
     """Entries of a directory that is not whole, or does not fit: what they say is believed where the file agrees.
 
     ``shifts`` are what may have to be added to an offset to get a position, the likeliest first. Behind a gap of
-    unknown length no position follows from an offset.
+    unknown length no position follows from an offset. ``whole``: the archive's own directory is all there and lies
+    where its end record says, so a member begins where it says, whatever stands there now.
     """
 
     def __init__(self, data: Data, start: int, end: int, budget: MemoryBudget) -> None:
@@ -366,6 +381,8 @@ class Hints:
         self.shifts: list[int] = []
         self._reach = min((gap.offset for gap in data.gaps if not gap.exact), default=end)
         self.trusted = False  # whether local headers were found where entries say, or it lies where it should
+        self.whole = False
+        self._apart = False  # no two members share bytes, as the entries say
         self._cached: dict[int, CentralEntry | None] = {}
         try:
             self._collect(budget)
@@ -378,7 +395,7 @@ class Hints:
         return len(self._offsets)
 
     def _collect(self, budget: MemoryBudget) -> None:
-        offsets, places, names = array("q"), array("q"), array("q")
+        offsets, places, names, ends = array("q"), array("q"), array("q"), array("q")
         high, lowest = self._end, max(self._start, self._end - TAIL)
         seen = False
         while high > lowest or (high > self._start and seen):
@@ -393,27 +410,30 @@ class Hints:
                     offsets.append(entry.offset)
                     places.append(at)
                     names.append(hash(entry.raw_name))
-            self._charge.resize(56 * len(offsets))
+                    ends.append(entry.offset + LOCAL_SIZE + len(entry.raw_name) + min(entry.packed, 1 << 61))
+            self._charge.resize(64 * len(offsets))
             high = low
-        offsets, places, names = self._without_nested(offsets, places, names)
+        offsets, places, names, ends = self._without_nested(offsets, places, names, ends)
         self._offsets, order = ranked(offsets)
+        starts = iter(self._offsets[1:])
+        self._apart = all(ends[ordinal] <= start + TOLERANCE for ordinal, start in zip(order, starts, strict=False))
         self._places = array("q", (places[ordinal] for ordinal in order))
         self._names = KeyTable(names[ordinal] for ordinal in order)
 
     def _without_nested(
-        self, offsets: array[int], places: array[int], names: array[int]
-    ) -> tuple[array[int], array[int], array[int]]:
+        self, offsets: array[int], places: array[int], names: array[int], ends: array[int]
+    ) -> tuple[array[int], array[int], array[int], array[int]]:
         """Leave out entries among the members, which are of archives in this one, if its own directory is all there."""
         own = self._own_directory()
         if own is None:
-            return offsets, places, names
+            return offsets, places, names, ends
         begin, stop, record = own
         listed = [offset for offset, place in zip(offsets, places, strict=True) if begin <= place < stop]
         if not listed or len(listed) != record.entries:
-            return offsets, places, names
+            return offsets, places, names, ends
         first = begin - record.offset + min(listed)
         kept = [number for number, place in enumerate(places) if not first <= place < begin]
-        return tuple(array("q", (column[number] for number in kept)) for column in (offsets, places, names))  # type: ignore[return-value]
+        return tuple(array("q", (column[number] for number in kept)) for column in (offsets, places, names, ends))  # type: ignore[return-value]
 
     def _own_directory(self) -> tuple[int, int, EndRecord] | None:
         """Return where the last directory begins and ends by its end record, and that; None if there is none."""
@@ -448,6 +468,8 @@ class Hints:
             scores[shift] = sum(self._agrees(ordinal, shift) for ordinal in range(0, len(self._offsets), step))
         self.shifts = sorted(scores, key=lambda shift: -scores[shift])
         self.trusted = scores[self.shifts[0]] > 0 or exact
+        own = self._own_directory() if exact and self._apart and self.shifts[0] == self._start else None
+        self.whole = own is not None and own[0] == self.first_place and own[2].entries == len(self._offsets)
 
     def _agrees(self, ordinal: int, shift: int) -> bool:
         entry = self.entry(ordinal)

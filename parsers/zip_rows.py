@@ -45,14 +45,14 @@ class ZipNote:
 
     ``flags``, ``method`` by number, ``listed`` (``start`` is a local header), ``sure``, whether the size can be relied
     on; ``declared``, the kind that name and mode say; ``listed_crc``, the CRC-32 in the directory; ``rival``, one in
-    the local header or the descriptor that is not the member's.
+    the local header or the descriptor that is not the member's; ``broken``: the local header is damaged.
     """
 
-    __slots__ = ("declared", "flags", "listed", "listed_crc", "method", "rival", "sure")
+    __slots__ = ("broken", "declared", "flags", "listed", "listed_crc", "method", "rival", "sure")
 
     def __init__(
         self, flags: int, method: int, declared: str, *, listed: bool, sure: bool = True,
-        listed_crc: int | None = None, rival: int | None = None,
+        listed_crc: int | None = None, rival: int | None = None, broken: bool = False,
     ) -> None:  # fmt: skip
         self.flags = flags
         self.method = method
@@ -61,6 +61,7 @@ class ZipNote:
         self.sure = sure
         self.listed_crc = listed_crc
         self.rival = rival
+        self.broken = broken
 
 
 class ZipRow(Member):

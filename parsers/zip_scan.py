@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from pparse.errors import EndOfDataError, GapError, LimitError, UnsupportedError
 from pparse.parsers.zip_directory import known_bytes
-from pparse.parsers.zip_extent import Descriptors, Measure, Summing, Work, descriptor_before, measure
+from pparse.parsers.zip_extent import Descriptors, Measure, Summing, descriptor_before, measure
 from pparse.parsers.zip_records import (
     CODECS,
     DESCRIPTOR,
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from pparse.data import Data, Gap
     from pparse.session import Session
 
+_UNSURE: Final = "its local header is lost, and where its bytes may begin, none have the CRC-32 that they should"
 # Missing bytes that may be believed without a directory: as many as the gap was said to have, and this much more.
 _SLACK: Final = 64 << 10
 _MOST_KEPT: Final = 4096
@@ -51,6 +52,8 @@ _MOST_KEPT: Final = 4096
 _LATE: Final = 1 << 10
 # Records behind the end that a header names, at which a stored member may end after all.
 _MOST_BEYOND: Final = 64
+# Bytes that came into a stored member, at most, so that it is taken to end at the next record.
+_MOST_INSERTED: Final = 16 << 20
 
 
 class Extent:
@@ -126,8 +129,7 @@ class Scanner(Walker):
 
     def __init__(self, data: Data, start: int, end: int, session: Session) -> None:
         super().__init__(data, start, end, session)
-        self._work = Work(end - start)
-        self._descriptors = Descriptors(data, end, self._work)
+        self._descriptors = Descriptors(data, end, self.work)
         self._kept: dict[int, Extent] = {}
 
     # -- one step ----------------------------------------------------------------------------------------------------
@@ -145,7 +147,7 @@ class Scanner(Walker):
                     at, records = min(at + length, self.end), True
                     continue
                 following = self.find_next(at + 1)
-                if at == self.start and not inexact_gap(self.data, at, following) and not self._torn(at, following):
+                if at == self.start and not self._is_torn(at, following):
                     if following >= self.end:
                         found = Found("gap", at, following)
                     else:
@@ -159,15 +161,16 @@ class Scanner(Walker):
                 if found is None:
                     at = following
                     continue
-            found.notes = notes
+            found.notes[:0] = notes
             return found
         found = Found("end", self.end, self.end)
         found.notes, found.closed = notes, closed
         return found
 
-    def _torn(self, low: int, high: int) -> bool:
+    def _is_torn(self, low: int, high: int) -> bool:
+        """Say whether bytes are missing in ``[low, high)``, or it begins with zeros where a header may have been."""
         gap = self.data.next_gap(low) if self.data.gaps else None
-        return gap is not None and gap.offset < high
+        return (gap is not None and gap.offset < high) or self.read(low, LOCAL_SIZE)[0] == bytes(LOCAL_SIZE)
 
     def _member_at(self, pos: int, *, meant: bool) -> Found | None:
         header = self.header_at(pos)
@@ -185,6 +188,8 @@ class Scanner(Walker):
         extent = self._kept.get(pos)
         if extent is None:
             extent = self._extent(pos, header, entry)
+            if broken and pos in self.unsure and not extent.code:
+                extent.blame("malformed", _UNSURE)
             while len(self._kept) >= _MOST_KEPT:
                 del self._kept[next(iter(self._kept))]
             self._kept[pos] = extent
@@ -277,7 +282,7 @@ class Scanner(Walker):
                 extent.end = extent.next = self._successor(start, end, header) or end
                 return extent.blame("malformed", "its compressed bytes do not end where they should")
             return _cut(extent, max(end, self.end + 1) - start)
-        if not self._work.spend(found.end - start):
+        if not self.work.spend(found.end - start):
             return Extent(start, self.end, self.end, size, None).blame("malformed", "where it ends cannot be told")
         extent = self._described(start, header) if claim is None else None
         if extent is None:
@@ -368,11 +373,11 @@ class Scanner(Walker):
     def _by_sum(self, start: int, header: LocalHeader, claim: Claim) -> Extent:
         """Stored bytes that are not followed by what should follow: the CRC decides where they end."""
         end = start + claim.packed
-        summing = Summing(self.data, start, self._work)
+        summing = Summing(self.data, start, self.work)
         low, inside, beyond = start, -1, 0
         while claim.crc is not None and summing.known and beyond < _MOST_BEYOND:
             at = self.find_next(low)
-            if at >= self.end or not self._work.spend(at - low + SHORT):
+            if at >= self.end or not self.work.spend(at - low + SHORT):
                 break
             inside = at if inside < 0 and at < end else inside
             beyond += at > end
@@ -385,7 +390,7 @@ class Scanner(Walker):
             return Extent(start, self.end, self.end, None, claim.crc).blame(
                 "contradiction", f"it has {self.end - start:,} bytes, not 0"
             )
-        summing = Summing(self.data, start, self._work)
+        summing = Summing(self.data, start, self.work)
         whole = end <= self.end and (claim.crc is None or summing.at(end) == claim.crc or not summing.known)
         if not whole and (inside >= 0 or end > self.end):
             following = self._successor(start, min(end, self.end), header)
@@ -394,6 +399,10 @@ class Scanner(Walker):
             if following is not None:
                 extent = Extent(start, following, following, claim.size, claim.crc)
                 return extent.blame("malformed", _followed(following - start, claim.packed))
+        if not whole and end < self.end and (following := self._late_successor(end, header)) is not None:
+            extent = Extent(start, following, following, claim.size, claim.crc)
+            return extent.blame("malformed", f"the next member begins after {following - start:,} bytes, "
+                                f"{following - end:,} more than it has")  # fmt: skip
         end = min(end, self.end)
         return _cut(Extent(start, end, end, claim.size, claim.crc), claim.packed)
 
@@ -404,7 +413,7 @@ class Scanner(Walker):
         last one counts. None if there is none.
         """
         low, found = start + 1, None
-        while self.hints and self._work.spend(SHORT):
+        while self.hints and self.work.spend(SHORT):
             low = self.find_next(low)
             if low >= end:
                 break
@@ -413,6 +422,21 @@ class Scanner(Walker):
                 found = low
             low += 1
         return found
+
+    def _late_successor(self, end: int, header: LocalHeader) -> int | None:
+        """Return where the record begins that the directory has right behind the member, if bytes came into that.
+
+        What came in, or what was there before, may look like records itself.
+        """
+        at = self.find_next(end)
+        for _ in range(_MOST_BEYOND):
+            if not self.hints or at >= self.end or at - end > _MOST_INSERTED or not self.work.spend(at - end + SHORT):
+                break
+            listed = self.header_at(at) is not None or at == self.hints.first_place
+            if listed and self._follows(header, at):
+                return at
+            at = self.find_next(at + 1)
+        return None
 
     def _by_descriptor(self, start: int, header: LocalHeader) -> Extent:
         """Nobody says how long it is: some descriptor does."""
@@ -440,7 +464,7 @@ class Scanner(Walker):
         if self.read(start, 4)[0].startswith(LOCAL):
             low = self._inner_end(start)
         top = header.raw_name.partition(b"/")[0]
-        while low < self.end and self._work.spend(SHORT):
+        while low < self.end and self.work.spend(SHORT):
             low = self.find_next(low)
             other = self.header_at(low)
             if (
@@ -456,7 +480,7 @@ class Scanner(Walker):
     def _inner_end(self, start: int) -> int:
         """Return where a stored archive ends that begins at ``start``: its own end record says so."""
         low = start
-        while low < self.end and self._work.spend(SHORT):
+        while low < self.end and self.work.spend(SHORT):
             low = self.find_next(low, members=False)
             record = read_end(self.read(low, 22)[0])
             if record is not None and start + record.offset + record.size == low:

@@ -8,9 +8,12 @@ from __future__ import annotations
 import re
 
 from pparse.parsers.zip_directory import BLOCK, Hints, entry_at
+from pparse.parsers.zip_extent import Summing, Work, measure
 from pparse.parsers.zip_records import (
     CENTRAL,
+    CODECS,
     DESCRIPTOR,
+    ENCRYPTED,
     END,
     END64,
     EXTRA_DATA,
@@ -18,7 +21,9 @@ from pparse.parsers.zip_records import (
     LOCAL_SIZE,
     LOCATOR,
     LOCATOR_SIZE,
+    MASKED,
     SIGNATURE,
+    STORED,
     STREAMED,
     CentralEntry,
     LocalHeader,
@@ -40,6 +45,8 @@ _RECORDS: Final = re.compile(rb"PK(?:\x03\x04|\x01\x02|\x05\x06|\x06\x06)")
 _BOUNDARIES: Final = (CENTRAL, END, END64, EXTRA_DATA)
 # Lengths of data descriptors, the likelier ones first.
 LENGTHS: Final = (24, 16, 20, 12)
+# Members whose header is lost of which it is remembered where their bytes begin.
+_MOST_STARTS: Final = 4096
 # What is read for a header.
 SHORT: Final = 4 << 10
 
@@ -56,6 +63,9 @@ class Walker:
         self._block = b""
         self._block_at = 0
         self._unknown: list[tuple[int, int]] = []
+        self.work = Work(end - start)
+        self.unsure: set[int] = set()  # of these, where no CRC agrees
+        self._starts: dict[int, int] = {}  # of members whose header is lost: where it was, and where the bytes begin
 
     def read(self, pos: int, count: int) -> tuple[bytes, list[tuple[int, int]]]:
         """Return bytes at ``pos``, unknown ones as zeros, and where those are, counted from ``pos``."""
@@ -127,7 +137,9 @@ class Walker:
                 if header.method != entry.method:  # broken as well
                     header.method, header.flags = entry.method, entry.flags
                 return header, entry
-        start = self._start_before_next(pos, entry) if meant or unknown else None
+        start = self._start_before_next(pos, entry) if meant or unknown or self.hints.whole else None
+        if start is None:
+            start = self._start_by_content(pos, entry) if self.hints.whole else None
         if start is None:
             return None
         fields = (20, entry.flags, entry.method, entry.time, entry.date, entry.crc, 0, 0)
@@ -166,6 +178,41 @@ class Walker:
             if not length or match_descriptor(block, 0, entry.crc, entry.packed, entry.size) == length:
                 return start
         return None
+
+    def _start_by_content(self, pos: int, entry: CentralEntry) -> int | None:
+        """Return where the bytes of a member begin whose local header is lost, and perhaps the record behind it, too.
+
+        Its name and its extra field may be as long as in the directory, or the bytes end where the next one begins: the
+        CRC decides, and if it agrees with none, the first that is possible. None if nothing is.
+        """
+        known = self._starts.get(pos)
+        if known is not None:
+            return known
+        least = pos + LOCAL_SIZE + len(entry.raw_name)
+        end = self.hints.next_position(pos + 1) or self.hints.first_place
+        lengths = (*(LENGTHS if entry.flags & STREAMED else ()), 0)
+        starts = dict.fromkeys((*(end - length - entry.packed for length in lengths), least + len(entry.extra), least))
+        possible = [at for at in starts if least <= at <= least + 0xFFFF and at + entry.packed <= end]
+        found = next((at for at in possible if self._sums_up(at, entry)), None)
+        if found is None and possible:
+            found = possible[0]
+            if len(self.unsure) < _MOST_STARTS:
+                self.unsure.add(pos)
+        if found is not None and len(self._starts) < _MOST_STARTS:
+            self._starts[pos] = found
+        return found
+
+    def _sums_up(self, start: int, entry: CentralEntry) -> bool:
+        """Say whether a member whose bytes begin at ``start`` has the CRC that the directory says."""
+        end = start + entry.packed
+        if entry.flags & (ENCRYPTED | MASKED) or not self.work.spend(entry.packed):
+            return False
+        if entry.method == STORED:
+            return Summing(self.data, start, self.work).at(end) == entry.crc
+        if entry.method not in CODECS:
+            return False
+        found = measure(self.data, start, end, entry.method, entry.flags, entry.size, self.session)
+        return found.error is None and found.crc == entry.crc
 
     def find_next(self, pos: int, *, members: bool = True) -> int:
         """Return where the next record of an archive begins, from ``pos`` on; the end of the data if there is none.

@@ -23,6 +23,7 @@ from pparse.errors import (
     LimitError,
     MalformedError,
     MissingTensorError,
+    NothingThereError,
     OptionError,
     PathError,
     PparseError,
@@ -70,8 +71,8 @@ __all__ = [
     "Data", "DataChangedError", "EndOfDataError", "EndOfRangeError", "EngineError", "Entry", "Extraction",
     "FileData", "Finding", "FolderExtraction", "FormatError", "GapError", "InflatedData", "LIST", "LimitError",
     "Limits", "MAP", "MalformedError", "Member", "MemoryBudget", "MissingTensorError", "Node", "NodeContext",
-    "OptionError", "Parser", "PathError", "PparseError", "Range", "Reader", "Registry", "SCALAR", "Severity",
-    "SourceError", "SplicedData", "SplitError", "Status", "Tensor", "TensorError", "TruncatedTensorError",
+    "NothingThereError", "OptionError", "Parser", "PathError", "PparseError", "Range", "Reader", "Registry", "SCALAR",
+    "Severity", "SourceError", "SplicedData", "SplitError", "Status", "Tensor", "TensorError", "TruncatedTensorError",
     "UNLOADED_VALUE", "UnsupportedError", "Viewer", "open", "view",
 ]  # fmt: skip
 

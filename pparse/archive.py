@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 _LEAST_NAMES: Final = 1024
 _MANY_NAMES: Final = 1 << 18
 _SHORT: Final = "bytes of it are gone, and nothing tells where: the archive goes on before its end"
+_LONG: Final = "bytes came into it, and nothing tells where: it goes on beyond its size"
 # Members of which it is remembered that they are not whole.
 _MOST_SPOILT: Final = 1 << 14
 
@@ -213,6 +214,29 @@ class ArchiveParser(Parser):
         known = self.spoilt.get((member.at, member.start)) if self.spoilt else None
         if known is not None and member.status is Status.COMPLETE:
             member.status, member.finding = known
+        data = self.result.extraction.data
+        if member.checksum is None and member.status is Status.COMPLETE and data.flawed:
+            self._take_doubt(member, data)
+
+    def _take_doubt(self, member: ArchiveMember, data: Data) -> None:
+        """Let what is known against the bytes of a member without a checksum count for it."""
+        parts = member.pieces or (data.range(member.start, member.end),)
+        reasons = (part.data.doubtful(part.start, part.end) for part in parts)
+        found = next((reason for reason in reasons if reason is not None), None)
+        if found is not None:
+            member.status = Status.DAMAGED
+            member.finding = Finding("doubt", found, path=member.name, source=self.result.extraction.name,
+                                     offset=member.start, length=member.packed)  # fmt: skip
+
+    def is_doubted(self, member: ArchiveMember) -> bool:
+        """Say whether only a checksum of its own could tell that ``member`` is right: its bytes are in doubt."""
+        data = self.result.extraction.data
+        return (
+            member.checksum is not None
+            and member.status is Status.COMPLETE
+            and data.flawed
+            and data.doubtful(member.start, member.end) is not None
+        )
 
     def _remember(self, member: ArchiveMember, verdict: Verdict) -> None:
         """Keep what reading ``member`` through came to: it counts for whoever asks for it, or its bytes, afterwards."""
@@ -247,6 +271,9 @@ class ArchiveParser(Parser):
         for member in self.files():
             size = member.packed if member.size is None else member.size
             self.recall(member)
+            if self.is_doubted(member):
+                self.verify(member)
+                self.recall(member)
             yield Member(self.listed_name(member, names), member.kind, member.start, size or 0, member.status, member)
         root = self.result.root
         if root.known_status is None:  # all was gone through without the engine, which would do so again to know
@@ -295,6 +322,8 @@ class ArchiveParser(Parser):
         extraction = self.result.extraction
         if self.lacks_bytes_inside(member, data, end):
             data.condemn(start, end or start, _SHORT)
+        elif self.has_bytes_too_many(member, data, start, end):
+            data.condemn(start, end or start, _LONG)
         opened = Extraction(extraction.session, name or member.name, data, start, end, extraction)
         opened.go_deeper()
         opened.origin = (self, member)
@@ -365,10 +394,26 @@ class ArchiveParser(Parser):
         short = end is not None and member.size is not None and end - member.start < member.size
         return short and data is extraction.data and member.checksum is not None and (end or 0) < extraction.known_end()
 
+    def has_bytes_too_many(self, member: ArchiveMember, data: Data, start: int, end: int | None) -> bool:
+        """Say whether a stored member goes on beyond its size: bytes came into it, and nobody knows where."""
+        long = end is not None and member.size is not None and end - start > member.size
+        return long and data is self.result.extraction.data and member.checksum is not None
+
     def is_suspect(self, member: ArchiveMember) -> bool:
         """Say whether it is known that the content of ``member`` is not whole."""
         spoilt = (member.at, member.start) in self.spoilt
         return spoilt or member.status in (Status.TRUNCATED, Status.DAMAGED)
+
+    def confirms_itself(self) -> bool:
+        """Say whether every member has a checksum, and agrees with it."""
+        if self.result.findings.errors:
+            return False
+        count = 0
+        for member in self.files():
+            if member.kind == "gap" or (member.kind == "file" and self.verify(member).verified is not True):
+                return False
+            count += member.kind == "file"
+        return count > 0 and not self.result.findings.errors
 
     def prove(self, opened: Extraction) -> Finding | None:
         """Read the member that ``opened`` is through, for its checksum; return what is wrong with it.

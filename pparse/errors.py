@@ -9,6 +9,7 @@
     ├── GapError                       the bytes asked for lie in a gap of the source
     ├── MalformedError    ValueError   the bytes contradict their format
     ├── FormatError       ValueError   no parser recognises the data, or no such parser
+    │   └── NothingThereError          … since there is nothing: no byte, or zeros only
     ├── OptionError       ValueError   an option of a format has a value that means nothing
     ├── SplitError        ValueError   a message cannot be split into chunks within the limit
     ├── UnsupportedError               understood, but not readable here (names the missing package, if any)
@@ -114,6 +115,10 @@ class MalformedError(PparseError, ValueError):
 
 class FormatError(PparseError, ValueError):
     """No parser recognises the data, or there is no parser of that name."""
+
+
+class NothingThereError(FormatError):
+    """No parser recognises the data, for there are none: no byte, or zeros only, as of a download that never began."""
 
 
 class OptionError(PparseError, ValueError):

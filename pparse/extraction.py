@@ -181,6 +181,8 @@ class Extraction:
         result = self.results.get(parser.name)
         if result is None:
             findings = self.parent.findings_of_stream() if self.implicit and self.parent is not None else None
+            if findings is not None:
+                findings.call(self.name, f"{self.outermost.path} ({self.name})")
             result = self.results[parser.name] = Result(self, parser, findings)
             for note in self.notes:
                 result.findings.add(note)
@@ -257,6 +259,18 @@ class Extraction:
         else:
             inner.settle_streams()
         yield from (finding for finding in self.findings if finding not in told)
+
+    def forget(self) -> None:
+        """Forget what parsers made of this and of all that is in it; the bytes, and what is known of them, stay.
+
+        For one who goes on after other bytes came out than before: see `Data.revision`.
+        """
+        with self.lock:
+            inner = self.parse().extraction
+            for result in inner.results.values():
+                result.findings.drop(inner.name)
+            inner.results.clear()
+            inner.children.clear()
 
     @property
     def outermost(self) -> Extraction:

@@ -103,13 +103,14 @@ class Finding:
 class FindingList:
     """Findings in the order they were made, each once; beyond ``limit`` they are counted, not kept. Thread-safe."""
 
-    __slots__ = ("_kept", "_limit", "_lock", "_order", "errors", "omitted", "omitted_errors")
+    __slots__ = ("_called", "_kept", "_limit", "_lock", "_order", "errors", "omitted", "omitted_errors")
 
     def __init__(self, limit: int = 1_000) -> None:
         self._kept: set[Finding] = set()
         self._order: list[Finding] = []
         self._limit = limit
         self._lock = threading.RLock()
+        self._called: dict[str, str] = {}
         self.omitted = 0
         self.omitted_errors = 0
         self.errors = 0
@@ -117,6 +118,7 @@ class FindingList:
     def add(self, finding: Finding) -> None:
         """Keep ``finding``, or count it when the list is full."""
         with self._lock:
+            finding.source = self._called.get(finding.source, finding.source)
             if finding in self._kept:
                 return
             if finding.severity is Severity.ERROR:
@@ -127,6 +129,20 @@ class FindingList:
             else:
                 self._kept.add(finding)
                 self._order.append(finding)
+
+    def call(self, source: str, name: str) -> None:
+        """From now on, name the source ``source`` as the user does: the content of a file, which has no name there."""
+        with self._lock:
+            if source != name:
+                self._called[source] = name
+
+    def drop(self, source: str) -> None:
+        """Forget what was found of ``source``, which is about to be looked at again."""
+        with self._lock:
+            name = self._called.get(source, source)
+            self._order = [finding for finding in self._order if finding.source != name]
+            self._kept = set(self._order)
+            self.errors = self.omitted_errors + sum(finding.severity is Severity.ERROR for finding in self._order)
 
     def restart(self) -> None:
         """Forget what was only counted: everything is about to be looked at again."""

@@ -52,6 +52,9 @@ _POINTS: Final = 80
 _SPACING: Final = 1 * MIB
 _DENSE: Final = 8
 _PLACES: Final = 262_144
+# What contradicts a stream at its end: others ask for these reasons.
+ENDS_EARLY: Final = "the stream ends early"
+GOES_ON: Final = "the stream goes on beyond its end"
 
 
 class InflatedData(Data):
@@ -65,7 +68,8 @@ class InflatedData(Data):
 
     ``size``, where it is known, is exact: more or less is damage. Else `size` is None until the end was seen.
     ``concatenated``: several streams (members, frames) one after the other are one. ``tail_is_error``: bytes behind
-    the end are an `error`; what was decoded is readable all the same.
+    the end are an `error`; what was decoded is readable all the same. ``bounded``: the source is all that the stream
+    has, as somebody else knows; so one that goes on beyond it is not cut but damaged.
 
     ``checksum``, ``("crc32", value)``, is what all of it should give. It is compared when the last byte is decoded; if
     it does not agree, that is an `error`, and the `contradiction`.
@@ -96,9 +100,11 @@ class InflatedData(Data):
         tail_is_error: bool = True,
         entered: Callable[..., Decompressor] | None = None,
         checksum: tuple[str, int] | None = None,
+        bounded: bool = False,
     ) -> None:
         super().__init__(name, size, stats)
         self._entered = entered
+        self._bounded = bounded
         self.checksum = checksum
         self._crc = 0  # CRC-32 of what was produced so far
         self.codec = codec
@@ -198,6 +204,11 @@ class InflatedData(Data):
     def produced(self) -> int:
         """How many bytes were decoded so far, from the start on."""
         return self._furthest
+
+    @property
+    def reached(self) -> int:
+        """Where in the source decoding stands."""
+        return self._run.at
 
     def finish(self) -> None:
         """Decode to the end, so that ``size``, ``error``, ``gaps`` and ``consumed`` are final. Raises `LimitError`."""
@@ -468,7 +479,7 @@ class InflatedData(Data):
             return
         error = None
         if self.size is not None and run.out < self.size:
-            error = MalformedError("the stream ends early", offset=end, wanted=self.size, got=run.out)
+            error = MalformedError(ENDS_EARLY, offset=end, wanted=self.size, got=run.out)
         elif head and self._tail_is_error:
             error = MalformedError(f"bytes follow the {self.codec} stream", offset=end)
         if not self._finished:
@@ -490,6 +501,8 @@ class InflatedData(Data):
         found: PparseError
         if isinstance(error, EndOfDataError):
             found = run.gap or EndOfDataError(error.reason, offset=run.at)
+            if self._bounded and run.gap is None:
+                found = MalformedError(GOES_ON, offset=run.at)
         else:
             found = copy(error)
             found.offset = run.start + (decoder.consumed if error.offset is None else error.offset)

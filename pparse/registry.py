@@ -14,7 +14,16 @@ import importlib
 from functools import partial
 
 from pparse.data import Access
-from pparse.errors import ClosedError, DataChangedError, FormatError, GapError, PparseError, SourceError
+from pparse.errors import (
+    ClosedError,
+    DataChangedError,
+    FormatError,
+    GapError,
+    NothingThereError,
+    PparseError,
+    SourceError,
+)
+from pparse.limits import MIB
 from pparse.parser import Confidence, Parser
 
 TYPE_CHECKING = False
@@ -130,6 +139,7 @@ _MISTAKEN: Final = (
 )
 
 _EXTENSIONS: Final = tuple(extension for known in BUILTINS for extension in known.extensions)
+_ZEROS: Final = MIB  # that nobody writes at both ends of a file
 UNFINISHED_SUFFIXES: Final = (".part", ".crdownload", ".incomplete", ".download", ".tmp")
 
 
@@ -240,6 +250,8 @@ def detect(extraction: Extraction) -> type[Parser]:
     if not best and not extraction.is_folder:
         best = [(parser, confidence, True) for parser, confidence in _further_candidates(extraction)]
     if not best:
+        if (reason := _nothing_there(extraction)) is not None:
+            raise NothingThereError(reason, source=extraction.name)
         raise FormatError(_what_it_is(extraction), source=extraction.name)
     chosen = max(best, key=lambda candidate: _rank(candidate, best))[0]
     _refuse_stand_in(extraction, chosen)
@@ -384,6 +396,26 @@ def _is_text(head: bytes) -> bool:
     return len(text) >= 8 and all(char.isprintable() or char in "\t\r\n" for char in text)
 
 
+def _nothing_there(extraction: Extraction) -> str | None:
+    """Say so if a file is empty, or begins and ends with as many zeros as no file has that was ever written."""
+    if extraction.is_folder:
+        return None
+    data, start, end = extraction.data, extraction.start, extraction.end
+    if not _head(extraction, 1):
+        return "the file is empty"
+    if end is None:  # to know more, all of a stream would have to be decoded
+        return None
+    for at in (start, max(start, end - _ZEROS)):
+        known, unknown = data.read_known(at, min(_ZEROS, end - at))
+        if unknown or not known or known.strip(b"\0"):
+            return None
+    return (
+        "it is zeros only (a download that was never written?)"
+        if end - start <= 2 * _ZEROS
+        else ("it begins and ends with a mebibyte of zeros (a download that was never written?)")
+    )
+
+
 def _what_it_is(extraction: Extraction) -> str:
     if extraction.is_folder:
         names = [name for name in extraction.members if bare_name(name).endswith(_EXTENSIONS)]  # type: ignore[attr-defined]
@@ -393,12 +425,10 @@ def _what_it_is(extraction: Extraction) -> str:
     what = _mistaken(head.lstrip())
     if what is not None:
         return what
-    if not head:
-        return "the file is empty"
     if _is_text(head):
         return f"it is text that no parser recognises: {head.decode('utf-8', 'replace')!r}"
     if not head.strip(b"\0"):
-        return "it begins with zeros (a download that was never written?)"
+        return "it begins with zeros (a part that was never written?), and no parser recognises it"
     return f"no parser recognises it (it begins with {head[:16].hex(' ')}); see 'pparse formats', or name one with -f"
 
 

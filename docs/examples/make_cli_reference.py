@@ -48,7 +48,7 @@ EXIT_CODES = """## Exit codes
 | 1 | a bug of pparse |
 | 2 | usage; the file cannot be opened; a path or name that leads nowhere; a limit or the budget; cannot write |
 | 3 | the format is not recognised, or there is no such format |
-| 4 | something is truncated, damaged or missing; what could be had was still delivered |
+| 4 | something is truncated, damaged or missing; what could be had was still delivered. Also: nothing, or zeros only |
 | 130 | interrupted (Ctrl-C) |
 | 141 | the reader of the output went away (`\\| head`) |
 

@@ -13,6 +13,7 @@ from pparse.errors import (
     EngineError,
     FormatError,
     LimitError,
+    NothingThereError,
     OptionError,
     PathError,
     PparseError,
@@ -119,6 +120,8 @@ def _parse(parser: argparse.ArgumentParser, arguments: list[str]) -> argparse.Na
 
 def exit_code_of(error: PparseError) -> int:
     """Return the exit code for an error that ended a command."""
+    if isinstance(error, NothingThereError):
+        return DAMAGED
     if isinstance(error, FormatError):
         return UNKNOWN_FORMAT
     if isinstance(error, SourceError | PathError | OptionError | LimitError | UnsupportedError | CancelledError):

@@ -9,14 +9,17 @@ from __future__ import annotations
 import os
 import sys
 
+from pparse.archive import ArchiveParser
 from pparse.cli.common import DAMAGED, OK, USAGE, open_file
 from pparse.cli.output import safe, shape_words, status_words, unescaped
 from pparse.errors import EndOfDataError, PathError, PparseError
 from pparse.findings import Status
 from pparse.limits import MIB, format_size
 from pparse.node import SCALAR, ChildIndexError, ChildKeyError, Node
+from pparse.parser import Parser
 from pparse.paths import split_slice
 from pparse.registry import viewer_for
+from pparse.resync.resumed import ResumedData
 from pparse.stream import StreamParser
 
 TYPE_CHECKING = False
@@ -41,6 +44,8 @@ EXAMPLES: Final = """examples:
 """
 # As text, only so much of a tensor is read; the middle of a larger one is left out.
 _TEXT_LIMIT: Final = 64 * MIB
+# Compressed bytes behind a member that are decoded to see whether the stream contradicts itself at its end.
+_LITTLE: Final = 4 * MIB
 # Texts of a tensor that are shown, and how much of each.
 _STRINGS_SHOWN: Final = 100
 _STRING_BYTES: Final = 4096
@@ -102,7 +107,7 @@ def _find(document: Extraction, path: str | None) -> tuple[Tensor | Node, tuple[
             return member
         parts = split_slice(path)
         sliced = document.result.parser.find_member(parts[0]) if parts is not None else None
-        return document.node(path) if sliced is None or parts is None else (sliced, parts[1])
+        return _find_node(document, path) if sliced is None or parts is None else (sliced, parts[1])
     # The name as it is, and as `ls` shows what cannot be printed.
     for name in dict.fromkeys((path, unescaped(path))):
         tensor = viewer.find(name)
@@ -127,6 +132,23 @@ def _find(document: Extraction, path: str | None) -> tuple[Tensor | Node, tuple[
         suggestions = viewer.suggest(parts[0] if parts is not None else path)
         raise PathError("no tensor and no node has this name", path=path,
                         suggestions=suggestions or error.suggestions) from error  # fmt: skip
+
+
+def _find_node(document: Extraction, path: str) -> Node:
+    """Return the node at ``path``; of an archive that has none there, say so of the name as it was typed."""
+    parser = document.result.parser
+    try:
+        return document.node(path)
+    except PathError as error:
+        if not isinstance(parser, ArchiveParser) or (
+            isinstance(error, ChildKeyError | ChildIndexError) and error.path != "the root"
+        ):
+            raise
+        suggestions = document.result.suggest(document.root, path) or error.suggestions
+        if document.root.status is Status.TRUNCATED:
+            raise EndOfDataError("no member of this name in what there is of the archive, which is cut", path=path,
+                                 source=document.outermost.name) from error  # fmt: skip
+        raise PathError("no member and no node has this name", path=path, suggestions=suggestions) from error
 
 
 def _scalar_at(document: Extraction, path: str) -> Node | None:
@@ -290,7 +312,7 @@ def _give_node(node: Node, options: Any, out: Output) -> int:
     if options.npy or ((options.output or "").endswith(".npy") and not (options.raw or options.json)):
         raise PathError("only a tensor can be written as .npy", path=node.path or "the root")
     if hasattr(node.note, "raw_name") and not options.json:
-        return _give_member(node.result.parser, node.note, node.path, options, out)
+        return _give_member(node.result.parser, node.note, options.path or node.path, options, out)
     if options.raw:
         if options.output is None and sys.stdout.isatty():
             out.error("binary data is not for a terminal; use -o FILE or a pipe")
@@ -355,21 +377,54 @@ def _give_member(parser: Any, member: Any, path: str, options: Any, out: Output)
 
     def write(stream: BinaryIO) -> None:
         nonlocal verdict
-        whole = True
-
-        def put(offset: int, chunk: bytes, unknown: list[tuple[int, int]]) -> None:
-            nonlocal whole
-            if whole:
-                stream.write(chunk[: unknown[0][0] - offset] if unknown else chunk)
-                whole = not unknown
-
-        verdict = parser.verify(member, put)
+        verdict = parser.verify(member, _Beginning(stream))
+        if verdict.status is Status.COMPLETE and verdict.verified is not True and _look_at_end(parser):
+            again = _Beginning(stream)
+            again.restart()  # it may be other bytes now
+            verdict = parser.verify(member, again)
 
     _write(options.output, out, write)
     if verdict is None or verdict.status is Status.COMPLETE:
         return OK
-    out.error(f"{path}: {verdict.status}: {verdict.reason}; what precedes the first loss was written")
+    written = "what precedes the first loss was written" if verdict.gaps else "it was written, and may be wrong"
+    out.error(f"{path}: {verdict.status}: {verdict.reason}; {written}")
     return DAMAGED
+
+
+def _look_at_end(parser: Any) -> bool:
+    """Look at the ends of the streams that an archive is in, if that costs little; say whether one contradicts."""
+    extraction = parser.result.extraction if isinstance(parser, Parser) else None
+    data = getattr(extraction, "data", None)
+    while extraction is not None and extraction.implicit and isinstance(data, ResumedData) and data.left <= _LITTLE:
+        data.finish()
+        extraction = extraction.parent
+        if data.flawed:
+            return True
+        data = getattr(extraction, "data", None)
+    return False
+
+
+class _Beginning:
+    """Writes a content as far as nothing is missing; where the stream can go back, begins again when told to."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self._whole = True
+
+    def __call__(self, offset: int, chunk: bytes, unknown: list[tuple[int, int]], /) -> None:
+        """Write ``chunk`` up to the first byte that is unknown."""
+        if self._whole:
+            self._stream.write(chunk[: unknown[0][0] - offset] if unknown else chunk)
+            self._whole = not unknown
+
+    def restart(self) -> None:
+        """Begin again; what a pipe got stays, and then nothing more is written to it."""
+        try:
+            self._stream.seek(0)
+            self._stream.truncate()
+            self._whole = True
+        except OSError:
+            self._whole = False
 
 
 class _Stream:

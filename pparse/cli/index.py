@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import os
+from copy import copy
 
 from pparse.cli.common import DAMAGED, OK, size
 from pparse.cli.output import safe
@@ -125,8 +126,10 @@ def _build(options: Any, out: Output, source: Range) -> int:
                 limits=Limits(**dict(options.limits)), progress=progress,
             )  # fmt: skip
             if report.error is not None and not report.size:  # nothing to be written
-                report.error.source = source.data.name
-                raise report.error
+                failed = copy(report.error)
+                failed.reason = f"{failed.reason}; no index was written"
+                failed.source = source.data.name
+                raise failed from report.error
     finally:
         progress.clear()
     _tell(options, out, path, report)
@@ -156,7 +159,7 @@ def _tell(options: Any, out: Output, path: str, report: IndexReport) -> None:
         rest = report.source - report.end
         left = f"; the {count_words(rest, 'byte')} from {report.end:,} on are not indexed" if rest else ""
         error.source = options.file
-        out.error(f"{error}{left}")
+        out.error(f"{error}; the index of what precedes that was written{left}")
     elif report.size > 2 * options.spacing and report.size // report.points > 2 * options.spacing:
         out.line(
             f"{out.paint('note', 'dim')}    points are {format_size(report.size // report.points)} apart, for the "

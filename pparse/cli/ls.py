@@ -7,8 +7,9 @@ and where to resume the download.
 from __future__ import annotations
 
 import re
+from itertools import islice
 
-from pparse.cli.common import add_json, add_strict, exit_code_for, open_file
+from pparse.cli.common import USAGE, add_json, add_strict, exit_code_for, open_file
 from pparse.cli.output import (
     Table,
     parameters_words,
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from pparse.cli.output import Output
     from pparse.extraction import Extraction
     from pparse.findings import Finding
-    from pparse.node import Node
     from pparse.tensor import Tensor
     from pparse.viewer import Viewer
     from pparse.visit import Member
@@ -215,9 +215,17 @@ def _list_tensors(viewer: Viewer, options: Any, matches: Callable[[str], bool], 
                 "'pparse check' lists the ranges"
             )
         out.findings((finding for finding in viewer.findings if finding.code != "truncated"), limit=10)
-    if options.pattern is not None and not listing.shown:
-        out.error(f"no name matches {options.pattern!r}")
+    if _none_match(options, listing.shown, out):
+        return USAGE
     return exit_code_for(viewer.findings, damaged=damaged, strict=options.strict)
+
+
+def _none_match(options: Any, shown: int, out: Output) -> bool:
+    """Say so if nothing matches the pattern, which then is taken to be wrong."""
+    if options.pattern is None or shown:
+        return False
+    out.error(f"no name matches {options.pattern!r}")
+    return True
 
 
 def _show_groups(tensors: Iterable[Tensor], size: Callable[[int], str], out: Output) -> None:
@@ -283,6 +291,8 @@ def _tensors_as_json(viewer: Viewer, listing: _Listing, tensors: Iterable[Tensor
             f'\n], "members": [], "status": "{extent.status}", "extent": {dumps(extent.to_dict())}, '
             f'"findings": {dumps([finding.to_dict() for finding in viewer.findings])}}}'
         )
+    if _none_match(options, listing.shown, out):
+        return USAGE
     return exit_code_for(viewer.findings, damaged=extent.status is not Status.COMPLETE, strict=options.strict)
 
 
@@ -290,29 +300,22 @@ def _tensors_as_json(viewer: Viewer, listing: _Listing, tensors: Iterable[Tensor
 
 
 def _list_members(document: Extraction, options: Any, matches: Callable[[str], bool], out: Output) -> int:
-    root = document.root
-    chosen = (member for member in _members(document, options) if matches(member.name))
+    counted = _Counted(_settled_members(document, options), document.result.parser.member_word)
+    chosen = (member for member in counted if matches(member.name))
     rows = _sorted(chosen, options.sort or "none", lambda m: m.name, lambda m: m.size, lambda m: m.start)
     if options.json or options.jsonl:
-        return _members_as_json(document, rows, options, out)
+        return _members_as_json(document, rows, counted, options, out)
     size: Callable[[int], str] = str if options.bytes else format_size
-    shown = count = whole = unsupported = 0
+    shown = 0
     reasons: dict[str, None] = {}  # why members are unsupported
-    damaged = False
-    word = document.result.parser.member_word
     table = _long_table(out) if options.long else Table(out, ("NAME", "KIND", "SIZE", "STATUS"), "<<><")
     for member in rows:
         status = member.status
         shown += 1
-        if word in ("member", member.kind):
-            count += 1
-            whole += status is Status.COMPLETE
         if status is Status.UNSUPPORTED:
-            unsupported += 1
             finding = getattr(member.note, "finding", None)
             if finding is not None and len(reasons) < 3:
                 reasons[finding.reason] = None
-        damaged |= status not in (Status.COMPLETE, Status.UNSUPPORTED)
         if options.quiet:
             out.line(safe(member.name))
         else:
@@ -322,14 +325,58 @@ def _list_members(document: Extraction, options: Any, matches: Callable[[str], b
     document.parse().extraction.settle_streams()
     if not options.quiet:
         table.close()
-        _close_members(document, root, count, whole, unsupported, damaged, size, out)
+        if shown != counted.rows:
+            out.line(f"{shown:,} of {count_words(counted.rows, 'member')} match")
+        _close_members(document, counted, size, out)
         for reason in reasons:
             out.line(f"unsupported: {safe(reason)}")
-    if options.pattern is not None and not shown:
-        out.error(f"no name matches {options.pattern!r}")
+    if _none_match(options, shown, out):
+        return USAGE
     frame = document_status(document)
-    damaged |= frame in (Status.TRUNCATED, Status.DAMAGED)
+    damaged = counted.damaged or frame in (Status.TRUNCATED, Status.DAMAGED)
     return exit_code_for(document.findings, damaged=damaged, strict=options.strict)
+
+
+class _Counted:
+    """Passes members on, and counts all of them: ``rows``; of the kind that the format is about ``count``, of which
+    ``whole``; ``unsupported``; and whether any is ``damaged``."""
+
+    def __init__(self, members: Iterable[Member], word: str) -> None:
+        self._members = members
+        self._word = word
+        self.rows = self.count = self.whole = self.unsupported = 0
+        self.damaged = False
+
+    def __iter__(self) -> Iterator[Member]:
+        for member in self._members:
+            self.rows += 1
+            status = member.status
+            if self._word in ("member", member.kind):
+                self.count += 1
+                self.whole += status is Status.COMPLETE
+            self.unsupported += status is Status.UNSUPPORTED
+            self.damaged |= status not in (Status.COMPLETE, Status.UNSUPPORTED)
+            yield member
+
+
+def _settled_members(document: Extraction, options: Any) -> Iterator[Member]:
+    """Yield the members of a document; in a compressed stream, none before the end of that was seen.
+
+    A stream may contradict itself at its end, and the rows must say so, as the findings do. To walk an archive in it
+    is to decode it: rows are held meanwhile, and if they are too many for that, the rest is decoded twice.
+    """
+    inner = document.parse().extraction
+    if inner.outermost is inner:
+        yield from _members(document, options)
+        return
+    rows = _members(document, options)
+    held = list(islice(rows, SORT_UP_TO))
+    inner.settle_streams()
+    if inner.data.flawed:
+        document.forget()
+        held, rows = [], _members(document, options)
+    yield from held
+    yield from rows
 
 
 def _members(document: Extraction, options: Any) -> Iterator[Member]:
@@ -343,10 +390,10 @@ def _members(document: Extraction, options: Any) -> Iterator[Member]:
     for path, extraction in documents_below(result):
         parser = extraction.parse().parser
         if isinstance(parser, ArchiveParser):
+            extraction.parse().extraction.settle_streams()
             for member in parser.members():
                 member.name = f"{path}::{quoted(member.name)}"
                 yield member
-            extraction.parse().extraction.settle_streams()
             document.findings.extend(extraction.findings)
 
 
@@ -371,13 +418,12 @@ def _long_cells(member: Member, size: Callable[[int], str]) -> tuple[str, str, s
     )  # fmt: skip
 
 
-def _close_members(
-    document: Extraction, root: Node, count: int, whole: int, unsupported: int, damaged: bool,
-    size: Callable[[int], str], out: Output,
-) -> None:  # fmt: skip
+def _close_members(document: Extraction, counted: _Counted, size: Callable[[int], str], out: Output) -> None:
     total = document.size
-    what = document.format if root.kind == document.format else f"{document.format} {root.kind}"
-    status = document_status(document, damaged=damaged)
+    kind = document.root.kind
+    what = document.format if kind == document.format else f"{document.format} {kind}"
+    status = document_status(document, damaged=counted.damaged)
+    count, whole, unsupported = counted.count, counted.whole, counted.unsupported
     out.line(
         f"{what}, {count_words(count, document.result.parser.member_word)}"
         f"{f' ({whole:,} whole)' if whole != count else ''}, "
@@ -400,7 +446,7 @@ def archive_member_to_dict(note: Any) -> dict[str, object]:
     }  # fmt: skip
 
 
-def _members_as_json(document: Extraction, rows: Iterable[Member], options: Any, out: Output) -> int:
+def _members_as_json(document: Extraction, rows: Iterable[Member], counted: _Counted, options: Any, out: Output) -> int:
     from json import dumps
 
     if not options.jsonl:
@@ -409,9 +455,9 @@ def _members_as_json(document: Extraction, rows: Iterable[Member], options: Any,
             '"tensors": [], "members": ['
         )
     comma = "\n"
-    damaged = False
+    shown = 0
     for member in rows:
-        damaged |= member.status not in (Status.COMPLETE, Status.UNSUPPORTED)
+        shown += 1
         row: dict[str, object] = {
             "name": member.name, "size": member.size, "status": member.status.value, "kind": member.kind,
             **archive_member_to_dict(member.note),
@@ -421,9 +467,11 @@ def _members_as_json(document: Extraction, rows: Iterable[Member], options: Any,
         else:
             out.write(f"{comma}{dumps(row)}")
             comma = ",\n"
-    status = document_status(document, damaged=damaged)
+    status = document_status(document, damaged=counted.damaged)
     if not options.jsonl:
         found = dumps([finding.to_dict() for finding in document.findings])
         out.line(f'\n], "status": "{status}", "findings": {found}}}')
-    damaged |= status in (Status.TRUNCATED, Status.DAMAGED)
+    if _none_match(options, shown, out):
+        return USAGE
+    damaged = counted.damaged or status in (Status.TRUNCATED, Status.DAMAGED)
     return exit_code_for(document.findings, damaged=damaged, strict=options.strict)

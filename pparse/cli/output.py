@@ -164,6 +164,11 @@ class Table:
         self._started = False
         self._pattern = ""
 
+    @property
+    def has_written(self) -> bool:
+        """Whether any row was written yet."""
+        return self._started
+
     def row(self, *cells: str) -> None:
         """Add a row; its text must be safe."""
         if self._started:

@@ -8,9 +8,9 @@ stopped half-way, the same command goes on.
 
 from __future__ import annotations
 
-from pparse.cli.common import DAMAGED, OK, UNKNOWN_FORMAT, add_strict, open_file, size
+from pparse.cli.common import DAMAGED, OK, add_strict, exit_code_of, open_file, size
 from pparse.cli.output import Table, safe, status_words
-from pparse.errors import FormatError, LimitError
+from pparse.errors import FormatError, LimitError, NothingThereError
 from pparse.findings import Status
 from pparse.limits import count_words, format_size
 
@@ -63,8 +63,9 @@ def run(options: Any, out: Output) -> int:
             )
         except FormatError as error:
             out.error(str(error))
-            out.error("name the format with -f (see 'pparse formats') if you know what the file was")
-            return UNKNOWN_FORMAT
+            if not isinstance(error, NothingThereError):
+                out.error("name the format with -f (see 'pparse formats') if you know what the file was")
+            return exit_code_of(error)
         except LimitError:
             listing.close()
             out.flush()
@@ -175,6 +176,14 @@ class FileTable:
         self._table.row(
             status_words(file.status, file.verified), format_size(file.bytes), safe(name), safe(file.reason or "")
         )
+
+    def begin_again(self) -> None:
+        """Forget what was told: a stream contradicted itself at its end, and everything is told once more."""
+        self.kept = []
+        if self._table.has_written:
+            self._out.line("… the stream contradicts itself at its end; once more, with what that says:")
+        self._table = Table(self._out, ("STATUS", "SIZE", "FILE", "WHY"), "<><<")
+        self._more = self._rows = 0
 
     def close(self) -> None:
         """Show what waits."""

@@ -112,6 +112,24 @@ class Journal:
             yield offset, found[1], entry
             offset = found[1]
 
+    def names(self) -> Iterator[tuple[str, list[Any]]]:
+        """Yield all files that have got their names: the path, and what is known of it. Raises `SourceError`."""
+        for entry in self._all("name"):
+            yield entry[1], entry[2]
+
+    def folders(self) -> Iterator[str]:
+        """Yield the paths of all folders that were made. Raises `SourceError`."""
+        for entry in self._all("folder"):
+            yield entry[1]
+
+    def _all(self, kind: str) -> Iterator[list[Any]]:
+        self.flush()
+        self._lines = _Lines(self.descriptor)
+        first = self._lines.at(0)
+        for _, _, entry in self.entries(first[1] if first is not None else 0):
+            if entry[0] == kind:
+                yield entry
+
     def unit(self, number: int) -> int | None:
         """Return where the unit ``number`` begins, if it is done."""
         offset = self._units[number] if number < len(self._units) else 0

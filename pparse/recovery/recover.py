@@ -109,31 +109,43 @@ def is_unfinished(folder: str | os.PathLike[str]) -> bool:
 def extract(
     document: Extraction, folder: str | os.PathLike[str], *, wanted: Callable[[str], bool] | None = None,
     recursive: bool = False, max_output: int | None = None, exist_ok: bool = False,
-    tell: Callable[[RecoveredFile], object] | None = None,
+    tell: Callable[[RecoveredFile], object] | None = None, begin_again: Callable[[], object] | None = None,
 ) -> Outcome:  # fmt: skip
     """Write the members of an archive (``wanted``: of these names) into ``folder``, partial ones too.
 
-    ``recursive`` enters archives in it. ``tell`` is called with each file. Raises as `recover` does, and goes on as it
-    does; what ``wanted`` chooses it must say as ``wanted.identity`` then, as plain data.
+    ``recursive`` enters archives in it. ``tell`` is called with each file. If a compressed stream contradicts itself at
+    its end, the files that were told of as complete are removed, ``begin_again`` is called, and everything is written
+    and told once more. Raises as `recover` does, and goes on as it does; what ``wanted`` chooses it must say as
+    ``wanted.identity`` then, as plain data.
     """
     from pparse.recovery.report import Summary
 
-    summary = Summary()
-
-    def note(file: RecoveredFile) -> None:
-        file.gaps = tuple(file.gaps)
-        summary.add(file)
-        for _, length in file.gaps:
-            summary.add_gap(length)
-        if tell is not None:
-            tell(file)
-
-    result = recognise(document)
     chosen = None if wanted is None else getattr(wanted, "identity", None) or unlike_all()
-    run = run_of(
-        document, "extract", max_output=max_output, exist_ok=exist_ok, recursive=recursive, wanted=chosen
-    )  # fmt: skip
-    with open_target(document, folder, max_output=max_output, exist_ok=exist_ok, run=run) as target:
-        unpacker = Unpacker(document, target, note, Plan(recursive=recursive, wanted=wanted))
-        unpacker.run(result)
-    return Outcome(summary, document.findings, unpacker.limits, unpacker.resumed)
+    resumed = 0
+    for settle in (False, True):
+        summary = Summary()
+
+        def note(file: RecoveredFile, summary: Summary = summary) -> None:
+            file.gaps = tuple(file.gaps)
+            summary.add(file)
+            for _, length in file.gaps:
+                summary.add_gap(length)
+            if tell is not None:
+                tell(file)
+
+        result = recognise(document)
+        run = run_of(
+            document, "extract", max_output=max_output, exist_ok=exist_ok, recursive=recursive, wanted=chosen
+        )  # fmt: skip
+        plan = Plan(recursive=recursive, wanted=wanted, settle=settle)
+        with open_target(document, folder, max_output=max_output, exist_ok=exist_ok or settle, run=run) as target:
+            unpacker = Unpacker(document, target, note, plan)
+            unpacker.run(result)
+            resumed = resumed or unpacker.resumed
+            if not unpacker.was_misled or target.journal is None:
+                break
+            target.withdraw_all()
+        document.forget()
+        if begin_again is not None:
+            begin_again()
+    return Outcome(summary, document.findings, unpacker.limits, resumed)

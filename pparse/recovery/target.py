@@ -196,6 +196,25 @@ class Target:
         except OSError as error:
             raise cannot_write(error, self.folder) from error
 
+    def withdraw_all(self) -> None:
+        """Remove all files that this run has written, as far as they are still the same, and its folders if empty then.
+
+        Without a journal there are none that are known.
+        """
+        if self.journal is None:
+            return
+        try:
+            for path, known in self.journal.names():
+                self._withdraw(path, lambda found, known=known: _known(found)[: len(known)] == known)  # type: ignore[misc]
+            for path in sorted(self.journal.folders(), key=len, reverse=True):
+                place, name = self._reach(path)
+                if place is not None:
+                    with suppress(OSError):  # somebody else's files are in it
+                        self.places.remove_folder(place, name)
+                    self.places.leave(place)
+        except OSError as error:
+            raise cannot_write(error, self.folder) from error
+
     def _withdraw(self, path: str, is_ours: Callable[[os.stat_result], bool]) -> None:
         place, name = self._reach(path)
         if place is None:

@@ -32,6 +32,7 @@ from pparse.recovery.report import RecoveredFile
 from pparse.recovery.sink import HOLE, LimitMet, Sink
 from pparse.recovery.steps import Steps
 from pparse.recovery.target import Expansion, was_stopped
+from pparse.recovery.trusted import Trusted
 from pparse.stream import StreamParser
 
 TYPE_CHECKING = False
@@ -123,7 +124,8 @@ class Unpacker:
         self._document = document
         self._session = document.session
         self._target = target
-        self._steps = Steps(target, report)
+        self._trusted = Trusted()
+        self._steps = Steps(target, self._trusted.seen_by(report))
         self._report = self._steps.tell
         self._plan = plan
         self.limits: dict[str, LimitMet] = {}  # those that cost a file something, by name
@@ -148,6 +150,11 @@ class Unpacker:
     def resumed(self) -> int:
         """How many units of work were done by the run that this one went on with."""
         return self._steps.resumed
+
+    @property
+    def was_misled(self) -> bool:
+        """Whether files were told of as complete that were decoded from what contradicted itself at its end."""
+        return not self._plan.settle and self._trusted.were_wrong()
 
     def _begin(self, result: Result) -> bool:
         """Enter the document, or write it. True if it is a container."""
@@ -207,12 +214,14 @@ class Unpacker:
         self._session.limits.check("containers", self._entered, "the number of containers")
         if self._plan.settle:
             parser.suspect()
+        self._trusted.watch(result.extraction.data)
         self._levels.append(_Level(parser, prefix, source))
         return True
 
     def _leave(self, level: _Level) -> None:
         """A container is done: what was found wrong with it counts for the document."""
         result = level.parser.result
+        result.extraction.settle_streams()
         self._gather(result)
         if level.spans or not level.count:
             key = ("left", level.source, level.prefix, level.count)
@@ -342,7 +351,9 @@ class Unpacker:
             self._tell_damage(level, member)
             return
         key = (member.kind, level.source, level.prefix, member.name, member.at, member.start)
+        self._trusted.begin()
         self._steps.do(key, self._lists(), lambda: self._work_off(level, member, listed))
+        self._trusted.end(level.parser.result.extraction.data, member.start, member.end)
 
     def _work_off(self, level: _Level, member: ArchiveMember, listed: str) -> bool:
         """Write a member, or tell why not. True if it was entered instead, as a container."""
@@ -394,7 +405,10 @@ class Unpacker:
             ))  # fmt: skip
             return False
         by_name = member.name.lower().endswith(ARCHIVE_NAMES)
-        if not by_name and (level.parser.verify(member).status is Status.COMPLETE or _confirms_itself(parser)):
+        if not by_name and (
+            level.parser.verify(member).status is Status.COMPLETE
+            or (isinstance(parser, ArchiveParser) and parser.confirms_itself())
+        ):
             return False  # a document that happens to be a zip, and is whole
         entered = self._enter(result, *self._place_in(level, member))
         if entered and self._levels[-1] is not level:
@@ -621,15 +635,3 @@ def _streams(extraction: Extraction, result: Result) -> Iterator[Result]:
         if inner is extraction:
             return
         inner = inner.parent
-
-
-def _confirms_itself(parser: ArchiveParser | StreamParser) -> bool:
-    """Say whether every member of an archive has a checksum, and agrees with it."""
-    if not isinstance(parser, ArchiveParser) or parser.result.findings.errors:
-        return False
-    count = 0
-    for member in parser.files():
-        if member.kind == "gap" or (member.kind == "file" and parser.verify(member).verified is not True):
-            return False
-        count += member.kind == "file"
-    return count > 0 and not parser.result.findings.errors

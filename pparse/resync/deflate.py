@@ -53,9 +53,10 @@ _SHORT: Final = 2 * KIB
 # Candidates that are tried behind one that goes on to the end of a source that is cut.
 _MORE_TRIES: Final = 8
 _TRIAL: Final = 4 * KIB  # what a trial costs, however short, in bytes decoded
-# Zeros at the end of a file that are no chance; and so many that they make what comes out of them doubtful.
+# Zeros at the end of a file that are no chance.
 _ZEROS: Final = 64
-_FEW_ZEROS: Final = 16
+# Those at the end of a stream that is cut: its compressed bytes do not end with so many but once in 2^128.
+_CUT_ZEROS: Final = 16
 # What is known before a stream is entered: that there is nothing, or nothing.
 _BEGINNING: Final = Entry(0)
 _UNKNOWN: Final = Entry(WINDOW)
@@ -95,7 +96,7 @@ def judge_cut(source: Range, failure: Failure, codec: str) -> PparseError:
         if abs(size - (out & 0xFFFFFFFF)) <= max(1000, out // 4):
             return MalformedError("the end of the gzip stream was passed over", offset=end)
     zeros = zeros_at_end(source, chain.bit // 8, end)
-    if end - zeros >= _FEW_ZEROS:
+    if end - zeros >= _CUT_ZEROS:
         failure.doubt_from = failure.start_out + Pace(chain, source.data, end, zeros).out
         failure.doubt = f"the file ends with {end - zeros:,} zeros: it was not written to its end"
     return failure.error

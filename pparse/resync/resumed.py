@@ -18,7 +18,7 @@ from pparse.codecs.gzip_header import MAX_HEADER, parse_header
 from pparse.data import Data, GapTable
 from pparse.errors import ClosedError, EndOfDataError, GapError, UnsupportedError
 from pparse.findings import Status
-from pparse.inflated import InflatedData
+from pparse.inflated import ENDS_EARLY, GOES_ON, InflatedData
 from pparse.limits import Limits
 from pparse.resync.pieces import Failure
 from pparse.standing import Doubt
@@ -44,6 +44,8 @@ _XZ_CHECKS: Final = (b"\x01", b"\x04", b"\x0a")
 
 # Codecs without checksums between those of a whole stream.
 _NO_BLOCK_CHECKS: Final = ("gzip", "zlib", "deflate")
+_WRONG_SIZE: Final = "the stream does not hold as many bytes as it should"
+_WRONG_END: Final = "the stream does not end where it should"
 _SUSPECT: Final = "its compressed bytes are in doubt, and what they decode to has not the size or checksum it should"
 
 
@@ -52,7 +54,7 @@ def is_contradiction(data: InflatedData) -> bool:
     reason = "" if data.error is None else data.error.reason
     return (
         data.contradiction is not None
-        or reason.startswith("the stream ends early")
+        or reason.startswith((ENDS_EARLY, GOES_ON))
         or ("holds more than" in reason and " bytes" in reason)
         or ("incorrect data check" in reason or "incorrect length check" in reason)
     )
@@ -89,7 +91,7 @@ class ResumedData(Data):
 
     Parameters as of `InflatedData`; ``index``, of a gzip file, makes reads in its middle cheap, and knows the size;
     ``suspect``: it is known that something is wrong with the stream (its packed bytes reach beyond the end of the file,
-    say), so `look` decodes it before anything in it is called complete.
+    say), so `look` decodes it before anything in it is called complete; ``bounded``: all of the source is the stream's.
     ``gaps``, ``doubts``, ``error``, ``problems`` and ``size`` become final once
     reading came to the damage, or to the end; `finish` goes there. ``error`` is what is wrong with the end: None if the
     stream ended as it should, whatever was lost before. ``problems`` are all that was met, in source order.
@@ -112,6 +114,7 @@ class ResumedData(Data):
         index: GzipIndex | None = None,
         checksum: tuple[str, int] | None = None,
         suspect: bool = False,
+        bounded: bool = False,
     ) -> None:
         if index is not None and index.complete and size is None:
             size = index.size
@@ -119,6 +122,7 @@ class ResumedData(Data):
         self.codec = codec
         self.checksum = checksum
         self._suspect = suspect
+        self._bounded = bounded
         self.problems: list[Problem] = []
         # Called once, when all is final; with this lock held, and perhaps those of data on top: it may take none but
         # the innermost ones (see `pparse.locking`).
@@ -132,7 +136,7 @@ class ResumedData(Data):
         self._lock = threading.RLock()
         self._inflate = partial(
             InflatedData, codec=codec, size=size, budget=budget, limits=limits, scratch=scratch,
-            concatenated=concatenated, name=name, tail_is_error=tail_is_error, checksum=checksum,
+            concatenated=concatenated, name=name, tail_is_error=tail_is_error, checksum=checksum, bounded=bounded,
         )  # fmt: skip
         if index is None:
             self._head = self._inflate(source)
@@ -279,6 +283,11 @@ class ResumedData(Data):
         return self._source.end if error is None or error.offset is None else error.offset
 
     @property
+    def left(self) -> int:
+        """How many bytes of the source were not decoded yet, at most; none once its end was seen."""
+        return 0 if self._learned else max(0, self._source.end - self._head.reached)
+
+    @property
     def is_in_doubt(self) -> bool:
         """Whether anything but bytes behind its end is wrong with the stream."""
         return any(not problem.reason.startswith("bytes follow") for problem in self.problems) or bool(self.doubts)
@@ -355,12 +364,15 @@ class ResumedData(Data):
             error = None
         if isinstance(error, EndOfDataError) and self.codec in ("gzip", "zlib", "deflate"):
             error = self._judge_cut(error, gaps)
-        if error is not None and not isinstance(error, EndOfDataError | UnsupportedError):
+        proved = head.is_proved(0, head.produced)
+        if proved and error is not None and error.reason.startswith("bytes follow"):
+            self.problems.append(Problem(error.reason, error.offset or self._source.start, self._source.end))
+            self.error = error
+        elif error is not None and not isinstance(error, EndOfDataError | UnsupportedError):
             failure = self._failure(error)
             self._place_all(failure, gaps)
             self._note_doubt(failure, self._placed[0].end)
-            if error.reason.startswith("the stream ends early"):  # its end is there: what came before is not right
-                self.doubts = (Doubt(0, head.produced, "the stream does not hold as many bytes as it should"),)
+            self._doubt_end(error, self._placed[0].end)
         elif error is not None:
             self.problems.append(Problem(error.reason, error.offset or self._source.start, self._source.end))
             self.error = error
@@ -487,6 +499,24 @@ class ResumedData(Data):
         if failure.doubt_from is not None and failure.doubt_from < end:
             reason = failure.doubt or "decoded from damaged data shortly before that showed"
             self.doubts = (Doubt(failure.doubt_from, end, reason), *self.doubts)
+
+    def _doubt_end(self, error: PparseError, end: int) -> None:
+        """Where a stream is not as long as it should be, packed or not, what came before its end is not right.
+
+        A decoder may pass damage, be in step again behind it, and find every block that follows: nothing tells where
+        that was. Only what has checksums of its own on the way is not in doubt.
+        """
+        early = error.reason.startswith(ENDS_EARLY)
+        behind = error.reason.startswith(GOES_ON) or (self._bounded and error.reason.startswith("bytes follow"))
+        by_block = self.codec == "bz2" or (self.codec == "xz" and self._has_checks())
+        if not early and not (behind and not by_block):
+            return
+        start = 0 if early or self.codec != "zstd" else self._head.member_out
+        reason = _WRONG_SIZE if early else _WRONG_END
+        kept = [doubt for doubt in self.doubts if doubt.start >= end]
+        if start < end:
+            kept.insert(0, Doubt(start, end, reason))
+        self.doubts = tuple(kept)
 
     def _settle_size(self, gaps: GapTable) -> None:
         end = self._placed[-1].end

@@ -1,0 +1,89 @@
+"""What commands answer where there is nothing to answer with: empty files, names that nothing has, no index."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import tarfile
+import zipfile
+
+import pytest
+
+
+@pytest.fixture
+def archive(tmp_path):
+    path = tmp_path / "it.zip"
+    with zipfile.ZipFile(path, "w") as made:
+        made.writestr("readme.txt", b"text")
+        made.writestr("d/last.txt", b"more")
+    return path
+
+
+@pytest.mark.parametrize("command", ["ls", "check", "recover"])
+@pytest.mark.parametrize("name", ["it", "it.zip", "it.cpb", "it.npz"])
+@pytest.mark.parametrize("content", [b"", bytes(100), bytes(3 << 20)], ids=["empty", "zeros", "many zeros"])
+def test_a_file_of_nothing_is_damaged_whatever_its_name_says(run, tmp_path, content, name, command) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+    ran = run(command, path, *(("-o", tmp_path / "o") if command == "recover" else ()))
+    assert ran.code == 4
+    assert ("the file is empty" if not content else "zeros") in ran.err
+    assert "-f" not in ran.err
+
+
+def test_zeros_before_something_unknown_are_no_file_of_nothing(run, tmp_path) -> None:
+    path = tmp_path / "it"
+    path.write_bytes(bytes(4 << 20) + b"\x93no format of ours\xff" * 9)
+    assert run("ls", path).code == 3
+
+
+@pytest.mark.parametrize("more", [(), ("--json",), ("--jsonl",), ("-q",)])
+def test_ls_ends_with_2_if_nothing_matches(run, archive, model, more) -> None:
+    ran = run("ls", archive, "zzz*", *more)
+    assert ran.code == 2
+    assert ran.err == "pparse: no name matches 'zzz*'\n"
+    assert run("ls", model({"a": ("U8", [1], b"1")}), "zzz*", *more).code == 2
+
+
+def test_the_summary_of_ls_counts_all_members_whatever_matches(run, archive) -> None:
+    ran = run("ls", archive, "d/*")
+    assert ran.code == 0
+    assert "1 of 2 members match" in ran.lines
+    assert ran.lines[-1].startswith("zip, 2 files")
+
+
+@pytest.mark.parametrize("name", ["nosuch.txt", "d/nosuch.txt"])
+def test_get_names_a_member_that_is_not_there_as_it_was_typed(run, archive, name) -> None:
+    ran = run("get", archive, name)
+    assert ran.code == 2
+    assert ran.err.startswith(f"pparse: {name}: no member and no node has this name")
+
+
+def test_get_says_that_an_archive_is_cut_that_may_have_had_the_member(run, tmp_path) -> None:
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w") as made:
+        for name in ("a.bin", "d/last.txt"):
+            info = tarfile.TarInfo(name)
+            info.size = 5_000
+            made.addfile(info, io.BytesIO(bytes(range(250)) * 20))
+    path = tmp_path / "it.tar.gz"
+    path.write_bytes(gzip.compress(file.getvalue(), 0, mtime=0)[:4_000])
+    ran = run("get", path, "d/last.txt")
+    assert ran.code == 4
+    assert "d/last.txt: no member of this name in what there is of the archive, which is cut" in ran.err
+
+
+def test_index_says_whether_one_was_written(run, tmp_path) -> None:
+    packed = gzip.compress(b"".join(b"%d " % number for number in range(40_000)), mtime=0)
+    path = tmp_path / "cut.gz"
+    path.write_bytes(packed[:50_000])
+    assert run("index", path).err.endswith("; the index of what precedes that was written\n")
+    assert (tmp_path / "cut.gz.pindex").exists()
+    damaged = bytearray(packed)
+    damaged[-6] ^= 1
+    path = tmp_path / "damaged.gz"
+    path.write_bytes(damaged)
+    ran = run("index", path)
+    assert ran.code == 4
+    assert ran.err.endswith("; no index was written\n")
+    assert not (tmp_path / "damaged.gz.pindex").exists()
