@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Final
 
+    from pparse.parsers.protobuf import ProtobufParser
     from pparse.recovery.target import Target, TargetFile
+    from pparse.result import Result
 
     Report = Callable[[RecoveredFile], object]
     Kept = Callable[[str, int], object]
@@ -75,6 +77,8 @@ def salvage_or_keep(extraction: Extraction, target: Target, name: str, *, report
     result = extraction.parse()
     if result.parser.name not in MODELS or not _is_lost(result.extraction):
         return False
+    if result.parser.name in PROTOBUF and _is_sound(result):
+        return False  # all its fields are whole, and its library reads it: what is odd is what they say
     Job(result.extraction, target, name, report).save_as_found()
     return True
 
@@ -86,6 +90,16 @@ def _is_lost(extraction: Extraction) -> bool:
     viewer = viewer_for(extraction)
     whole = extraction.status is Status.COMPLETE and (viewer is None or viewer.status is Status.COMPLETE)
     return not whole or bool(extraction.findings.errors)
+
+
+def _is_sound(result: Result) -> bool:
+    """Say whether every field of a message with a schema is whole."""
+    from pparse.parsers.protobuf_check import Checker
+
+    parser: ProtobufParser = result.parser  # type: ignore[assignment]
+    extraction = result.extraction
+    part = extraction.data.range(extraction.start, max(extraction.start, extraction.known_end()))
+    return parser.root_type is not None and Checker(extraction.session.check_cancelled).sound(part, parser.root_type)
 
 
 def _save_apart(

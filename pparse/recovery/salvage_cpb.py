@@ -19,6 +19,7 @@ from pparse.parsers.protobuf_index import ChunkRange
 from pparse.parsers.protobuf_write import measure, write
 from pparse.proto_splitter.stream_merge import check_uses
 from pparse.recovery.salvage import Rest
+from pparse.recovery.salvage_protobuf import NO_TYPE, TENSOR
 from pparse.recovery.salvage_riegeli import RecordCopy, described
 from pparse.result import Result
 
@@ -37,8 +38,6 @@ if TYPE_CHECKING:
 
 _MESSAGE: Final = 1  # ChunkInfo.Type
 _BYTES: Final = 2
-# A TensorProto that has no type: added to one, it takes its type away.
-_NO_TYPE: Final = b"\x08\x00"
 _COST: Final = 16  # what a parsed message takes, in bytes of memory per byte, about
 _NESTING: Final = 100
 _INDEX: Final = "index"
@@ -86,7 +85,7 @@ class _Chunks(Chunks):
     def open(self, index: int) -> ChunkRange:
         """Return the bytes of a chunk."""
         if index in self._lost:
-            content = _NO_TYPE if index in self._blank else b""
+            content = NO_TYPE if index in self._blank else b""
             return ChunkRange(BytesData(content), 0, len(content), index, 0)
         return super().open(index)
 
@@ -202,10 +201,10 @@ def _copy(
     if pruned.problem is None:
         if pruned.lost:
             empty = copy.write(b"")
-            blank = copy.write(_NO_TYPE) if pruned.blank else empty
+            blank = copy.write(NO_TYPE) if pruned.blank else empty
             for number in pruned.lost:
                 info = metadata.chunks[number]
-                info.size, info.offset = (len(_NO_TYPE), blank) if number in pruned.blank else (0, empty)
+                info.size, info.offset = (len(NO_TYPE), blank) if number in pruned.blank else (0, empty)
         for number, place in known.places.items():
             metadata.chunks[number].offset = place
         copy.finish(metadata.SerializeToString(deterministic=True))
@@ -300,7 +299,7 @@ class _Pruned:
     def _is_content(self, path: Path) -> bool:
         """Say whether a path leads to the content of a tensor."""
         owner, field = _field_at(path, self._type)
-        return owner is not None and owner.full_name == "tensorflow.TensorProto" and field == "tensor_content"
+        return owner is not None and owner.full_name == TENSOR and field == "tensor_content"
 
     def _blank_out(self, field: Any) -> None:
         """Let a chunked field for the content of a tensor be one for the tensor, whose type it takes away."""
