@@ -13,7 +13,6 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 
-from pparse.data import BytesData
 from pparse.errors import (
     PASSING,
     EndOfDataError,
@@ -24,21 +23,19 @@ from pparse.errors import (
     UnsupportedError,
 )
 from pparse.findings import Finding, Status
-from pparse.kernels.wire import LEN, PADDING, SLACK, scan
 from pparse.limits import count_words
 from pparse.node import SCALAR, UNLOADED_VALUE, Entry
 from pparse.parser import Confidence
 from pparse.parsers.cpb_metadata import TYPE_NAMES, ChunkMetadata
 from pparse.parsers.cpb_overlay import Chunks, Scope
 from pparse.parsers.protobuf import ProtobufParser
-from pparse.parsers.protobuf_index import FieldGraft, Lost, Origin, PartScan
+from pparse.parsers.protobuf_fits import fits
+from pparse.parsers.protobuf_index import FieldGraft, Lost, Origin
 from pparse.parsers.protobuf_schema import builtin_schema
-from pparse.parsers.protobuf_values import is_message
 from pparse.reader import Range
 from pparse.riegeli.layout import FILE_SIGNATURE
 from pparse.riegeli.lookup import RecordLookup
 from pparse.riegeli.verdicts import Verdicts
-from pparse.schema import TYPE_STRING
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -483,44 +480,6 @@ class _Positions:
     def memory(self) -> int:
         """Bytes held."""
         return 8 * len(self.positions)
-
-
-def fits(head: bytes, type: MessageType, *, complete: bool) -> bool:
-    """Say whether the fields of a message (or its beginning) are all of ``type``, two levels down."""
-    level = [(head, type, complete)]
-    for _ in range(3):
-        below = []
-        for raw, kind, whole in level:
-            found = PartScan(BytesData(raw).range(0, len(raw)), kind)
-            try:
-                pos, _ = scan(raw + PADDING, 0, len(raw) if whole else max(0, len(raw) - SLACK), found.found, [])
-            except MalformedError:
-                return False
-            found.settle(0)
-            if (whole and pos > len(raw)) or any(key < 0 or key not in kind.fields for key in found.slots):
-                return False
-            for key in found.slots:
-                field = kind.fields[key]
-                if field.wire_type != LEN:
-                    continue
-                for item, _ in zip(found.fields(key), range(8), strict=False):
-                    if item.end > len(raw):
-                        continue
-                    if field.message is not None and is_message(field):
-                        below.append((raw[item.start : item.end], field.message, True))
-                    elif field.type == TYPE_STRING and not _is_text(raw[item.start : item.end]):
-                        return False
-        level = below
-    return bool(head)
-
-
-def _is_text(raw: bytes) -> bool:
-    """Say whether bytes can be the text of a field: UTF-8 without control characters."""
-    try:
-        text = raw.decode()
-    except UnicodeDecodeError:
-        return False
-    return not any(char < " " and char not in "\t\n\r" for char in text)
 
 
 def _ends_with_metadata(reader: Reader) -> bool:

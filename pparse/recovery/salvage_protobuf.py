@@ -30,6 +30,7 @@ from pparse.kernels.wire import (
 from pparse.limits import KIB, MIB, count_words
 from pparse.parsers.protobuf_check import Checker
 from pparse.parsers.protobuf_index import accepts
+from pparse.parsers.protobuf_resume import find_resumption
 from pparse.recovery.salvage import Rest
 
 TYPE_CHECKING = False
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from typing import Final
 
     from pparse.parsers.protobuf import ProtobufParser
+    from pparse.parsers.protobuf_resume import Resumption
     from pparse.reader import Range
     from pparse.recovery.salvage import Job
     from pparse.schema import MessageType
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
 _BLOCK: Final = 64 * KIB
 _STEP: Final = 1 * MIB
 _MAX_GROUPS: Final = 1_000
+_GONE: Final = 7  # instead of a wire type: a stretch in which no field can be told
 # Pieces of lost fields that are written beside the message.
 _MAX_PIECES: Final = 1_000
 TENSOR: Final = "tensorflow.TensorProto"
@@ -74,10 +77,11 @@ class _Frame:
     """A message that is walked: ``[pos, end)`` is to come, and up to ``sound`` all is well.
 
     ``run`` is where the stretch begins that is to be copied next, ``meant`` where the message should end. ``counts``
-    are fields that were passed, by number, ``before`` those before ``run``. ``lost``: something of it is not kept.
+    are fields that were passed, by number, ``before`` those before ``run``. ``lost``: something of it is not kept;
+    ``gone``: the stretch, still to come, in which no field can be told.
     """
 
-    __slots__ = ("before", "counts", "end", "lost", "meant", "path", "pos", "run", "sound", "type")
+    __slots__ = ("before", "counts", "end", "gone", "lost", "meant", "path", "pos", "run", "sound", "type")
 
     def __init__(self, pos: int, end: int, type: MessageType | None, path: str, sound: int) -> None:
         self.pos = self.run = pos
@@ -88,6 +92,7 @@ class _Frame:
         self.counts: dict[int, int] = {}
         self.before: dict[int, int] = {}
         self.lost = False
+        self.gone: Resumption | None = None
 
     def name(self, field: _Field) -> str:
         """Return the path of a field, which is the next one."""
@@ -117,6 +122,7 @@ class _Walk:
     def ops(self) -> Iterator[Op]:
         """Yield the plan of the message."""
         stack = [_Frame(self._start, self._end, self._type, "", self._start)]
+        self._look_ahead(stack[0])
         while stack:
             frame = stack[-1]
             field = self._next(frame)
@@ -142,11 +148,17 @@ class _Walk:
             frame.pos = frame.run = end
             frame.before = dict(frame.counts)
             if below is None or len(stack) >= self._depth:
-                self._tell(frame, name, field.begin, end, field.payload)
+                self._tell(frame, name, field.begin, end, field.payload if field.wire != _GONE else None)
             else:
                 yield encode_varint(field.tag)
                 stack.append(_Frame(field.payload, end, below, name, max(field.payload, min(frame.sound, end))))
                 stack[-1].meant = field.end
+                self._look_ahead(stack[-1])
+
+    def _look_ahead(self, frame: _Frame) -> None:
+        """Find the stretch of a message, all of which is there, in which no field can be told."""
+        if frame.type is not None and frame.meant == frame.end:
+            frame.gone = find_resumption(self._data, frame.pos, frame.end, frame.type, self._check_cancelled)
 
     def _tell(self, frame: _Frame, path: str, begin: int, end: int, payload: int | None = None) -> None:
         frame.lost = True
@@ -166,6 +178,12 @@ class _Walk:
             if frame.type is not None and frame.sound == frame.end:
                 frame.pos = frame.end
                 return None
+            gone = frame.gone
+            if gone is not None and frame.pos == gone.begin:
+                if not self._is_proven(frame):
+                    continue
+                frame.gone = None
+                return _Field(gone.begin, gone.number << 3 | _GONE, gone.begin, gone.end)
             field = self._field(frame.pos, frame.end)
             if field is None:
                 if not self._is_proven(frame):
