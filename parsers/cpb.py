@@ -27,6 +27,7 @@ from pparse.limits import count_words
 from pparse.node import SCALAR, UNLOADED_VALUE, Entry
 from pparse.parser import Confidence
 from pparse.parsers.cpb_metadata import TYPE_NAMES, ChunkMetadata
+from pparse.parsers.cpb_moved import check_belongs, chunks_moved
 from pparse.parsers.cpb_overlay import Chunks, Scope
 from pparse.parsers.protobuf import ProtobufParser
 from pparse.parsers.protobuf_fits import fits
@@ -47,12 +48,15 @@ if TYPE_CHECKING:
     from pparse.parsers.protobuf_index import Piece
     from pparse.reader import Reader
     from pparse.result import Result
+    from pparse.riegeli.chunks import Chunk
     from pparse.riegeli.positions import SkippedRegion
     from pparse.schema import MessageType
     from pparse.visit import Visit
 
 VERIFY: Final = ("headers", "touched", "all")
 CHUNKS: Final = "chunk[]"
+# How plain Riegeli files are called, whatever their last record is.
+RECORDS: Final = ".riegeli"
 # Types that a `.cpb` may be of, tried in this order where nobody says which.
 _TRIED: Final = ("tensorflow.SavedModel", "tensorflow.GraphDef")
 # Types that a single chunk may be of.
@@ -104,6 +108,8 @@ class CpbParser(ProtobufParser):
         self.result = result
         self.verdicts = Verdicts()
         self._doubts: dict[str, Finding] = {}
+        self._known: dict[int, Chunk] = {}  # of a file that bytes moved in
+        self.last_found: int | None = None  # the position of its last record
         self.lookup = self._new_lookup(verify)
         self._unchecked = self.lookup
         self.chunks: Chunks | None = None
@@ -118,10 +124,12 @@ class CpbParser(ProtobufParser):
 
     def _new_lookup(self, verify: str) -> RecordLookup:
         session = self.result.extraction.session
-        return RecordLookup(
+        lookup = RecordLookup(
             self.source(), verify=verify, budget=session.budget, limits=session.limits, scratch=session.spools,
             verdicts=self.verdicts,
         )  # fmt: skip
+        lookup.known = self._known
+        return lookup
 
     def source(self) -> Range:
         """Return the bytes of the Riegeli file."""
@@ -131,6 +139,8 @@ class CpbParser(ProtobufParser):
     def _read_metadata(self) -> None:
         try:
             metadata = self._metadata_at(self.lookup.last())
+            if len(metadata.record) <= _PROVED_AT_ONCE:
+                self._check_belongs(metadata)
         except PASSING:
             raise
         except (LimitError, UnsupportedError):
@@ -139,7 +149,7 @@ class CpbParser(ProtobufParser):
             problem = error if isinstance(error, PparseError) else MalformedError(str(error))
             # What is there is listed all the same, and marked where a hash is wrong.
             self._unchecked = self._new_lookup("headers")
-            found = self._metadata_before_damage()
+            found = self._metadata_before_damage() or self._metadata_of_moved()
             if found is None:
                 self.problem = problem
                 return
@@ -153,6 +163,8 @@ class CpbParser(ProtobufParser):
         if self.chunks is not None and not self._proved:
             try:
                 self.chunks.metadata.prove(self.result.extraction.session.check_cancelled)
+                if self.chunks.metadata.moved is None:
+                    self._check_belongs(self.chunks.metadata)
             except MalformedError as error:
                 self._unsound = error
             self._proved = True
@@ -188,6 +200,34 @@ class CpbParser(ProtobufParser):
             return None
         return metadata
 
+    def _check_belongs(self, metadata: ChunkMetadata) -> None:
+        def positions() -> Iterator[int]:
+            return (info.position for info in metadata.chunks())
+
+        check_belongs(positions, self.metadata_position, self._count_records)
+
+    def _count_records(self) -> int:
+        """Return how many records there are before the metadata."""
+        every = self._new_lookup("headers").positions(lambda _region: None)
+        return sum(position < self.metadata_position for position in every)
+
+    def _metadata_of_moved(self) -> ChunkMetadata | None:
+        """Return the metadata of a file in which chunks are lost, or moved, if it is proved which ones are left."""
+        lost: list[tuple[int, int]] = []
+        try:
+            records = self._unchecked.learn(lambda region: lost.append((region.begin, region.end)), _PROVED)
+            if not records:
+                return None
+            self.last_found, _ = records.pop()
+            metadata = self._metadata_at(self.last_found)
+            before = [stretch for stretch in lost if stretch[0] < self.metadata_position]
+            metadata.moved = chunks_moved(metadata.chunks(), records, before)
+        except PASSING:
+            raise
+        except (PparseError, EOFError):
+            return None
+        return metadata if metadata.moved is not None else None
+
     def _note_damage_of_metadata(self) -> None:
         name = self.result.extraction.name
         if self._unsound is not None and self.chunks is not None:
@@ -212,6 +252,8 @@ class CpbParser(ProtobufParser):
         """Say so by the name that the document has: a member of an archive is not called as the archive."""
         from pparse.registry import bare_name
 
+        if bare_name(name).endswith(RECORDS):
+            return Confidence.NO
         named = bare_name(name).endswith(cls.extensions)
         if reader.peek(len(FILE_SIGNATURE)) != FILE_SIGNATURE:
             from pparse.parsers.riegeli import RiegeliParser

@@ -77,7 +77,7 @@ def salvage_or_keep(extraction: Extraction, target: Target, name: str, *, report
     result = extraction.parse()
     if result.parser.name not in MODELS or not _is_lost(result.extraction):
         return False
-    if result.parser.name in PROTOBUF and _is_sound(result):
+    if _is_sound(result):
         return False  # all its fields are whole, and its library reads it: what is odd is what they say
     Job(result.extraction, target, name, report).save_as_found()
     return True
@@ -93,9 +93,15 @@ def _is_lost(extraction: Extraction) -> bool:
 
 
 def _is_sound(result: Result) -> bool:
-    """Say whether every field of a message with a schema is whole."""
+    """Say whether every field of a message with a schema is whole, or every chunk of one in chunks."""
     from pparse.parsers.protobuf_check import Checker
 
+    if result.parser.name == "cpb":
+        from pparse.recovery.salvage_cpb import is_whole
+
+        return is_whole(result.parser)  # type: ignore[arg-type]
+    if result.parser.name not in PROTOBUF:
+        return False
     parser: ProtobufParser = result.parser  # type: ignore[assignment]
     extraction = result.extraction
     part = extraction.data.range(extraction.start, max(extraction.start, extraction.known_end()))
