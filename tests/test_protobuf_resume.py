@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 
 import pytest
 
@@ -295,3 +296,32 @@ def test_a_constant_without_type_and_values_is_damaged_for_everybody(save):
         assert [str(finding.severity) for finding in viewer.check()] == ["error"]
     # It is a sound message all the same, and is not to be saved as one of which nothing is whole.
     assert save(content, keep=True) == ({}, {})
+
+
+# -- never written -----------------------------------------------------------------------------------------------------
+
+
+def test_a_graph_that_was_never_written_to_its_end_says_so_and_where_to_go_on(tmp_path):
+    """A preallocated download: the bytes behind its end are zeros, and its size is right."""
+    made = graph()
+    made.node[10].attr["value"].tensor.tensor_content = content_of(5) * 40
+    made.node[10].attr["value"].tensor.tensor_shape.dim[0].size = FLOATS * 40
+    content = serialized(made)
+    start = content.index(content_of(5) * 40)
+    path = tmp_path / "g.pb"
+    path.write_bytes(content[: start + 9_000])
+    os.truncate(path, len(content))
+    with pparse.view(path) as viewer:
+        if not viewer.holes:
+            pytest.skip("this file system has no holes")
+        tensor = viewer["w5"]
+        assert tensor.unwritten_nbytes > 0
+        assert tensor.finding.code == "unwritten"
+        written = len(content[: start + 9_000].rstrip(b"\0"))
+        assert written - 1 <= viewer.extent().resume_at <= start + 9_000
+        assert "unwritten" in {finding.code for finding in viewer.check()}
+    with pparse.open(path) as document, Target(tmp_path / "out", max_bytes=1 << 24) as target:
+        assert salvage(document, target, "g.pb", report=lambda _file: None)
+    saved = whole_of((tmp_path / "out" / "g.pb").read_bytes())
+    assert set(saved) == {f"w{number}" for number in range(5)}
+    assert (tmp_path / "out" / "g.doubtful.pb").read_bytes() == path.read_bytes()

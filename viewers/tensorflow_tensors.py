@@ -234,6 +234,12 @@ class TensorMaker:
 
     def tensor(self, name: str, pieces: Sequence[Piece], near: Window | None = None) -> Tensor:
         """Return the tensor that a TensorProto made of ``pieces`` is. What is wrong with it, its status says."""
+        found = self._made(name, pieces, near)
+        if self.owner.holes and found.status is Status.COMPLETE:
+            found.unwritten_nbytes = self.owner.unwritten(found)[1]
+        return found
+
+    def _made(self, name: str, pieces: Sequence[Piece], near: Window | None) -> TensorflowTensor:
         try:
             found = self._quick(name, pieces, near) if near is not None and len(pieces) == 1 else None
             found = found or self._read(name, Message(self.make, pieces, self.type, near))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
+from itertools import islice
 
 from pparse.content import GapLog
 from pparse.errors import PASSING, EndOfDataError, GapError, LimitError, MalformedError, PparseError
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     Kept = Callable[[str, int], object]
 
 SCHEMA: Final = 1
+_MAX_HOLES: Final = 10_000
 _STEP: Final = 1 * MIB
 PROTOBUF: Final = ("saved-model", "graph-def", "meta-graph", "protobuf")
 # How names of models end, and what a file of such a name is called that no library would take for one.
@@ -61,7 +63,10 @@ def salvage(
     inner = result.extraction
     if form not in MODELS:
         return False
-    doubts = inner.data.doubts_in(inner.start, max(inner.start, inner.known_end()))
+    start, end = inner.start, max(inner.start, inner.known_end())
+    doubts = inner.data.doubts_in(start, end)
+    if form in PROTOBUF:
+        doubts = _joined([*doubts, *islice(inner.data.holes(start, end), _MAX_HOLES)])
     if doubts and form != "safetensors":  # which tells its tensors apart itself
         return _save_apart(inner, form, doubts, target, name, report)
     job = Job(inner, target, name, report)
@@ -108,6 +113,17 @@ def _is_sound(result: Result) -> bool:
     return parser.root_type is not None and Checker(extraction.session.check_cancelled).sound(part, parser.root_type)
 
 
+def _joined(stretches: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return stretches in order, those that touch as one."""
+    found: list[tuple[int, int]] = []
+    for low, high in sorted(stretches):
+        if found and low <= found[-1][1]:
+            found[-1] = found[-1][0], max(high, found[-1][1])
+        else:
+            found.append((low, high))
+    return found
+
+
 def _save_apart(
     extraction: Extraction, form: str, doubts: list[tuple[int, int]], target: Target, name: str, report: Report
 ) -> bool:
@@ -124,7 +140,8 @@ def _save_apart(
     job = Job(extraction, target, doubtful_name(name), report)
     with target.create(job.name) as file:
         gaps = job.copy_known(file, start, end)
-    reason = f"bytes of it may be wrong: {extraction.data.doubtful(start, end)}"
+    why = extraction.data.doubtful(start, end) or "some were never written (a file hole), and read as zeros"
+    reason = f"bytes of it may be wrong: {why}"
     known = [(low - start, high - low) for low, high in doubts]
     job.report(file, Status.DAMAGED, reason, offset=start, gaps=gaps, doubtful=known)
     return True
