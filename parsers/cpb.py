@@ -149,7 +149,9 @@ class CpbParser(ProtobufParser):
             problem = error if isinstance(error, PparseError) else MalformedError(str(error))
             # What is there is listed all the same, and marked where a hash is wrong.
             self._unchecked = self._new_lookup("headers")
-            found = self._metadata_before_damage() or self._metadata_of_moved()
+            found = self._metadata_before_damage()
+            if found is None and not isinstance(error, EndOfDataError):  # a file that is cut has lost them
+                found = self._metadata_of_moved()
             if found is None:
                 self.problem = problem
                 return

@@ -44,8 +44,11 @@ _HEAD: Final = 16 << 10
 _HEADER: Final = 16
 # Fields before the damage that are remembered: bytes that are none may pass for so many before one is met that is none.
 _REMEMBERED: Final = 256
-# Fields that are looked at per message, so that no input costs more than its size times a constant.
-_MAX_STEPS: Final = 2_000_000
+# Steps of a search, beside one for so many bytes: no input costs more than its size times a constant.
+_FREE_STEPS: Final = 100_000
+_BYTES_PER_STEP: Final = 4
+# A look at so many bytes is a step.
+_LOOK: Final = 64
 _MAX_DEAD: Final = 100_000
 _MAX_TYPES: Final = 2_000
 
@@ -127,7 +130,7 @@ class _Search:
         self._checker = Checker(check_cancelled)
         self._window = Window(data, end)
         self._dead: set[int] = set()
-        self._steps = 0
+        self._steps = _FREE_STEPS + (end - start) // _BYTES_PER_STEP  # that are left
         self._last = 0
         self._below: dict[int, list[FieldType]] | None = None
 
@@ -174,7 +177,6 @@ class _Search:
         type: MessageType | None = self._type
         last = 0
         while type is not None and pos < self._end:
-            self._steps += 1
             try:
                 field = self._window.field(pos)
             except EndOfDataError:
@@ -201,12 +203,16 @@ class _Search:
         known = self._known(field)
         if known is None or field.end <= field.start:
             return False
-        part = self._data.range(field.begin, field.next)
-        return self._checker.sound(part, self._type)
+        if self._checker.sound(self._data.range(field.begin, field.next), self._type):
+            return True
+        self._steps -= (self._checker.stopped - field.begin) // _LOOK
+        return False
 
     def _head(self, field: Field) -> bytes:
+        length = min(field.end - field.start, _HEAD)
+        self._steps -= length // _LOOK
         try:
-            return self._data.pread(field.start, min(field.end - field.start, _HEAD))
+            return self._data.pread(field.start, length)
         except GapError:
             return b""
 
@@ -236,7 +242,7 @@ class _Search:
             for found in pattern.finditer(block):
                 if found.start() >= stop:
                     break
-                if self._steps > _MAX_STEPS:
+                if self._steps < 0:
                     return
                 yield pos + found.start()
             pos += max(stop, 1) if len(block) == length else len(block)
@@ -260,7 +266,7 @@ class _Search:
 
     def _reaches_end(self, pos: int) -> bool:
         """Say whether the field at ``pos`` is sound, and from there field follows field to the end of the message."""
-        self._steps += 1
+        self._steps -= 1
         field = self._field(pos)
         known = self._known(field) if field is not None else None
         if field is None or known is None or known.message is None or field.end <= field.start:
@@ -273,11 +279,11 @@ class _Search:
         path: list[int] = []
         last = self._last
         while pos < self._end:
-            self._steps += 1
+            self._steps -= 1
             field = self._field(pos) if pos not in self._dead else None
-            if field is None or self._known(field) is None or field.tag >> 3 < last or self._steps > _MAX_STEPS:
-                if len(self._dead) + len(path) <= _MAX_DEAD:
-                    self._dead.update(path)
+            if field is None or self._known(field) is None or field.tag >> 3 < last or self._steps < 0:
+                room = _MAX_DEAD - len(self._dead)
+                self._dead.update(path[-room:] if room > 0 else ())
                 return False
             path.append(pos)
             last = field.tag >> 3
