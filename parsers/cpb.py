@@ -13,7 +13,6 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 
-from pparse.data import BytesData
 from pparse.errors import (
     PASSING,
     EndOfDataError,
@@ -24,21 +23,20 @@ from pparse.errors import (
     UnsupportedError,
 )
 from pparse.findings import Finding, Status
-from pparse.kernels.wire import LEN, PADDING, SLACK, scan
 from pparse.limits import count_words
 from pparse.node import SCALAR, UNLOADED_VALUE, Entry
 from pparse.parser import Confidence
 from pparse.parsers.cpb_metadata import TYPE_NAMES, ChunkMetadata
+from pparse.parsers.cpb_moved import check_belongs, chunks_moved
 from pparse.parsers.cpb_overlay import Chunks, Scope
 from pparse.parsers.protobuf import ProtobufParser
-from pparse.parsers.protobuf_index import FieldGraft, Lost, Origin, PartScan
+from pparse.parsers.protobuf_fits import fits
+from pparse.parsers.protobuf_index import FieldGraft, Lost, Origin
 from pparse.parsers.protobuf_schema import builtin_schema
-from pparse.parsers.protobuf_values import is_message
 from pparse.reader import Range
 from pparse.riegeli.layout import FILE_SIGNATURE
 from pparse.riegeli.lookup import RecordLookup
 from pparse.riegeli.verdicts import Verdicts
-from pparse.schema import TYPE_STRING
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -50,12 +48,15 @@ if TYPE_CHECKING:
     from pparse.parsers.protobuf_index import Piece
     from pparse.reader import Reader
     from pparse.result import Result
+    from pparse.riegeli.chunks import Chunk
     from pparse.riegeli.positions import SkippedRegion
     from pparse.schema import MessageType
     from pparse.visit import Visit
 
 VERIFY: Final = ("headers", "touched", "all")
 CHUNKS: Final = "chunk[]"
+# How plain Riegeli files are called, whatever their last record is.
+RECORDS: Final = ".riegeli"
 # Types that a `.cpb` may be of, tried in this order where nobody says which.
 _TRIED: Final = ("tensorflow.SavedModel", "tensorflow.GraphDef")
 # Types that a single chunk may be of.
@@ -107,6 +108,8 @@ class CpbParser(ProtobufParser):
         self.result = result
         self.verdicts = Verdicts()
         self._doubts: dict[str, Finding] = {}
+        self._known: dict[int, Chunk] = {}  # of a file that bytes moved in
+        self.last_found: int | None = None  # the position of its last record
         self.lookup = self._new_lookup(verify)
         self._unchecked = self.lookup
         self.chunks: Chunks | None = None
@@ -121,10 +124,12 @@ class CpbParser(ProtobufParser):
 
     def _new_lookup(self, verify: str) -> RecordLookup:
         session = self.result.extraction.session
-        return RecordLookup(
+        lookup = RecordLookup(
             self.source(), verify=verify, budget=session.budget, limits=session.limits, scratch=session.spools,
             verdicts=self.verdicts,
         )  # fmt: skip
+        lookup.known = self._known
+        return lookup
 
     def source(self) -> Range:
         """Return the bytes of the Riegeli file."""
@@ -134,6 +139,8 @@ class CpbParser(ProtobufParser):
     def _read_metadata(self) -> None:
         try:
             metadata = self._metadata_at(self.lookup.last())
+            if len(metadata.record) <= _PROVED_AT_ONCE:
+                self._check_belongs(metadata)
         except PASSING:
             raise
         except (LimitError, UnsupportedError):
@@ -143,6 +150,8 @@ class CpbParser(ProtobufParser):
             # What is there is listed all the same, and marked where a hash is wrong.
             self._unchecked = self._new_lookup("headers")
             found = self._metadata_before_damage()
+            if found is None and not isinstance(error, EndOfDataError):  # a file that is cut has lost them
+                found = self._metadata_of_moved()
             if found is None:
                 self.problem = problem
                 return
@@ -156,6 +165,8 @@ class CpbParser(ProtobufParser):
         if self.chunks is not None and not self._proved:
             try:
                 self.chunks.metadata.prove(self.result.extraction.session.check_cancelled)
+                if self.chunks.metadata.moved is None:
+                    self._check_belongs(self.chunks.metadata)
             except MalformedError as error:
                 self._unsound = error
             self._proved = True
@@ -191,6 +202,34 @@ class CpbParser(ProtobufParser):
             return None
         return metadata
 
+    def _check_belongs(self, metadata: ChunkMetadata) -> None:
+        def positions() -> Iterator[int]:
+            return (info.position for info in metadata.chunks())
+
+        check_belongs(positions, self.metadata_position, self._count_records)
+
+    def _count_records(self) -> int:
+        """Return how many records there are before the metadata."""
+        every = self._new_lookup("headers").positions(lambda _region: None)
+        return sum(position < self.metadata_position for position in every)
+
+    def _metadata_of_moved(self) -> ChunkMetadata | None:
+        """Return the metadata of a file in which chunks are lost, or moved, if it is proved which ones are left."""
+        lost: list[tuple[int, int]] = []
+        try:
+            records = self._unchecked.learn(lambda region: lost.append((region.begin, region.end)), _PROVED)
+            if not records:
+                return None
+            self.last_found, _ = records.pop()
+            metadata = self._metadata_at(self.last_found)
+            before = [stretch for stretch in lost if stretch[0] < self.metadata_position]
+            metadata.moved = chunks_moved(metadata.chunks(), records, before)
+        except PASSING:
+            raise
+        except (PparseError, EOFError):
+            return None
+        return metadata if metadata.moved is not None else None
+
     def _note_damage_of_metadata(self) -> None:
         name = self.result.extraction.name
         if self._unsound is not None and self.chunks is not None:
@@ -215,6 +254,8 @@ class CpbParser(ProtobufParser):
         """Say so by the name that the document has: a member of an archive is not called as the archive."""
         from pparse.registry import bare_name
 
+        if bare_name(name).endswith(RECORDS):
+            return Confidence.NO
         named = bare_name(name).endswith(cls.extensions)
         if reader.peek(len(FILE_SIGNATURE)) != FILE_SIGNATURE:
             from pparse.parsers.riegeli import RiegeliParser
@@ -483,44 +524,6 @@ class _Positions:
     def memory(self) -> int:
         """Bytes held."""
         return 8 * len(self.positions)
-
-
-def fits(head: bytes, type: MessageType, *, complete: bool) -> bool:
-    """Say whether the fields of a message (or its beginning) are all of ``type``, two levels down."""
-    level = [(head, type, complete)]
-    for _ in range(3):
-        below = []
-        for raw, kind, whole in level:
-            found = PartScan(BytesData(raw).range(0, len(raw)), kind)
-            try:
-                pos, _ = scan(raw + PADDING, 0, len(raw) if whole else max(0, len(raw) - SLACK), found.found, [])
-            except MalformedError:
-                return False
-            found.settle(0)
-            if (whole and pos > len(raw)) or any(key < 0 or key not in kind.fields for key in found.slots):
-                return False
-            for key in found.slots:
-                field = kind.fields[key]
-                if field.wire_type != LEN:
-                    continue
-                for item, _ in zip(found.fields(key), range(8), strict=False):
-                    if item.end > len(raw):
-                        continue
-                    if field.message is not None and is_message(field):
-                        below.append((raw[item.start : item.end], field.message, True))
-                    elif field.type == TYPE_STRING and not _is_text(raw[item.start : item.end]):
-                        return False
-        level = below
-    return bool(head)
-
-
-def _is_text(raw: bytes) -> bool:
-    """Say whether bytes can be the text of a field: UTF-8 without control characters."""
-    try:
-        text = raw.decode()
-    except UnicodeDecodeError:
-        return False
-    return not any(char < " " and char not in "\t\n\r" for char in text)
 
 
 def _ends_with_metadata(reader: Reader) -> bool:

@@ -79,14 +79,18 @@ def scan_whole(part: Range, only: tuple[int, ...] = ()) -> PartScan:
 
 
 class ChunkInfo:
-    """Where a chunk is: ``type`` (0 unset, 1 message, 2 bytes), ``size`` in bytes, ``position`` of its record."""
+    """Where a chunk is: ``type`` (0 unset, 1 message, 2 bytes), ``size`` in bytes, ``position`` of its record.
 
-    __slots__ = ("position", "size", "type")
+    ``lost``: bytes were taken out of the file, or put into it, and no record is known to be this chunk.
+    """
+
+    __slots__ = ("lost", "position", "size", "type")
 
     def __init__(self, type: int, size: int, position: int) -> None:
         self.type = type
         self.size = size
         self.position = position
+        self.lost = False
 
 
 class ChunkMetadata:
@@ -94,6 +98,8 @@ class ChunkMetadata:
 
     def __init__(self, record: Range, budget: MemoryBudget, *, any_version: bool = False) -> None:
         self.record = record
+        # Where chunks are now, by the position they had (None: lost), in a file that bytes moved in.
+        self.moved: dict[int, int | None] | None = None
         self._scan = scan_whole(record, _TAGS)
         self._charge = budget.charge(self._scan.memory, "the index of the chunks")
         if len(record) and _MESSAGE not in self._scan.slots:
@@ -156,7 +162,11 @@ class ChunkMetadata:
             for number, value in small_fields(small(window, field)):
                 if 1 <= number <= 3 and isinstance(value, int):
                     numbers[number - 1] = value
-            yield ChunkInfo(*numbers)
+            info = ChunkInfo(*numbers)
+            if self.moved is not None:
+                now = self.moved.get(info.position)
+                info.lost, info.position = now is None, info.position if now is None else now
+            yield info
 
 
 class ChunkedMessage:

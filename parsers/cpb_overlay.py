@@ -47,6 +47,8 @@ class Chunks:
     def open(self, index: int) -> ChunkRange:
         """Return the bytes of a chunk. Raises `MalformedError` where they are not what the metadata say."""
         info = self.metadata.chunk(index)
+        if info.lost:
+            raise MalformedError("it is lost: its bytes are damaged, or missing", offset=info.position)
         record = self.lookup.record(info.position)
         if len(record) != info.size:
             raise MalformedError(

@@ -13,8 +13,9 @@ found through what the scan of the message left behind. A field that the schema 
 the schema's, is kept under its number.
 
 Rules: a sub-message that occurs several times in its parts is merged; of scalars the last wins, of a oneof the last
-member. A part that is damaged or cut loses what is behind the damage in that part only. Without a schema the content of
-length-delimited fields is guessed (`pparse.kernels.wire_guess`); the option ``types`` says it better.
+member. A part that is damaged is read on where the schema proves that its fields go on
+(`pparse.parsers.protobuf_resume`); else it loses what is behind the damage, in that part only. Without a schema the
+content of length-delimited fields is guessed (`pparse.kernels.wire_guess`); the option ``types`` says it better.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ from pparse.parsers.protobuf_check import TreeCheck
 from pparse.parsers.protobuf_entries import ValueEntries
 from pparse.parsers.protobuf_index import ChunkRange, FieldGraft, Graft, Lost, MessageIndex, Origin, PartScan
 from pparse.parsers.protobuf_lists import ListIndex
+from pparse.parsers.protobuf_resume import LostFields, find_resumption
 from pparse.parsers.protobuf_schema import find_type
 from pparse.parsers.protobuf_values import WIRE_KINDS, decode, decode_text, is_message, kind_of
 from pparse.paths import KeyStep
@@ -200,6 +202,8 @@ class ProtobufParser(Parser):
             if base == part.part.start and final:
                 ctx.scratch.kept = (part.part, block)
             if after > end or part.groups:
+                if self._resume(ctx):
+                    return self._go_on(ctx) or (ctx.pos, DONE, 0)
                 self._note_cut(ctx, part, after)
             return self._go_on(ctx) or (ctx.pos, DONE, 0)
         need = min(SLACK, end - after) if pos < size and not final else 1
@@ -236,8 +240,38 @@ class ProtobufParser(Parser):
         return self._go_on(ctx)
 
     def resync(self, ctx: NodeContext, error: MalformedError) -> tuple[int, Any, int] | None:
-        """Behind damage nothing of the part can be told; the next one can."""
+        """Go on behind the damage, or with the next part."""
+        self._resume(ctx)
         return self._go_on(ctx)
+
+    def _resume(self, ctx: NodeContext) -> bool:
+        """Read a part that is damaged, but all there, as the two parts around what is lost; False if that fails."""
+        index: MessageIndex = ctx.scratch
+        scan: PartScan = index.parts[-1]  # type: ignore[assignment]
+        part, extraction = scan.part, self.result.extraction
+        if scan.type is None or part.data is not extraction.data or isinstance(part, ChunkRange):
+            return False
+        if part.end > self.make.data_end(part):
+            return False
+        lost = find_resumption(part.data, part.start, part.end, scan.type, extraction.session.check_cancelled)
+        if lost is None:
+            return False
+        index.parts.pop()
+        field = scan.type.fields[lost.number]
+        index.queue.append(part.data.range(lost.end, part.end))
+        if field.repeated and not field.is_map:
+            index.queue.append(LostFields(lost))
+        index.queue.append(part.data.range(part.start, lost.begin))
+        reason = (
+            f"{lost.end - lost.begin:,} bytes are damaged: one field is lost, or several; those of {field.name} behind "
+            "them may have other numbers"
+        )
+        finding = Finding(
+            "malformed", reason, path=ctx.node.path, source=extraction.name, offset=lost.begin,
+            length=lost.end - lost.begin,
+        )  # fmt: skip
+        self.result.close_node(ctx.node, Status.DAMAGED, finding)
+        return True
 
     def _go_on(self, ctx: NodeContext) -> tuple[int, Any, int] | None:
         """Enter the next part; behind the last, make the fields visible and return None."""
@@ -282,11 +316,36 @@ class ProtobufParser(Parser):
                 known = known or (key >= 0 and origin.type is not None and key in origin.type.fields)
                 ctx.emit(self._field_entry(ctx, origin, key, contributions))
         index.kept = None
+        self._note_strays(ctx, index)
         if found and not known and ctx.node.parent is None and origin.type is not None:
             self.result.findings.add(Finding(
                 "unknown-fields", f"no field of the message is one of {origin.type.full_name}: is that its type?",
                 severity=Severity.WARNING, source=self.result.extraction.name, offset=ctx.node.start,
             ))  # fmt: skip
+
+    def _note_strays(self, ctx: NodeContext, index: MessageIndex) -> None:
+        """Warn of a field that the type does not have among the elements of a list: one whose tag was hit is so."""
+        for part in index.parts:
+            if not isinstance(part, PartScan) or part.type is None:
+                continue
+            fields = part.type.fields
+            strays = [key for key in part.slots if key not in fields]
+            if not strays:
+                continue
+            for number, field in fields.items():
+                run = part.slots.get(number) if field.repeated and is_message(field) else None
+                for key in strays if run is not None else ():
+                    at = part.slots[key].offsets[0]
+                    if run is None or not run.offsets[0] < at < run.last:
+                        continue
+                    offset, _ = self.make.place(part.part.data, at, at)
+                    name = f"field {key}" if key >= 0 else f"field {~key >> 3} of wire type {~key & 7}"
+                    self.result.findings.add(Finding(
+                        "stray-field", f"{name} stands among the elements of {field.name}, and {part.type.full_name} "
+                        "has no such field: an element whose tag was damaged looks like this",
+                        severity=Severity.WARNING, path=ctx.node.path, source=self.result.extraction.name,
+                        offset=offset,
+                    ))  # fmt: skip
 
     def _field_entry(self, ctx: NodeContext, origin: Origin, key: int, contributions: list[Contribution]) -> Entry:
         number = key if key >= 0 else ~key >> 3

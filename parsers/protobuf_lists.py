@@ -1,7 +1,7 @@
 """The elements of a repeated field: in which part, at which offset, packed or not; and what grafts add to them.
 
 A list is a row of *segments*. Elements that stand one by one are a `Run` (the field's `Occurrences`); numbers that are
-packed are a `_Packed`; elements that only a graft makes are `_New`.
+packed are a `_Packed`; elements that only a graft makes are `_New`, one that stands for those that damage took `_Gone`.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from pparse.kernels.packed import count_varints, varint_checkpoints
 from pparse.kernels.wire import LEN, read_value
 from pparse.node import Entry
 from pparse.parsers.protobuf_index import FieldGraft, Origin
+from pparse.parsers.protobuf_resume import LostElement
 from pparse.parsers.protobuf_values import decode, fixed_size, is_message, number_of, scalar_kind
 from pparse.parsers.protobuf_window import Window
 
@@ -69,16 +70,18 @@ class ListIndex:
         self.trail = origin.trail
         self.problems: list[tuple[str, int | None, bool]] = []
         self.count = 0
-        self.segments: list[Run | _Packed | _New] = []
+        self.segments: list[Run | _Packed | _New | _Gone] = []
         self.firsts: list[int] = []
         self._grafts: list[FieldGraft] = []
         for contribution in origin.contributions:
-            if isinstance(contribution, FieldGraft):
+            if isinstance(contribution, LostElement):
+                self._add(_Gone(contribution.owner.begin, contribution.owner.end))
+            elif isinstance(contribution, FieldGraft):
                 self._add_graft(contribution)
             else:
                 self._add_part(contribution[0])
 
-    def _add(self, segment: Run | _Packed | _New) -> None:
+    def _add(self, segment: Run | _Packed | _New | _Gone) -> None:
         if segment.count:
             self.segments.append(segment)
             self.firsts.append(self.count)
@@ -439,3 +442,26 @@ class _New:
 
     def raw(self, field: FieldType) -> Iterator[bytes]:
         raise EndOfDataError("the numbers are in chunks")
+
+
+class _Gone:
+    """One element that stands for those in damaged bytes."""
+
+    memory = 0
+    count = 1
+
+    def __init__(self, begin: int, end: int) -> None:
+        self._begin = begin
+        self._end = end
+
+    def entries(self, owner: ListIndex, first: int, ordinal: int) -> Iterator[Entry]:
+        error = MalformedError("it is lost in damaged bytes, alone or with others", offset=self._begin)
+        entry = owner.make.bad(None, "bytes", self._begin, error)
+        entry.end = self._end
+        yield entry
+
+    def wire(self, first: int, touched: list[int]) -> Iterator[Range | int]:
+        yield from ()
+
+    def raw(self, field: FieldType) -> Iterator[bytes]:
+        yield from ()

@@ -10,8 +10,9 @@ import os
 
 from pparse.findings import Finding, Severity
 from pparse.parser import Confidence
-from pparse.parsers.cpb import CpbParser, fits
+from pparse.parsers.cpb import CpbParser
 from pparse.parsers.protobuf import ProtobufParser
+from pparse.parsers.protobuf_fits import fits, fitting_tags
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from pparse.visit import Visit
 
 _HEAD = 16 << 10
+# So many tags of the type from the beginning on: what comes behind them is damaged, and the type is known.
+_FITTING = 6
 # What a folder's model is called; TensorFlow, too, takes the first of these that is there.
 MEMBERS = ("saved_model.cpb", "saved_model.pb")
 
@@ -37,16 +40,23 @@ class _TensorflowParser(ProtobufParser):
 
     @classmethod
     def match(cls, reader: Reader) -> Confidence:
-        """LIKELY where all fields at the beginning are the type's."""
+        """LIKELY where all fields at the beginning are the type's; under its name, where the first of them are."""
+        return cls.match_named(reader, reader.data.name)
+
+    @classmethod
+    def match_named(cls, reader: Reader, name: str) -> Confidence:
+        """Say so by the name that the document has."""
         from pparse.protos import schema
+        from pparse.registry import bare_name
 
         head = reader.peek(_HEAD)
         size = reader.remaining
         whole = size is not None and size <= len(head)
         type = schema().message(cls.message_name or "")
-        if not head or not (fits(head, type, complete=False) or (whole and fits(head, type, complete=True))):
-            return Confidence.NO
-        return Confidence.LIKELY
+        if head and (fits(head, type, complete=False) or (whole and fits(head, type, complete=True))):
+            return Confidence.LIKELY
+        is_named = bare_name(name).endswith(cls.extensions)
+        return Confidence.LIKELY if is_named and fitting_tags(head, type) >= _FITTING else Confidence.NO
 
 
 class SavedModelParser(_TensorflowParser):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from bisect import bisect_right
 from collections.abc import Mapping
 
 from pparse.errors import PathError
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any, Self
 
+    from pparse.data import Data
     from pparse.extraction import Extraction
     from pparse.node import Node
     from pparse.tensor import Tensor
@@ -151,6 +153,33 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
 
     def __exit__(self, *exc: object) -> None:
         self.close()
+
+
+def unwritten_in(holes: list[tuple[int, int]], start: int, end: int) -> tuple[int, int]:
+    """Return ``(offset of the first, number)`` of the bytes ``[start, end)`` that lie in ``holes`` (in order)."""
+    if len(holes) == 1 and holes[0][0] <= start and end <= holes[0][1]:
+        return start, end - start  # a file of which only the beginning was written
+    at = max(0, bisect_right(holes, (start, 1 << 63)) - 1)
+    first = length = 0
+    while at < len(holes) and holes[at][0] < end:
+        low, high = max(holes[at][0], start), min(holes[at][1], end)
+        if low < high:
+            first = first or low
+            length += high - low
+        at += 1
+    return first, length
+
+
+def last_written(data: Data, start: int, hole: int) -> int:
+    """Return where the bytes before a hole end that are not zeros, looking back at most 1 MiB, to ``start``."""
+    at, first = hole, max(start, hole - (1 << 20))
+    while at > first:
+        begin = max(first, at - 4096)
+        kept = data.pread(begin, at - begin).rstrip(b"\0")
+        if kept:
+            return begin + len(kept)
+        at = begin
+    return at
 
 
 class Extent:

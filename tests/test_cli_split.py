@@ -53,7 +53,10 @@ def test_there_and_back(run, graph):
     ran = run("split", "graph.pb", "-o", "out", "--max-size", "4KiB", "--compression", "uncompressed")
     assert (ran.code, ran.err) == (0, "")
     (line,) = ran.lines
-    assert line.startswith(f"out.cpb: {GRAPH}, 9.0 KiB, in 2 chunks, the largest 8.7 KiB (limit 4.0 KiB); ")
+    assert line.startswith(
+        f"out.cpb: {GRAPH}, 9.0 KiB, in 2 chunks, the largest 8.7 KiB (limit 4.0 KiB: it is one value, "
+        "which is never cut); "
+    )
     assert line.endswith("% of the message")
     ran = run("merge", "out.cpb", "-o", "back.pb")
     assert (ran.code, ran.out, ran.err) == (0, f"back.pb: {GRAPH}, 9.0 KiB, of 2 chunks\n", "")

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
-
 from pparse.errors import EndOfDataError, LimitError, MalformedError, UnsupportedError
 from pparse.findings import Finding, Status
 from pparse.node import SCALAR
 from pparse.tensor import Span, Tensor
-from pparse.viewer import Extent, Viewer
+from pparse.viewer import Extent, Viewer, last_written, unwritten_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -116,30 +114,7 @@ class SafetensorsViewer(Viewer):
 
     def _unwritten(self, span: Span) -> tuple[int, int]:
         """Return ``(offset of the first, number)`` of the bytes of ``span`` that lie in holes of the file."""
-        holes = self.holes
-        last = span.offset + span.length
-        if len(holes) == 1 and holes[0][0] <= span.offset and last <= holes[0][1]:
-            return span.offset, span.length  # a file of which only the header was written
-        at = max(0, bisect_right(holes, (span.offset, 1 << 63)) - 1)
-        first = length = 0
-        while at < len(holes) and holes[at][0] < last:
-            low, high = max(holes[at][0], span.offset), min(holes[at][1], last)
-            if low < high:
-                first = first or low
-                length += high - low
-            at += 1
-        return first, length
-
-    def _last_written(self, hole: int) -> int:
-        """Return where the bytes before a hole end that are not zeros, looking back at most 1 MiB."""
-        at, first = hole, max(self.extraction.start, hole - (1 << 20))
-        while at > first:
-            start = max(first, at - 4096)
-            kept = self.extraction.data.pread(start, at - start).rstrip(b"\0")
-            if kept:
-                return start + len(kept)
-            at = start
-        return at
+        return unwritten_in(self.holes, span.offset, span.offset + span.length)
 
     def finding_of(self, tensor: Tensor) -> Finding | None:
         """Return the finding on a tensor that lies in a hole of the file."""
@@ -292,5 +267,5 @@ class SafetensorsViewer(Viewer):
         if self.holes and self.holes[0][0] - extraction.start < extent.expected:
             # A download into a preallocated file: what is before the first hole is there. Holes begin at whole blocks
             # of the file system, and what was written may end earlier: the zeros before the hole are not to be trusted.
-            extent.resume_at = self._last_written(self.holes[0][0]) - extraction.start
+            extent.resume_at = last_written(extraction.data, extraction.start, self.holes[0][0]) - extraction.start
             extent.resume_file = extraction.name

@@ -6,11 +6,13 @@ of the proto. Nothing is read but what is asked for.
 
 from __future__ import annotations
 
+from itertools import islice
+
 from pparse.errors import PparseError
 from pparse.findings import Finding, Status
 from pparse.parsers.cpb import CHUNKS
 from pparse.parsers.protobuf_schema import builtin_schema
-from pparse.viewer import Extent, Viewer
+from pparse.viewer import Extent, Viewer, last_written, unwritten_in
 from pparse.viewers.tensorflow_constants import GRAPH, KINDS, META_GRAPH, PASSING, SAVED_MODEL, Constants, kids_of
 from pparse.viewers.tensorflow_tensors import TensorMaker
 
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 
 # Names of up to so many tensors are held to number those that occur twice; above, a table of hashes is made.
 _HOLD_UP_TO: Final = 10_000
+_MAX_HOLES: Final = 10_000
 # Findings of tensors that repeat what the document's own say.
 _TOLD: Final = frozenset(("truncated", "missing"))
 
@@ -47,6 +50,7 @@ class TensorflowViewer(Viewer):
         self._maker.lost_content = self.root.kind == CHUNKS
         self.constants = Constants(self.parser, self._maker)
         self._found = 0
+        self._holes: list[tuple[int, int]] | None = None
         self._extent_of = 0  # what was known of the chunks when it was made
         self._graph: Any = None
 
@@ -115,8 +119,32 @@ class TensorflowViewer(Viewer):
         return self.constants.tensor(place, name) if place is not None else None
 
     def finding_of(self, tensor: Tensor) -> Finding | None:
-        """Return the finding on a tensor that lies in a hole of the file; none is looked for."""
-        return None
+        """Return the finding on a tensor that lies in a hole of the file."""
+        first, length = self.unwritten(tensor)
+        if not length:
+            return None
+        return Finding(
+            "unwritten",
+            f"{length:,} of {tensor.stored_nbytes:,} bytes were never written (a file hole): they read as zeros",
+            path=tensor.name, source=self.source.name, offset=first, length=length,
+        )  # fmt: skip
+
+    @property
+    def holes(self) -> list[tuple[int, int]]:
+        """Stretches of the file that were never written, in order, at most 10,000."""
+        if self._holes is None:
+            source = self.source
+            self._holes = list(islice(source.data.holes(source.start, source.known_end()), _MAX_HOLES))
+        return self._holes
+
+    def unwritten(self, tensor: Tensor) -> tuple[int, int]:
+        """Return ``(offset of the first, number)`` of the bytes of a tensor that lie in holes of the file."""
+        first = length = 0
+        for span in tensor.spans if self.holes else ():
+            if span.data is self.source.data:
+                at, count = unwritten_in(self.holes, span.offset, span.offset + span.length)
+                first, length = first or at, length + count
+        return first, length
 
     # -- what the file says of itself --------------------------------------------------------------------------------
 
@@ -236,6 +264,9 @@ class TensorflowViewer(Viewer):
             extent.at_least = True
             extent.cut_files = 1
             extent.resume_at, extent.resume_file = there, source.name
+        if extent.unwritten:  # a download that goes on behind its end would never come to the hole
+            written = last_written(source.data, source.start, self.holes[0][0])
+            extent.resume_at, extent.resume_file = written - source.start, source.name
         return self.keep_extent(extent)
 
     def _worst_below(self) -> Status:

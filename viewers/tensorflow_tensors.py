@@ -3,8 +3,9 @@
 The rule (tensorflow/core/framework/tensor.cc, Tensor::FromProto; tensor_util.MakeNdarray): ``tensor_content`` counts if
 it is not empty, and must have exactly the bytes that type and shape need, in little-endian order; types below 8 bits
 take a byte each. Else the field for the type lists elements; where they are too few the last one goes on to the end,
-where there are none they are zeros. Too many: MakeNdarray refuses them, FromProto, which runs graphs, takes the
-first ones. So do we, with a warning (``extra-values``).
+where there are none they are zeros (so do we, with a warning, ``no-values``: it may be one whose values were lost). Too
+many: MakeNdarray refuses them, FromProto, which runs graphs, takes the first ones. So do we, with a warning
+(``extra-values``). A tensor without a type has no values that anybody reads: it is DAMAGED.
 
 Texts (DT_STRING) are no array of numbers: their dtype is None, and `TensorflowTensor.strings` gives them.
 """
@@ -233,6 +234,12 @@ class TensorMaker:
 
     def tensor(self, name: str, pieces: Sequence[Piece], near: Window | None = None) -> Tensor:
         """Return the tensor that a TensorProto made of ``pieces`` is. What is wrong with it, its status says."""
+        found = self._made(name, pieces, near)
+        if self.owner.holes and found.status is Status.COMPLETE:
+            found.unwritten_nbytes = self.owner.unwritten(found)[1]
+        return found
+
+    def _made(self, name: str, pieces: Sequence[Piece], near: Window | None) -> TensorflowTensor:
         try:
             found = self._quick(name, pieces, near) if near is not None and len(pieces) == 1 else None
             found = found or self._read(name, Message(self.make, pieces, self.type, near))
@@ -299,6 +306,8 @@ class TensorMaker:
             return self._text(name, message, shape, stored, content)
         if known is None:
             problem = Problem(Status.UNSUPPORTED, f"elements of type {stored} are no numbers")
+            if not number and content is None and message.fields:
+                problem = Problem(Status.DAMAGED, "it has no type and no values: they were lost, or never written")
             spans = self.spans(content) if content is not None else ()
             return self._tensor(
                 name, None, shape, spans, stored, problem.status, self._finding(name, problem, problem.status)
@@ -339,6 +348,13 @@ class TensorMaker:
         return Finding(
             "extra-values", f"{listed} values for {count} elements: the first ones count",
             severity=Severity.WARNING, path=name, source=self.extraction.name, wanted=count, got=listed,
+        )  # fmt: skip
+
+    def _no_values(self, made: TensorflowTensor, what: str) -> None:
+        """Warn of a tensor that lists nothing: a legal spelling, and what is left of one whose values were lost."""
+        made.finding = Finding(
+            "no-values", f"it has no values: all {made.size:,} elements read as {what}",
+            severity=Severity.WARNING, path=made.name, source=self.extraction.name, wanted=made.size, got=0,
         )  # fmt: skip
 
     # -- type and shape ----------------------------------------------------------------------------------------------
@@ -450,6 +466,8 @@ class TensorMaker:
             made._content = Span(data, 0, made.nbytes, data.name)
             if cut:
                 self._judge_cut(made, values, problem)
+            elif listed == 0 and count:
+                self._no_values(made, "zeros")
         if not made.spans and made.size and self.lost_content and problem is None:
             reason = "its values are in a chunk that cannot be told, without the metadata"
             made.status = Status.MISSING
@@ -501,6 +519,8 @@ class TensorMaker:
             reason = "its texts are in a chunk that cannot be told, without the metadata"
             made.status = Status.MISSING
             made.finding = self._finding(name, Problem(made.status, reason), made.status)
+        elif not spans and made.size:
+            self._no_values(made, "empty texts")
         return made
 
 

@@ -213,9 +213,10 @@ def _tell(options: Any, out: Output, report: SplitReport, folder: FolderReport |
         return
     whole = f"{safe(report.path)}: {safe(report.type)}, {format_size(report.message_size)}"
     if report.chunked:
+        why = ": it is one value, which is never cut" if report.largest > report.limit else ""
         out.line(
             f"{whole}, in {report.chunks:,} chunks, the largest {format_size(report.largest)} (limit "
-            f"{format_size(report.limit)}); {format_size(report.size)} on disk, "
+            f"{format_size(report.limit)}{why}); {format_size(report.size)} on disk, "
             f"{share(report.size, report.message_size)} of the message"
         )
     else:

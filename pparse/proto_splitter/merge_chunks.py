@@ -13,10 +13,11 @@ from collections import OrderedDict
 from pparse.budget import MemoryBudget
 from pparse.errors import EndOfDataError, MalformedError, PparseError, UnsupportedError
 from pparse.limits import Limits, format_size
+from pparse.parsers.cpb_moved import check_belongs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from typing import Any, Final
 
     from pparse.data import Data
@@ -111,7 +112,21 @@ def read_metadata(data: Data, options: ReadOptions) -> Any:
         raise MalformedError(
             "the last record is no chunk metadata: is this the whole file?", offset=position, source=data.name
         )
+
+    def positions() -> Iterator[int]:
+        return (info.offset for info in metadata.chunks)
+
+    check_belongs(positions, position, lambda: _count_records(options.open(data)) - 1, data.name)
     return metadata
+
+
+def _count_records(reader: RecordReader) -> int:
+    """Return how many records a file has; closes the reader."""
+    with reader:
+        count = 0
+        while reader.open_record() is not None:
+            count += 1
+        return count
 
 
 def _last_record(reader: RecordReader) -> tuple[bytes, int]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
+from itertools import islice
 
 from pparse.content import GapLog
 from pparse.errors import PASSING, EndOfDataError, GapError, LimitError, MalformedError, PparseError
@@ -22,12 +23,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Final
 
+    from pparse.parsers.protobuf import ProtobufParser
     from pparse.recovery.target import Target, TargetFile
+    from pparse.result import Result
 
     Report = Callable[[RecoveredFile], object]
     Kept = Callable[[str, int], object]
 
 SCHEMA: Final = 1
+_MAX_HOLES: Final = 10_000
 _STEP: Final = 1 * MIB
 # What came of an attempt.
 _SAVED: Final = "saved"
@@ -68,7 +72,10 @@ def _attempt(extraction: Extraction, target: Target, name: str, report: Report, 
     inner = result.extraction
     if form not in MODELS:
         return _NOTHING
-    doubts = inner.data.doubts_in(inner.start, max(inner.start, inner.known_end()))
+    start, end = inner.start, max(inner.start, inner.known_end())
+    doubts = inner.data.doubts_in(start, end)
+    if form in PROTOBUF:
+        doubts = _joined([*doubts, *islice(inner.data.holes(start, end), _MAX_HOLES)])
     if doubts and form != "safetensors":  # which tells its tensors apart itself
         _save_apart(inner, form, doubts, target, name, report)
         return _SAVED
@@ -86,6 +93,8 @@ def salvage_or_keep(extraction: Extraction, target: Target, name: str, *, report
     result = extraction.parse()
     if result.parser.name not in MODELS or not _is_lost(result.extraction):
         return False
+    if _is_sound(result):
+        return False  # all its fields are whole, and its library reads it: what is odd is what they say
     Job(result.extraction, target, name, report).save_as_found()
     return True
 
@@ -97,6 +106,33 @@ def _is_lost(extraction: Extraction) -> bool:
     viewer = viewer_for(extraction)
     whole = extraction.status is Status.COMPLETE and (viewer is None or viewer.status is Status.COMPLETE)
     return not whole or bool(extraction.findings.errors)
+
+
+def _is_sound(result: Result) -> bool:
+    """Say whether every field of a message with a schema is whole, or every chunk of one in chunks."""
+    from pparse.parsers.protobuf_check import Checker
+
+    if result.parser.name == "cpb":
+        from pparse.recovery.salvage_cpb import is_whole
+
+        return is_whole(result.parser)  # type: ignore[arg-type]
+    if result.parser.name not in PROTOBUF:
+        return False
+    parser: ProtobufParser = result.parser  # type: ignore[assignment]
+    extraction = result.extraction
+    part = extraction.data.range(extraction.start, max(extraction.start, extraction.known_end()))
+    return parser.root_type is not None and Checker(extraction.session.check_cancelled).sound(part, parser.root_type)
+
+
+def _joined(stretches: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return stretches in order, those that touch as one."""
+    found: list[tuple[int, int]] = []
+    for low, high in sorted(stretches):
+        if found and low <= found[-1][1]:
+            found[-1] = found[-1][0], max(high, found[-1][1])
+        else:
+            found.append((low, high))
+    return found
 
 
 def _save_apart(
@@ -115,7 +151,8 @@ def _save_apart(
     job = Job(extraction, target, doubtful_name(name), report)
     with target.create(job.name) as file:
         gaps = job.copy_known(file, start, end)
-    reason = f"bytes of it may be wrong: {extraction.data.doubtful(start, end)}"
+    why = extraction.data.doubtful(start, end) or "some were never written (a file hole), and read as zeros"
+    reason = f"bytes of it may be wrong: {why}"
     known = [(low - start, high - low) for low, high in doubts]
     job.report(file, Status.DAMAGED, reason, offset=start, gaps=gaps, doubtful=known)
 

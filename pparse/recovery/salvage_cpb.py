@@ -15,10 +15,11 @@ from pparse.limits import count_words
 from pparse.parsers.cpb import CpbParser
 from pparse.parsers.cpb_metadata import ChunkMetadata
 from pparse.parsers.cpb_overlay import Chunks
-from pparse.parsers.protobuf_index import ChunkRange
+from pparse.parsers.protobuf_index import ChunkRange, Lost
 from pparse.parsers.protobuf_write import measure, write
 from pparse.proto_splitter.stream_merge import check_uses
 from pparse.recovery.salvage import Rest
+from pparse.recovery.salvage_protobuf import NO_TYPE, TENSOR
 from pparse.recovery.salvage_riegeli import RecordCopy, described
 from pparse.result import Result
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
     from pparse.parsers.protobuf_index import Piece
     from pparse.recovery.salvage import Job
+    from pparse.recovery.salvage_riegeli import Wanted
     from pparse.recovery.target import TargetFile
     from pparse.riegeli.lookup import RecordLookup
     from pparse.schema import MessageType
@@ -37,13 +39,12 @@ if TYPE_CHECKING:
 
 _MESSAGE: Final = 1  # ChunkInfo.Type
 _BYTES: Final = 2
-# A TensorProto that has no type: added to one, it takes its type away.
-_NO_TYPE: Final = b"\x08\x00"
 _COST: Final = 16  # what a parsed message takes, in bytes of memory per byte, about
 _NESTING: Final = 100
 _INDEX: Final = "index"
 # Chunks that make no message: a Riegeli file, which no library takes for a model.
 CHUNKS: Final = "{}.partial/chunks.riegeli"
+METADATA: Final = "{}.partial/chunk-metadata.binpb"
 
 
 class _Known:
@@ -55,8 +56,11 @@ class _Known:
         self._last = getattr(parser, "metadata_position", -1)
         self._solid = job.solid - job.start  # behind it, positions are not what they were
         self.places: dict[int, int] = {}
+        moved = parser.chunks.metadata.moved if parser.chunks is not None else None
         for number, info in enumerate(metadata.chunks):
-            self._by_position.setdefault(info.offset, []).append(number)
+            position = info.offset if moved is None else moved.get(info.offset)
+            if position is not None:
+                self._by_position.setdefault(position, []).append(number)
 
     def wanted(self, position: int, _size: int) -> bool:
         """Say whether a record is to be written: all but the metadata, which are made anew."""
@@ -86,7 +90,7 @@ class _Chunks(Chunks):
     def open(self, index: int) -> ChunkRange:
         """Return the bytes of a chunk."""
         if index in self._lost:
-            content = _NO_TYPE if index in self._blank else b""
+            content = NO_TYPE if index in self._blank else b""
             return ChunkRange(BytesData(content), 0, len(content), index, 0)
         return super().open(index)
 
@@ -107,9 +111,20 @@ def salvage_cpb(job: Job) -> bool:
         if metadata is not None:
             return _save_message(job, parser, metadata)
         why = parser.problem.reason if parser.problem is not None else "they are damaged"
-        return _save_chunks(job, f"the chunk metadata, which say what belongs where, are lost: {why}")
+        old = _old_metadata(parser)
+        said = "cannot be used" if old is not None else "are lost"
+        return _save_chunks(job, f"the chunk metadata, which say what belongs where, {said}: {why}", old=old)
     finally:
         charge.release()
+
+
+def is_whole(parser: CpbParser) -> bool:
+    """Say whether every chunk that sound metadata name can be read, so that the file is as it was written."""
+    if parser.chunks is None or parser.damaged_end is not None or parser.prove_metadata() is not None:
+        return False
+    metadata = parser.chunks.metadata
+    every = Chunks(metadata, parser._new_lookup("all"), parser.chunks.budget)
+    return not any(isinstance(every.piece(index), Lost) for index in range(metadata.chunk_count))
 
 
 def _metadata(parser: CpbParser, charge: Any) -> Any:
@@ -134,11 +149,33 @@ def _metadata(parser: CpbParser, charge: Any) -> Any:
         return None
 
 
-def _save_chunks(job: Job, problem: str, pruned: _Pruned | None = None) -> bool:
-    """Write the chunks that can be read as a Riegeli file; ``problem`` says why they make no message."""
+def _old_metadata(parser: CpbParser) -> tuple[int, bytes] | None:
+    """Return the position of the last record, and the record, if that is chunk metadata that cannot be used."""
+    position = parser.last_found
+    try:
+        record = parser.lookup.record(position) if position is not None else None
+        if position is None or record is None:
+            return None
+        metadata = ChunkMetadata(record, parser.result.extraction.session.budget, any_version=True)
+        metadata.prove()
+        return (position, record.data.read_exact(record.start, len(record))) if metadata.chunk_count else None
+    except PASSING:
+        raise
+    except (PparseError, EOFError):
+        return None
+
+
+def _save_chunks(job: Job, problem: str, pruned: _Pruned | None = None, old: tuple[int, bytes] | None = None) -> bool:
+    """Write the chunks that can be read as a Riegeli file; ``problem`` says why they make no message.
+
+    ``old`` are metadata that do not fit them, and where they are: what took the file for a .cpb would get wrong names.
+    """
     with job.target.create(CHUNKS.format(job.name)) as file:
         rest = Rest(job, job.name.removesuffix(".cpb"), {"format": "cpb"})
-        wanted = None if pruned is None else pruned.known.wanted
+        wanted: Wanted | None = None if pruned is None else pruned.known.wanted
+        if old is not None:
+            position = old[0]
+            wanted = lambda at, _size: at != position  # noqa: E731
         try:
             copy = RecordCopy(job, file, rest, wanted=wanted)
             copy.run()
@@ -148,13 +185,17 @@ def _save_chunks(job: Job, problem: str, pruned: _Pruned | None = None) -> bool:
         except BaseException:
             rest.discard()
             raise
-        if not copy.records or (copy.is_whole and pruned is None):
+        if not copy.records or (copy.is_whole and pruned is None and old is None):
             rest.discard()
             file.discard()
             job.is_unharmed = copy.records > 0
             return False
     whole = "" if pruned is None else f"{pruned.whole}; "
     _report(job, file, copy, rest, f"{whole}{described(copy)}; no .cpb and no .pb: {problem}")
+    if old is not None:
+        with job.target.create(METADATA.format(job.name)) as kept:
+            kept.write(old[1])
+        job.report(kept, Status.DAMAGED, "the chunk metadata as they are, which do not fit the chunks that are left")
     return True
 
 
@@ -204,10 +245,10 @@ def _copy(
     if pruned.problem is None:
         if pruned.lost:
             empty = copy.write(b"")
-            blank = copy.write(_NO_TYPE) if pruned.blank else empty
+            blank = copy.write(NO_TYPE) if pruned.blank else empty
             for number in pruned.lost:
                 info = metadata.chunks[number]
-                info.size, info.offset = (len(_NO_TYPE), blank) if number in pruned.blank else (0, empty)
+                info.size, info.offset = (len(NO_TYPE), blank) if number in pruned.blank else (0, empty)
         for number, place in known.places.items():
             metadata.chunks[number].offset = place
         copy.finish(metadata.SerializeToString(deterministic=True))
@@ -302,7 +343,7 @@ class _Pruned:
     def _is_content(self, path: Path) -> bool:
         """Say whether a path leads to the content of a tensor."""
         owner, field = _field_at(path, self._type)
-        return owner is not None and owner.full_name == "tensorflow.TensorProto" and field == "tensor_content"
+        return owner is not None and owner.full_name == TENSOR and field == "tensor_content"
 
     def _blank_out(self, field: Any) -> None:
         """Let a chunked field for the content of a tensor be one for the tensor, whose type it takes away."""
@@ -414,6 +455,7 @@ def _merge(job: Job, pruned: _Pruned, name: str) -> TargetFile:
     parser: CpbParser = fresh.parser  # type: ignore[assignment]
     record = BytesData(pruned.original, job.extraction.name).range(0, len(pruned.original))
     metadata = ChunkMetadata(record, session.budget, any_version=True)
+    metadata.moved = parser.chunks.metadata.moved if parser.chunks is not None else None
     parser.chunks = _Chunks(metadata, parser._new_lookup("all"), parser, pruned)
     if parser.root_type is None:
         raise MalformedError("the message type is not known: name it (-O message=NAME)")

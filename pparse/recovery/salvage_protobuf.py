@@ -3,13 +3,16 @@
 A message is walked field by field. What is sound is copied as it stands; of a field that is not, and is a message, the
 whole fields are kept, and its length is corrected; any other is dropped. Lengths come before the content, so that
 everything is gone through twice (as in `pparse.parsers.protobuf_write`).
+
+A tensor that lost any of its fields would be another one, of zeros most likely: its type is taken away, so that nobody
+reads it. Bytes of a field that is dropped are written beside the message, as they are.
 """
 
 from __future__ import annotations
 
 from array import array
 
-from pparse.data import copy_into
+from pparse.data import BytesData, copy_into
 from pparse.errors import PASSING, GapError, LimitError, MalformedError, PparseError
 from pparse.findings import Status
 from pparse.kernels.varint import encode_varint
@@ -27,6 +30,7 @@ from pparse.kernels.wire import (
 from pparse.limits import KIB, MIB, count_words
 from pparse.parsers.protobuf_check import Checker
 from pparse.parsers.protobuf_index import accepts
+from pparse.parsers.protobuf_resume import find_resumption
 from pparse.recovery.salvage import Rest
 
 TYPE_CHECKING = False
@@ -35,16 +39,24 @@ if TYPE_CHECKING:
     from typing import Final
 
     from pparse.parsers.protobuf import ProtobufParser
+    from pparse.parsers.protobuf_resume import Resumption
     from pparse.reader import Range
     from pparse.recovery.salvage import Job
     from pparse.schema import MessageType
 
     Op = Range | bytes | None  # a stretch to copy; the tag of a message that begins; the end of one
-    Lose = Callable[[str, int, int], object]
+    # called with the path, begin and end of what is not kept, and where its payload begins (None: it is no field)
+    Lose = Callable[[str, int, int, int | None], object]
 
 _BLOCK: Final = 64 * KIB
 _STEP: Final = 1 * MIB
 _MAX_GROUPS: Final = 1_000
+_GONE: Final = 7  # instead of a wire type: a stretch in which no field can be told
+# Pieces of lost fields that are written beside the message.
+_MAX_PIECES: Final = 1_000
+TENSOR: Final = "tensorflow.TensorProto"
+# A TensorProto that has no type: added to one, it takes its type away.
+NO_TYPE: Final = b"\x08\x00"
 
 
 class _Field:
@@ -65,10 +77,11 @@ class _Frame:
     """A message that is walked: ``[pos, end)`` is to come, and up to ``sound`` all is well.
 
     ``run`` is where the stretch begins that is to be copied next, ``meant`` where the message should end. ``counts``
-    are fields that were passed, by number, ``before`` those before ``run``.
+    are fields that were passed, by number, ``before`` those before ``run``. ``lost``: something of it is not kept;
+    ``gone``: the stretch, still to come, in which no field can be told.
     """
 
-    __slots__ = ("before", "counts", "end", "meant", "path", "pos", "run", "sound", "type")
+    __slots__ = ("before", "counts", "end", "gone", "lost", "meant", "path", "pos", "run", "sound", "type")
 
     def __init__(self, pos: int, end: int, type: MessageType | None, path: str, sound: int) -> None:
         self.pos = self.run = pos
@@ -78,6 +91,8 @@ class _Frame:
         self.sound = sound
         self.counts: dict[int, int] = {}
         self.before: dict[int, int] = {}
+        self.lost = False
+        self.gone: Resumption | None = None
 
     def name(self, field: _Field) -> str:
         """Return the path of a field, which is the next one."""
@@ -107,14 +122,21 @@ class _Walk:
     def ops(self) -> Iterator[Op]:
         """Yield the plan of the message."""
         stack = [_Frame(self._start, self._end, self._type, "", self._start)]
+        self._look_ahead(stack[0])
         while stack:
             frame = stack[-1]
             field = self._next(frame)
             if field is None:
                 yield from self._flush(frame, frame.pos)
                 stack.pop()
-                if frame.meant > self._end > self._told:
-                    self._tell(frame.path, self._end, frame.meant)
+                if frame.meant > self._end:
+                    frame.lost = True
+                    if self._end > self._told:
+                        self._tell(frame, frame.path, self._end, frame.meant)
+                if frame.lost and frame.type is not None and frame.type.full_name == TENSOR:
+                    yield BytesData(NO_TYPE).range(0, len(NO_TYPE))
+                elif stack:
+                    stack[-1].lost = stack[-1].lost or frame.lost
                 if stack:
                     yield None
                 continue
@@ -126,15 +148,22 @@ class _Walk:
             frame.pos = frame.run = end
             frame.before = dict(frame.counts)
             if below is None or len(stack) >= self._depth:
-                self._tell(name, field.begin, end)
+                self._tell(frame, name, field.begin, end, field.payload if field.wire != _GONE else None)
             else:
                 yield encode_varint(field.tag)
                 stack.append(_Frame(field.payload, end, below, name, max(field.payload, min(frame.sound, end))))
                 stack[-1].meant = field.end
+                self._look_ahead(stack[-1])
 
-    def _tell(self, path: str, begin: int, end: int) -> None:
+    def _look_ahead(self, frame: _Frame) -> None:
+        """Find the stretch of a message, all of which is there, in which no field can be told."""
+        if frame.type is not None and frame.meant == frame.end:
+            frame.gone = find_resumption(self._data, frame.pos, frame.end, frame.type, self._check_cancelled)
+
+    def _tell(self, frame: _Frame, path: str, begin: int, end: int, payload: int | None = None) -> None:
+        frame.lost = True
         self._told = end
-        self._lose(path, begin, end)
+        self._lose(path, begin, end, payload)
 
     def _flush(self, frame: _Frame, end: int) -> Iterator[Op]:
         if end > frame.run:
@@ -149,18 +178,24 @@ class _Walk:
             if frame.type is not None and frame.sound == frame.end:
                 frame.pos = frame.end
                 return None
+            gone = frame.gone
+            if gone is not None and frame.pos == gone.begin:
+                if not self._is_proven(frame):
+                    continue
+                frame.gone = None
+                return _Field(gone.begin, gone.number << 3 | _GONE, gone.begin, gone.end)
             field = self._field(frame.pos, frame.end)
             if field is None:
                 if not self._is_proven(frame):
                     continue
-                self._tell(frame.path, frame.pos, frame.end)
+                self._tell(frame, frame.path, frame.pos, frame.end)
                 # What comes behind it in the message cannot be found.
                 frame.end = frame.pos
                 return None
             if field.end > frame.end and frame.end < self._end:
                 if not self._is_proven(frame):
                     continue
-                self._tell(frame.name(field), frame.pos, frame.end)
+                self._tell(frame, frame.name(field), frame.pos, frame.end)
                 frame.end = frame.pos
                 return None
             if field.end > frame.end or not self._is_sound(frame, field):
@@ -284,7 +319,7 @@ def salvage_protobuf(job: Job) -> bool:
                 file.write(block)
                 job.advance(len(block), sizes[0])
 
-            _write(_Walk(job, parser.root_type, lambda _path, _begin, _end: None), sizes, out)
+            _write(_Walk(job, parser.root_type, lambda _path, _begin, _end, _payload: None), sizes, out)
         except BaseException as error:
             rest.discard()
             if not isinstance(error, PparseError) or isinstance(error, (LimitError, *PASSING)):
@@ -297,6 +332,7 @@ def salvage_protobuf(job: Job) -> bool:
     reason = f"{file.bytes:,} of {job.end - job.start:,} bytes are in it; {losses.text()}"
     job.report(file, status, reason if doubt is None else f"{reason}; {doubt}")
     try:
+        losses.save(file.path, status)
         job.save_loose(file.path)
     finally:
         rest.finish(status)
@@ -310,13 +346,26 @@ class _Losses:
         self._job = job
         self._rest = rest
         self._first = ""
+        self._pieces: list[tuple[str, int, int]] = []
         self.inside = False
 
-    def lose(self, path: str, begin: int, end: int) -> None:
+    def lose(self, path: str, begin: int, end: int, payload: int | None) -> None:
         """Note a stretch."""
         self._first = self._first or path or f"the bytes from {begin - self._job.start} on"
         self.inside = self.inside or end < self._job.solid
         self._rest.add({"path": path or None, "offset": begin - self._job.start, "length": end - begin})
+        name = path if payload is not None and path else f"behind-{begin}"
+        start, stop = begin if payload is None else payload, min(end, self._job.solid)
+        if start < stop and len(self._pieces) < _MAX_PIECES:
+            self._pieces.append((name, start, stop))
+
+    def save(self, name: str, status: Status) -> None:
+        """Write the bytes that are there of what is not kept, a file for each stretch."""
+        for what, start, stop in self._pieces:
+            with self._job.target.create(f"{name}.partial/{what}.bin") as file:
+                gaps = self._job.copy_known(file, start, stop)
+            reason = "bytes that the saved message has no place for, as they are"
+            self._job.report(file, status, reason, offset=start, gaps=gaps)
 
     def text(self) -> str:
         """Say it in words."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from bisect import bisect_right
 from collections import OrderedDict
 
 from pparse.errors import EndOfDataError, LimitError, MalformedError, PparseError
@@ -76,6 +77,9 @@ class RecordLookup:
         self._scratch = scratch
         self._reader = self._new_reader()
         self._cut: Chunk | None = None
+        # Chunks of a damaged file that `learn` found, by where they begin; the positions of records lead to them.
+        self.known: dict[int, Chunk] = {}
+        self._begins: list[int] | None = None
         self._opened: OrderedDict[int, tuple[Chunk, ChunkRecords]] = OrderedDict()
 
     def _new_reader(
@@ -111,6 +115,47 @@ class RecordLookup:
         reader = self._new_reader(lambda _region: True)
         reader.seek_numeric(reader.size())
         return reader.pos.numeric if reader.seek_back() else None
+
+    def learn(self, on_loss: Callable[[SkippedRegion], object], most: int) -> list[tuple[int, int]] | None:
+        """Go through a damaged file, comparing every hash; return position and size of each record that is whole.
+
+        The chunks are ``known`` from then on: other readers may not find them where bytes moved. ``on_loss`` is told
+        what was skipped, and where headers were damaged. None if there are more than ``most`` records.
+        """
+
+        def told(region: SkippedRegion) -> bool:
+            on_loss(region)
+            return True
+
+        reader = self._new_reader(told, verify="all")
+        found: list[tuple[int, int]] = []
+        while True:
+            try:
+                record = reader.open_record()
+            except MalformedError:
+                break
+            if record is None:
+                break
+            if len(found) >= most:
+                return None
+            chunk = reader._chunk
+            if chunk is not None:
+                self.known[chunk.begin] = chunk
+            found.append((reader.last_pos.numeric, len(record)))
+        for region in reader.healed:
+            on_loss(region)
+        self._begins = None
+        return found
+
+    def _known_at(self, position: int) -> Chunk | None:
+        """Return the chunk of a position that `learn` found."""
+        if not self.known:
+            return None
+        if self._begins is None or len(self._begins) != len(self.known):
+            self._begins = sorted(self.known)
+        at = bisect_right(self._begins, position) - 1
+        chunk = self.known[self._begins[at]] if at >= 0 else None
+        return chunk if chunk is not None and position < chunk.begin + chunk.header.num_records else None
 
     def positions(self, on_loss: Callable[[SkippedRegion], object]) -> Iterator[int]:
         """Yield the positions of all records that can be found, telling ``on_loss`` what was skipped."""
@@ -228,7 +273,7 @@ class RecordLookup:
         cut = self._cut
         if cut is not None and self.is_cut(position):
             return self._range_of(self._open(cut), cut, position)
-        chunk = self._find(position)
+        chunk = self._known_at(position) or self._find(position)
         wrong = self.verdicts.error(chunk.begin) if self._verify != "headers" else None
         if wrong is not None:
             raise wrong
@@ -302,4 +347,4 @@ class RecordLookup:
         return records.range(index)
 
 
-guard(RecordLookup, ("is_cut", "last", "last_found", "missing", "positions", "record", "there"))
+guard(RecordLookup, ("is_cut", "last", "learn", "last_found", "missing", "positions", "record", "there"))

@@ -100,7 +100,7 @@ def a_nothing_false_is_vouched_for(attempt: Attempt) -> Iterator[str]:
             continue
         yield from vouched(attempt, seen, truth)
         hidden = hidden or not is_true(attempt, seen, truth)
-    cut = any(is_cut_off(attempt, name) for name in case.sample.values)
+    cut = not ends_between_fields(attempt) and any(is_cut_off(attempt, name) for name in case.sample.values)
     for command in attempt.commands if cut else ():
         if command.words[-1] == attempt.target and (command.json or {}).get("status") == "complete":
             yield f"{command.words[0]} says that the file is complete, though it ends before its values do"
@@ -132,6 +132,22 @@ def is_beyond_proof(case: Case, name: str) -> bool:
     if case.damage.kind != "remove" or case.sample.kind != "records" or case.wrapper not in ("plain", "zst"):
         return False
     return name in values and values[name].place == max(value.place for value in values.values())
+
+
+def ends_between_fields(attempt: Attempt) -> bool:
+    """Whether the file is a message that was cut between two fields (or before the first): that is a message, too."""
+    case = attempt.case
+    if case.damage.kind != "cut" or case.sample.layout != "stream" or case.sample.name == "json" or case.damage.file:
+        return False
+    from google.protobuf.message import DecodeError
+
+    from pparse.protos import message_class
+
+    try:  # to this type, the fields of any other are unknown, and passed over by their lengths
+        message_class("tensorflow.VersionDef").FromString(case.sample.content[: case.damage.offset])
+    except DecodeError:
+        return False
+    return case.wrapper == "plain"
 
 
 def hash_contradicts(attempt: Attempt, name: str) -> bool:

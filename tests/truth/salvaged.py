@@ -40,17 +40,28 @@ def read_safetensors(path: Path) -> dict[str, bytes]:
 
 
 def read_graph(path: Path, kind: str) -> dict[str, bytes]:
-    """Return the constants of a GraphDef or SavedModel; raises what protobuf raises."""
+    """Return the constants of a GraphDef or SavedModel; raises what protobuf raises.
+
+    TensorFlow runs a constant that has a type and no values as one of zeros, and refuses one that has no type.
+    """
     from pparse.protos import message_class
 
     message: Any = message_class(kind)()
     message.ParseFromString(path.read_bytes())
     graphs = [meta.graph_def for meta in message.meta_graphs] if kind.endswith("SavedModel") else [message]
     return {
-        node.name: node.attr["value"].tensor.tensor_content
+        node.name: content
         for graph in graphs for node in graph.node
-        if node.op == "Const" and node.attr["value"].tensor.tensor_content
+        if node.op == "Const" and (content := constant_bytes(node.attr["value"].tensor))
     }  # fmt: skip
+
+
+def constant_bytes(tensor: Any) -> bytes:
+    """Return the elements of a constant of floats as TensorFlow has them; none of one that it refuses."""
+    if not tensor.dtype:
+        return b""
+    zeros: bytes = bytes(4 * math.prod(dim.size for dim in tensor.tensor_shape.dim))
+    return tensor.tensor_content or zeros
 
 
 def read_records(path: Path) -> list[bytes]:
@@ -84,7 +95,8 @@ def values_in(sample: Sample, path: Path) -> dict[str, bytes]:
         return {str(number): record for number, record in enumerate(read_records(path))}
     if path.suffix == ".cpb":
         return read_chunked(path, sample.message)
-    return read_graph(path, sample.message or "tensorflow.GraphDef")
+    saved_model = sample.file.startswith("saved_model")
+    return read_graph(path, sample.message or ("tensorflow.SavedModel" if saved_model else "tensorflow.GraphDef"))
 
 
 def is_of_sample(sample: Sample, path: str) -> bool:
@@ -164,6 +176,8 @@ def judge_values(attempt: Attempt, found: dict[str, bytes], row: dict[str, Any])
                 yield f"{name!r} is no tensor of the original"
         elif sample.untouched(name, reach):
             yield f"{name!r} is not the original, though the damage does not reach it"
+        elif reach.cut and not case.damage.file:
+            yield f"{name!r} is not the original, though nothing is wrong but that the end is missing"
 
 
 def saved_values(attempt: Attempt) -> set[bytes]:

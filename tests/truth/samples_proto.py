@@ -101,16 +101,34 @@ def graph(seed: int, count: int, least: int = 600) -> tuple[object, dict[str, by
     return made, truth
 
 
+def plain(name: str, file: str, message: object, truth: dict[str, bytes]) -> Sample:
+    """Return a message of constants as it stands."""
+    content = message.SerializeToString(deterministic=True)  # type: ignore[attr-defined]
+    values = {}
+    for tensor, expected in truth.items():
+        at = content.index(expected)
+        values[tensor] = Value(expected, (at, at + len(expected)), ((0, at),))
+    marks = tuple(place for value in values.values() for place in value.place)
+    # Heads of messages stand before the names and the contents: their tags and lengths are hit too.
+    heads = tuple(content.index(tensor.encode()) - 2 for tensor in truth)
+    return Sample(name, file, content, "tensors", values, "stream", marks + heads)
+
+
 @sample
 def make_graph_def() -> Sample:
     message, truth = graph(6, 12)
-    content = message.SerializeToString(deterministic=True)
-    values = {}
-    for name, expected in truth.items():
-        at = content.index(expected)
-        values[name] = Value(expected, (at, at + len(expected)), ((0, at),))
-    marks = tuple(place for value in values.values() for place in value.place)
-    return Sample("graph-def", "graph.pb", content, "tensors", values, "stream", marks)
+    return plain("graph-def", "graph.pb", message, truth)
+
+
+@sample
+def make_saved_model() -> Sample:
+    from pparse.protos import message_class
+
+    message, truth = graph(9, 8)
+    saved = message_class("tensorflow.SavedModel")(saved_model_schema_version=1)
+    saved.meta_graphs.add().graph_def.CopyFrom(message)
+    saved.meta_graphs[0].meta_info_def.tags.append("serve")
+    return plain("saved-model", "saved_model.pb", saved, truth)
 
 
 @sample

@@ -1,0 +1,86 @@
+"""Whether bytes look like a message of a type: its fields, and those of the messages in it."""
+
+from __future__ import annotations
+
+from pparse.data import BytesData
+from pparse.errors import MalformedError
+from pparse.kernels.wire import END_GROUP, LEN, PADDING, SLACK, START_GROUP, read_length, read_tag, scan, skip_payload
+from pparse.parsers.protobuf_index import PartScan, accepts
+from pparse.parsers.protobuf_values import is_message
+from pparse.schema import TYPE_STRING
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from pparse.schema import MessageType
+
+
+def fits(head: bytes, type: MessageType, *, complete: bool) -> bool:
+    """Say whether the fields of a message (or its beginning) are all of ``type``, two levels down."""
+    level = [(head, type, complete)]
+    for _ in range(3):
+        below = []
+        for raw, kind, whole in level:
+            found = PartScan(BytesData(raw).range(0, len(raw)), kind)
+            try:
+                pos, _ = scan(raw + PADDING, 0, len(raw) if whole else max(0, len(raw) - SLACK), found.found, [])
+            except MalformedError:
+                return False
+            found.settle(0)
+            if (whole and pos > len(raw)) or any(key < 0 or key not in kind.fields for key in found.slots):
+                return False
+            for key in found.slots:
+                field = kind.fields[key]
+                if field.wire_type != LEN:
+                    continue
+                for item, _ in zip(found.fields(key), range(8), strict=False):
+                    if item.end > len(raw):
+                        continue
+                    if field.message is not None and is_message(field):
+                        below.append((raw[item.start : item.end], field.message, True))
+                    elif field.type == TYPE_STRING and not is_text(raw[item.start : item.end]):
+                        return False
+        level = below
+    return bool(head)
+
+
+def is_text(raw: bytes) -> bool:
+    """Say whether bytes can be the text of a field: UTF-8 without control characters."""
+    try:
+        text = raw.decode()
+    except UnicodeDecodeError:
+        return False
+    return not any(char < " " and char not in "\t\n\r" for char in text)
+
+
+def fitting_tags(head: bytes, type: MessageType) -> int:
+    """Return how many tags, from the first on and down to the leaves, are those of ``type`` before one is not.
+
+    So a message of which a byte near its beginning is damaged can still be known.
+    """
+    count = pos = 0
+    block = head + PADDING
+    open_types: list[tuple[int, MessageType]] = [(1 << 62, type)]
+    try:
+        while pos < len(head):
+            end, kind = open_types[-1]
+            if pos >= end:
+                open_types.pop()
+                continue
+            tag, pos = read_tag(block, pos)
+            field = kind.fields.get(tag >> 3)
+            if field is None or not accepts(field, tag & 7) or tag & 7 in (START_GROUP, END_GROUP):
+                return count
+            count += 1
+            if tag & 7 != LEN:
+                pos = skip_payload(block, pos, tag & 7)
+                continue
+            length, pos = read_length(block, pos)
+            if pos + length > end or (field.type == TYPE_STRING and not is_text(head[pos : pos + length])):
+                return count - 1
+            if field.message is not None:
+                open_types.append((pos + length, field.message))
+            else:
+                pos += length
+    except MalformedError:
+        pass
+    return count
