@@ -63,7 +63,10 @@ def run(options: Any, out: Output) -> int:
             )
         except FormatError as error:
             out.error(str(error))
-            out.error("name the format with -f (see 'pparse formats') if you know what the file was")
+            if document.is_folder:
+                out.error("of a folder, the model in it is recovered; run it on each other file by itself")
+            elif options.format is None and "-f" not in error.reason:
+                out.error("name the format with -f (see 'pparse formats') if you know what the file was")
             return UNKNOWN_FORMAT
         except LimitError:
             listing.close()
