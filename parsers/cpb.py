@@ -119,6 +119,7 @@ class CpbParser(ProtobufParser):
         self._proved = False
         self._read_metadata()
         super().__init__(result)
+        self._compared = [0, 0]  # chunks that the last check looked at, and those whose hashes agree
         self.make.witness = self.chunks.metadata.record if self.chunks is not None else None
         self.verdicts.listeners.append(self._tell_living)
 
@@ -454,6 +455,10 @@ class CpbParser(ProtobufParser):
             ))  # fmt: skip
         yield from super().check(strict=strict)
 
+    def checksums(self) -> tuple[int, int, str]:
+        """Return how many chunks the message is in, and for how many of them all hashes agree."""
+        return self._compared[0], self._compared[1], "chunk"
+
     def _note_limit(self, error: LimitError) -> None:
         offset = self.source().start + error.offset if error.offset is not None else None
         self.result.findings.add(
@@ -463,11 +468,14 @@ class CpbParser(ProtobufParser):
     def _check_chunks(self, lookup: RecordLookup) -> Iterator[int]:
         """Open every chunk, its hash checked, and yield the positions of those that are wrong and say so."""
         check_cancelled = self.result.extraction.session.check_cancelled
+        compared = self._compared = [0, 0]
         if self.chunks is None:
             found = self.result.root.index_to(None).note
             for position in found.positions if isinstance(found, _Positions) else ():
                 check_cancelled()
-                if self._problem_of(lookup, position) is not None:
+                wrong = self._problem_of(lookup, position) is not None
+                compared[:] = compared[0] + 1, compared[1] + (not wrong)
+                if wrong:
                     yield position
             return
         metadata = self.chunks.metadata
@@ -482,6 +490,7 @@ class CpbParser(ProtobufParser):
         for index, info in enumerate(metadata.chunks()):
             check_cancelled()
             piece = every.piece(index)
+            compared[:] = compared[0] + 1, compared[1] + (not isinstance(piece, Lost))
             if isinstance(piece, Lost):
                 code = "limit" if isinstance(piece.error, LimitError) else "malformed"
                 self.result.findings.add(Finding(

@@ -97,6 +97,7 @@ class RiegeliParser(HashedParser):
         if verify not in VERIFY:
             raise OptionError(f"the option verify is {', '.join(VERIFY)}, not {verify!r}")
         self.verify = str(verify)
+        self._compared = [0, 0]  # chunks that the last check looked at, and those whose hashes agree
         self._start = extraction.start
         self._source = Source(extraction.data.range(extraction.start, extraction.known_end()))
         self._chunks = ChunkReader(self._source)
@@ -427,10 +428,17 @@ class RiegeliParser(HashedParser):
         """Compare the hash of every chunk, and decode every record."""
         root = self.result.root
         yield Visit.of(root, 0)
+        compared = self._compared = [0, 0]
         for kid in root.children():
             if kid.kind != "gap":
                 self._inspect(kid)
+                compared[0] += 1
+                compared[1] += self.verdicts.is_sound(kid.start - self._start)
             yield Visit.of(kid, 1)
+
+    def checksums(self) -> tuple[int, int, str]:
+        """Return how many chunks there are, and for how many of them all hashes agree."""
+        return self._compared[0], self._compared[1], "chunk"
 
     def _inspect(self, node: Node) -> None:
         """Look at a whole chunk: its hash, and whether its records can be decoded."""

@@ -15,6 +15,7 @@ from pparse.riegeli.chunks import Chunk, ChunkError, ChunkReader
 from pparse.riegeli.errors import HashMismatchError
 from pparse.riegeli.layout import METADATA
 from pparse.riegeli.salvage import read_header, resume
+from pparse.zero_runs import unwritten
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -137,7 +138,7 @@ class HashedParser(Parser):
     def _unwritten(self, begin: int, end: int) -> str:
         """Say which bytes of ``[begin, end)`` were never written: the mark of a preallocated download."""
         data, start = self._source.locate(begin)
-        hole = next(data.holes(start, start + end - begin), None)
+        hole = next(unwritten(data, start, start + end - begin), None)
         if hole is None:
             return ""
-        return f"; the bytes from {hole[0]} to {hole[1]} were never written (a file hole): resume the download there"
+        return f"; the bytes from {hole[0]} to {hole[1]} were never written (a file hole)"

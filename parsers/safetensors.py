@@ -40,6 +40,7 @@ from pparse.parsers.safetensors_layout import (
     sharers,
 )
 from pparse.parsers.safetensors_length import ODD_TAIL, SPACE_FOLLOWS, TAIL, LengthFinder, zeroed_header
+from pparse.zero_runs import unwritten
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -208,10 +209,13 @@ class SafetensorsParser(Parser):
         return self.header.extraction if name == "header" else None
 
     def unwritten(self) -> list[tuple[int, int]]:
-        """Return the stretches of the file that were never written (file holes), at most 10,000."""
+        """Return the stretches of the file that were never written (file holes), at most 10,000.
+
+        The zeros beside a hole count: a file system keeps whole blocks.
+        """
         extraction = self.result.extraction
         found = []
-        for hole in extraction.data.holes(extraction.start, extraction.known_end()):
+        for hole in unwritten(extraction.data, extraction.start, extraction.known_end()):
             found.append(hole)
             if len(found) >= _MAX_HOLES:
                 break

@@ -14,6 +14,7 @@ from pparse.findings import Finding, Severity, Status
 from pparse.limits import KIB, count_words, format_size
 from pparse.node import LIST, MAP, Entry
 from pparse.parser import Confidence
+from pparse.registry import bare_name
 from pparse.stream import StreamParser
 
 TYPE_CHECKING = False
@@ -55,6 +56,20 @@ class _MagicParser(StreamParser):
             return Confidence.CERTAIN if decodes(cls.codec, head) else Confidence.LIKELY
         except PparseError:  # its library is missing
             return Confidence.LIKELY
+
+
+class _NamedParser(StreamParser):
+    """A format that nothing marks but its name, whatever other format its first bytes look like."""
+
+    @classmethod
+    def match_named(cls, reader: Reader, name: str) -> Confidence:
+        """CERTAIN by the name, if the content can be decoded."""
+        if not bare_name(name).endswith(cls.extensions):
+            return Confidence.NO
+        try:
+            return Confidence.CERTAIN if decodes(cls.codec, reader.peek(_TRIED)) else Confidence.NO
+        except PparseError:  # its library is missing
+            return Confidence.NO
 
 
 class GzipParser(StreamParser):
@@ -209,7 +224,7 @@ class ZlibParser(StreamParser):
         return Confidence.LIKELY if decodes("zlib", head) else Confidence.NO
 
 
-class DeflateParser(StreamParser):
+class DeflateParser(_NamedParser):
     """A raw deflate stream: nothing marks it, it has to be named."""
 
     name = codec = "deflate"
@@ -287,7 +302,7 @@ class Lz4Parser(_MagicParser):
     references = ("LZ4 Frame Format Description 1.6.4",)
 
 
-class BrotliParser(StreamParser):
+class BrotliParser(_NamedParser):
     """A Brotli file: nothing marks it but its name."""
 
     name = codec = "brotli"

@@ -15,6 +15,7 @@ from pparse.archive import ArchiveMember, ArchiveParser
 from pparse.data import Access
 from pparse.findings import Status
 from pparse.parser import DONE, Confidence
+from pparse.parsers.tar_blank import stretches_unwritten, zeros_to_the_end
 from pparse.parsers.tar_headers import (
     BLOCK,
     LARGEST,
@@ -35,8 +36,10 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
     from pparse.budget import Charge
+    from pparse.content import Sink, Skip, Verdict
     from pparse.data import Data
     from pparse.errors import MalformedError
+    from pparse.findings import Finding
     from pparse.node import Node
     from pparse.parser import NodeContext
     from pparse.parsers.tar_extended import SparseMap
@@ -81,6 +84,7 @@ class TarParser(ArchiveParser):
         super().__init__(result)
         self.walker = TarWalker(result.extraction)
         self._missing: int | None = None
+        self._tail: Finding | None = None  # what is said of zeros that the last member ends with
         self._checking = False
 
     @classmethod
@@ -161,7 +165,9 @@ class TarParser(ArchiveParser):
     def _note(self, outcome: Outcome, root: Node) -> None:
         """Note what is wrong with a member, or the end of the archive."""
         member = outcome.member
-        if outcome.status is Status.TRUNCATED and member is not None and member.size is not None:
+        self._note_blank(outcome, root)
+        hole = outcome.finding is not None and outcome.finding.code == "unwritten"
+        if outcome.status is Status.TRUNCATED and member is not None and member.size is not None and not hole:
             self._missing = max(0, member.size - (member.end - member.start))
         if outcome.status is not None:
             known = root.known_status
@@ -169,6 +175,15 @@ class TarParser(ArchiveParser):
             self.result.close_node(root, known if known is Status.DAMAGED else outcome.status, finding)
         elif outcome.finding is not None:
             self.result.findings.add(outcome.finding)
+
+    def _note_blank(self, outcome: Outcome, root: Node) -> None:
+        """Note what is wrong with zeros where a header was due."""
+        status, finding = outcome.blank
+        if status is not None:
+            known = root.known_status
+            self.result.close_node(root, known if known is Status.DAMAGED else status, finding)
+        elif finding is not None:
+            self.result.findings.add(finding)
 
     def note_damage(self, node: Node, error: MalformedError) -> None:
         """Note nothing: a gap of the data is no damage before it is known what lies in it."""
@@ -204,7 +219,7 @@ class TarParser(ArchiveParser):
         walker = self.walker
         source, match = walker.source, USUAL.match
         data = source.data
-        if walker.globals or data.gaps:
+        if walker.globals or data.gaps or source.has_holes:
             return pos
         jumps = data.access is Access.FREE and data.size is not None
         block, base = source.stretch(pos)
@@ -293,6 +308,19 @@ class TarParser(ArchiveParser):
             if visit is None:
                 return
             yield visit
+
+    def examine(self, member: ArchiveMember, sink: Sink | None, skip: Skip | None) -> Verdict:
+        """Read a member through; what was never written of it may be wrong, and nothing else."""
+        verdict = super().examine(member, sink, skip)
+        if member.finding is not None and member.finding.code == "unwritten" and member.extra is None:
+            found = stretches_unwritten(self.walker.source, member.start, member.end)
+            verdict.doubtful = tuple((low - member.start, high - low) for low, high in found)
+            verdict.source = None  # the file system knows of it, and tells whoever asks
+        elif verdict.status is Status.COMPLETE and self._tail is None:
+            self._tail = zeros_to_the_end(self.walker.source, member)
+            if self._tail is not None:
+                self.result.findings.add(self._tail)
+        return verdict
 
     def missing(self) -> int | None:
         """Return how many bytes the member lacks in which a cut archive ends."""

@@ -32,10 +32,11 @@ def padded(size: int) -> int:
 class Body:
     """Where the stored bytes of a member are: ``[start, end)``, ``size`` of them declared (None: not known).
 
-    ``next`` is where to go on; ``pieces``, ``status``, ``code`` and ``reason`` where it is not simply that.
+    ``next`` is where to go on; ``pieces``, ``status``, ``code`` and ``reason`` where it is not simply that; ``place``:
+    ``(offset, length)`` of what is wrong, if it is known.
     """
 
-    __slots__ = ("code", "end", "next", "pieces", "reason", "size", "start", "status")
+    __slots__ = ("code", "end", "next", "pieces", "place", "reason", "size", "start", "status")
 
     def __init__(self, start: int, size: int | None) -> None:
         self.start = start
@@ -46,6 +47,7 @@ class Body:
         self.status = Status.COMPLETE
         self.code = ""
         self.reason = ""
+        self.place: tuple[int, int] | None = None
 
     def spoil(self, status: Status, code: str, reason: str) -> None:
         """Note what is wrong; the first reason stays."""

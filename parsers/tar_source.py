@@ -51,6 +51,20 @@ class TarSource:
         self._base = self.start
         self._size = _FIRST
         self._probed: dict[int, TarHeader | Blank] = {}
+        self._holes: bool | None = None
+
+    @property
+    def name(self) -> str:
+        """Name of what is read, for findings."""
+        return self._extraction.name
+
+    @property
+    def has_holes(self) -> bool:
+        """Whether parts of the file were never written: one question to the file system."""
+        if self._holes is None:
+            end = self.data.size if self.end is None else self.end
+            self._holes = end is not None and next(self.data.holes(self.start, end), None) is not None
+        return self._holes
 
     # -- bytes -------------------------------------------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ from pparse.archive import ArchiveMember
 from pparse.errors import MalformedError
 from pparse.findings import Finding, Severity, Status
 from pparse.limits import MIB, count_words
+from pparse.parsers.tar_blank import judge_blank, note_unwritten
 from pparse.parsers.tar_extended import (
     Attributes,
     MapText,
@@ -74,10 +75,10 @@ class Outcome:
     """What a step came to.
 
     ``member`` (None: no further one), ``pos``, where to go on (None: at the end), and what that makes of the archive:
-    a ``status`` (None: nothing) and a ``finding``.
+    a ``status`` (None: nothing) and a ``finding``; ``blank``: the same of zeros that stand before the member.
     """
 
-    __slots__ = ("finding", "member", "pos", "status")
+    __slots__ = ("blank", "finding", "member", "pos", "status")
 
     def __init__(
         self, member: ArchiveMember | None, pos: int | None, status: Status | None = None,
@@ -87,6 +88,7 @@ class Outcome:
         self.pos = pos
         self.status = status
         self.finding = finding
+        self.blank: tuple[Status | None, Finding | None] = (None, None)
 
 
 class TarWalker:
@@ -108,20 +110,28 @@ class TarWalker:
         With ``keep_map`` the map of a sparse member is left in its ``extra``.
         """
         begin, zeros = pos, 0
+        blank: tuple[Status | None, Finding | None] = (None, None)
         pending: Pending | None = None
         while True:
             found = self.source.probe(pos)
             if isinstance(found, TarHeader):
                 if found.letter not in _EXTENDED:
-                    return self._member(found, pos, pending, keep_map)
+                    outcome = self._member(found, pos, pending, keep_map)
+                    outcome.blank = blank
+                    return outcome
                 pending = pending or Pending(pos)
                 pos = self._extend(found, pos, pending)
             elif found is Blank.ZERO and (pending is None or pending.only_global):
                 after = self.source.skip_zeros(pos)
                 zeros += (after - pos) // BLOCK
-                pos, pending = max(after, pos + BLOCK), None
+                start, (pos, pending) = pos, (max(after, pos + BLOCK), None)
+                last = self.source.probe(pos)
+                at_end = last is Blank.END or (last is Blank.CUT and self._is_zero(pos))
+                blank = judge_blank(self.source, start, pos, at_end=at_end)
             elif found is Blank.END or (found is Blank.CUT and zeros and self._is_zero(pos)):
-                return self._end(begin, pos, zeros, pending)
+                outcome = self._end(begin, pos, zeros, pending)
+                outcome.blank = blank
+                return outcome
             elif found is Blank.CUT:
                 return self._cut_header(pos, pending)
             else:
@@ -289,7 +299,8 @@ class TarWalker:
         if not body.reason:
             return Outcome(member, body.next)
         member.status = body.status
-        member.finding = self._finding(body.code, body.reason, member.name, member.start, member.packed)
+        place, length = body.place or (member.start, member.packed)
+        member.finding = self._finding(body.code, body.reason, member.name, place, length)
         return Outcome(member, body.next, body.status, member.finding)
 
     def _old_map(self, header: TarHeader, pos: int) -> tuple[SparseMap, int]:
@@ -362,6 +373,7 @@ class TarWalker:
             if lost:
                 reason = f"{count_words(lost, 'byte')} of it lost in {count_words(count, 'gap')}"
                 body.spoil(Status.DAMAGED, "gap", reason)
+        note_unwritten(self.source, body)
 
     def _until_header(self, body: Body, pos: int, header: TarHeader) -> None:
         """The size is lost: the member goes on to the next header, or as digits that are left of its size say."""

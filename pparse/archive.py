@@ -183,6 +183,7 @@ class ArchiveParser(Parser):
         self._opened: WeakValueDictionary[int, Extraction] = WeakValueDictionary()  # by where members' headers are
         # What was read through and is not whole: (where its header, its bytes begin) -> what is wrong with it.
         self.spoilt: dict[tuple[int, int], tuple[Status, Finding | None]] = {}
+        self._compared = [0, 0]  # files that the last check read, and those for which a checksum agrees
 
     def shape(self, kind: str) -> str:
         """The root is a map; members are scalars, the bytes they hold."""
@@ -433,6 +434,9 @@ class ArchiveParser(Parser):
         finding = verdict.finding(name, self.result.extraction.name)
         if finding is not None and finding.offset is None:
             finding.offset, finding.length = member.start, member.packed
+            said = member.finding
+            if said is not None and said.offset is not None and said.reason == finding.reason:
+                finding.offset, finding.length = said.offset, said.length
         return finding
 
     def suspect(self) -> None:
@@ -460,10 +464,14 @@ class ArchiveParser(Parser):
         root = self.result.root
         yield Visit.of(root, 0)
         names = NameCounter()
+        compared = self._compared = [0, 0]
         for ordinal, entry in self.result.entries_from(root, 0):
             member: ArchiveMember = entry.note
             name = self.listed_name(member, names)
             verdict = self.verify(member)
+            if member.kind in ("file", "other"):
+                compared[0] += 1
+                compared[1] += verdict.verified is True and member.checksum is not None
             finding = self._finding(verdict, member, name)
             if finding is not None:
                 self.result.findings.add(finding)
@@ -471,6 +479,10 @@ class ArchiveParser(Parser):
                 1, entry.key, ordinal, member.kind, "scalar", member.start, member.end, name, status=verdict.status,
                 finding=finding,
             )  # fmt: skip
+
+    def checksums(self) -> tuple[int, int, str]:
+        """Return how many files there are, and for how many of them a checksum of their own agrees."""
+        return self._compared[0], self._compared[1], "file"
 
 
 def _refused(error: PparseError) -> Verdict:

@@ -69,6 +69,11 @@ class Verdict:
         if _WORSE[status] > _WORSE[self.status]:
             self.status = status
 
+    def place(self, size: int) -> None:
+        """Put all of a content of ``size`` bytes in doubt if it is damaged, and nothing tells where."""
+        if self.status is Status.DAMAGED and size and not self.gaps and not self.doubtful:
+            self.doubtful = ((0, size),)
+
     def finding(self, path: str, source: str) -> Finding | None:
         """Return the finding that says so; None where all is well."""
         if self.reason is None:
@@ -381,6 +386,8 @@ def _judge(
         verdict.worsen(
             Status.DAMAGED, "checksum", f"its CRC-32 is {crc.value:08x} and should be {checksum[1]:08x}"
         )  # fmt: skip
+    if verdict.verified is None and verdict.reason is None and data.is_proved(start, came):
+        verdict.verified = True  # by the checksum of the stream around it, say
 
 
 def _placed(verdict: Verdict, stretches: list[tuple[int, int]], start: int) -> Iterator[tuple[int, int]]:

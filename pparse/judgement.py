@@ -8,27 +8,34 @@ from __future__ import annotations
 
 from pparse.errors import PASSING, EndOfDataError, LimitError, PparseError
 from pparse.findings import Finding, FindingList, Severity, Status
+from pparse.limits import count_words
 from pparse.node import SCALAR
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Final
 
     from pparse.content import Verdict
     from pparse.extraction import Extraction
+    from pparse.viewer import Extent
 
 # What makes a document not whole; UNSUPPORTED is no fault of its bytes.
 BROKEN: Final = (Status.TRUNCATED, Status.DAMAGED, Status.MISSING)
 
 
 class Judgement:
-    """What became of a document: ``status``, and ``findings``, everything that is odd or wrong with it."""
+    """What became of a document: ``status``, and ``findings``, everything that is odd or wrong with it.
 
-    __slots__ = ("findings", "status")
+    ``verified``: whether checksums of its own confirmed all of it (None: it has none, or not everywhere).
+    """
+
+    __slots__ = ("findings", "status", "verified")
 
     def __init__(self, limit: int) -> None:
         self.status = Status.COMPLETE
         self.findings = FindingList(limit)
+        self.verified: bool | None = None
 
     @property
     def is_whole(self) -> bool:
@@ -43,6 +50,8 @@ class Judgement:
     def count_for(self, verdict: Verdict) -> None:
         """Let this count for the ``verdict`` on the document's bytes: all the bytes of a cut file are there."""
         if self.is_whole:
+            if verdict.verified is None and verdict.status is Status.COMPLETE:
+                verdict.verified = self.verified
             return
         worst = next((finding for finding in self.findings if _is_fault(finding)), None)
         reason = worst.reason if worst is not None else f"its format says that it is {self.status}"
@@ -69,6 +78,8 @@ def judge(extraction: Extraction) -> Judgement:
         found.status = viewer.extent().status if viewer is not None else document_status(extraction, damaged=damaged)
         if damaged and found.is_whole:
             found.status = Status.DAMAGED
+        things, agreed, _ = extraction.parse().parser.checksums() or (0, 0, "")
+        found.verified = True if found.status is Status.COMPLETE and things and agreed == things else None
     except PASSING:
         raise
     except LimitError as error:
@@ -79,6 +90,45 @@ def judge(extraction: Extraction) -> Judgement:
     for finding in found.findings:
         finding.source = finding.source or extraction.name
     return found
+
+
+def compared(document: Extraction, extent: Extent | None, digests: int = 0) -> str:
+    """Say in words what a check of ``document`` went through, and which checksums were compared and agree.
+
+    ``extent`` of its viewer, if it has one; ``digests`` of whole files that agree with what is said of these elsewhere.
+    """
+    things, agreed, word = document.parse().parser.checksums() or (0, 0, "")
+    listed, of = count_words(things, word) if word else "", ""
+    if extent is not None:
+        listed = count_words(extent.count, "tensor")
+        if things:  # the chunks that they are in
+            of = f" of {count_words(things, word)}"
+        else:
+            things, agreed = extent.count, extent.verified
+    said: list[str] = []
+    if agreed:
+        some = f"{agreed:,}{of or ' of them'}"
+        said.append(f"a checksum agrees for {some if agreed < things else f'each{of}' if things > 1 else 'it'}")
+    said += [f"the checksum of the {name} stream agrees" for name in _streams_checked(document)]
+    if digests:
+        said.append("the SHA-256 agrees" if digests == 1 else f"the SHA-256 of {digests:,} files agrees")
+    if not said and (things or not listed):
+        what = "it" if things < 2 else "their data" if word == "file" else "them"
+        said.append(f"no checksum covers {what}")
+    return "; ".join(filter(None, (listed, *said)))
+
+
+def _streams_checked(document: Extraction) -> Iterator[str]:
+    """Yield the formats of the compressed streams around a document whose checksums were compared, and agree."""
+    from pparse.stream import StreamParser
+
+    inner: Extraction | None = document.parse().extraction
+    while inner is not None:
+        for result in list(inner.results.values()):
+            parser = result.parser
+            if isinstance(parser, StreamParser) and parser.checks and not parser.content.is_in_doubt:
+                yield parser.name
+        inner = inner.parent
 
 
 def document_status(document: Extraction, *, damaged: bool = False) -> Status:

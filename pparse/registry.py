@@ -419,14 +419,18 @@ def _nothing_there(extraction: Extraction) -> str | None:
 def _what_it_is(extraction: Extraction) -> str:
     if extraction.is_folder:
         names = [name for name in extraction.members if bare_name(name).endswith(_EXTENSIONS)]  # type: ignore[attr-defined]
-        hint = f"; name one of its files: {', '.join(names[:4])}{' …' if len(names) > 4 else ''}" if names else ""
-        return f"no model recognised in this folder{hint}"
+        hint = f"name one of its files: {', '.join(names[:4])}{' …' if len(names) > 4 else ''}"
+        if not names:
+            empty = not extraction.members  # type: ignore[attr-defined]
+            hint = "it holds no files" if empty else "a folder is read as one model; name a file to look into that"
+        return f"no model recognised in this folder; {hint}"
     head = _head(extraction, 64)
     what = _mistaken(head.lstrip())
     if what is not None:
         return what
     if _is_text(head):
-        return f"it is text that no parser recognises: {head.decode('utf-8', 'replace')!r}"
+        text = head.decode("utf-8", "replace")
+        return f"it is text that no parser recognises: {text!r}; see 'pparse formats' for what is read"
     if not head.strip(b"\0"):
         return "it begins with zeros (a part that was never written?), and no parser recognises it"
     return f"no parser recognises it (it begins with {head[:16].hex(' ')}); see 'pparse formats', or name one with -f"

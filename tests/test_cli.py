@@ -620,13 +620,15 @@ def test_holes_are_told(run, model):
         pytest.skip("this file system has no holes")
     ran = run("ls", path)
     assert "complete, unverified, never written" in ran.out
-    assert "never written: 1 tensor, in file holes, which read as zeros; the first at byte 4096 (b)" in ran.out
+    # The zeros before the hole count: a file system keeps whole blocks, of which the last may be written in part.
+    end = max(len(head.rstrip(bytes(1))), size - (1 << 20))
+    assert f"never written: 1 tensor, in file holes, which read as zeros; the first at byte {end} (b)" in ran.out
     assert "the file has its full size, but parts of it, with 1 tensor, were never written" in ran.out
     # The last byte before the hole that is not a zero, not the hole's own start at a whole block.
     assert f"resume the download at byte {len(head.rstrip(bytes(1)))}" in ran.out
     check = run("check", path)
     assert check.code == 4
-    assert "unwritten @0x1000" in check.out
+    assert f"unwritten @{end:#x}" in check.out
     assert run("check", path, "--json").json["ok"] is False
 
 

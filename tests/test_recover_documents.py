@@ -263,3 +263,27 @@ def test_a_sound_archive_with_an_index_and_its_shards_is_sound(run, tmp_path) ->
     assert (ran.code, [row["severity"] for row in ran.json["findings"]]) == (0, ["note"])
     code, rows = recovered(run, source)
     assert (code, {row["status"] for row in rows.values()}) == (0, {"complete"})
+
+
+# -- advice ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_folder_without_a_model_is_not_told_to_name_a_format(run, tmp_path):
+    folder = tmp_path / "texts"
+    folder.mkdir()
+    assert "this folder; it holds no files" in run("ls", folder).err
+    (folder / "notes.txt").write_text("some words\n")
+    ran = run("recover", folder, "-o", tmp_path / "out")
+    assert ran.code == 3
+    assert "-f" not in ran.err
+    assert "run it on each other file by itself" in ran.err
+    assert "name a file to look into that" in run("ls", folder).err
+
+
+def test_what_no_parser_recognises_gets_a_next_step_that_can_help(run, tmp_path):
+    path = tmp_path / "notes.txt"
+    path.write_text("some words of text\n")
+    assert "'pparse formats'" in run("ls", path).err
+    assert "name the format with -f" in run("recover", path, "-o", tmp_path / "out").err
+    # Whoever named one is not told to name one.
+    assert "name the format with -f" not in run("recover", "-f", "zip", path, "-o", tmp_path / "out").err

@@ -52,9 +52,10 @@ EXIT_CODES = """## Exit codes
 | 130 | interrupted (Ctrl-C) |
 | 141 | the reader of the output went away (`\\| head`) |
 
-`ls`, `info`, `tree` and `get` judge by what they looked at; `check` and `recover` look at everything, and come to the
-same code. A finding of severity `error` means 4; notes do not change the code, warnings only with `--strict` (`ls`,
-`info`, `check`, `extract`, `recover`).
+`ls`, `info`, `tree` and `get` judge by what they looked at; `check` and `recover` look at everything. Of an archive,
+`check` reads every member and compares its checksum, and `check -R` and `recover` look into the documents in it, too:
+those two come to the same code, and so do all three for a file that is no archive. A finding of severity `error` means
+4; notes do not change the code, warnings only with `--strict` (`ls`, `info`, `check`, `extract`, `recover`).
 """
 
 OUTPUT = """## Output
@@ -122,7 +123,8 @@ OBJECTS = {
             "kind": "of the root, where there are no tensors",
             "members": "number of members of the root, where there are no tensors",
             "missing_bytes": "bytes that a cut document without tensors lacks at least; null where it does not say",
-            "resume_at": "where to resume the download of such a document; null if it is not cut",
+            "resume_at": "where to resume its download: at its end if it is cut, at the first hole if parts were "
+            "never written; null if it is whole or damaged otherwise",
             "details": "what only this format knows, label to text, where there are no tensors",
         }
         | FINDINGS,
@@ -174,7 +176,8 @@ OBJECTS = {
             "ok": "true if the exit code is 0",
             "extent": "[extent](#extent) of a model, else null",
             "missing_bytes": "bytes that a cut document without tensors lacks at least; null where it does not say",
-            "resume_at": "where to resume the download of such a document; null if it is not cut",
+            "resume_at": "where to resume its download: at its end if it is cut, at the first hole if parts were "
+            "never written; null if it is whole or damaged otherwise",
         }
         | FINDINGS,
     ),

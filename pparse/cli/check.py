@@ -11,7 +11,7 @@ from pparse.cli.common import DAMAGED, OK, USAGE, add_json, open_file
 from pparse.cli.output import cut_to_dict, report_cut, report_document_cut, safe, stream_verdict
 from pparse.errors import EndOfDataError, GapError, MalformedError
 from pparse.findings import Finding, Severity, Status
-from pparse.judgement import document_status
+from pparse.judgement import compared, document_status
 from pparse.registry import viewer_for
 
 TYPE_CHECKING = False
@@ -62,10 +62,12 @@ def run(options: Any, out: Output) -> int:
     with open_file(options, out) as document:
         counts = {Severity.NOTE: 0, Severity.WARNING: 0, Severity.ERROR: 0}
         shown: list[dict[str, object]] = []
+        digests = 0  # of files, that agree with what was said of them
         limits = 0  # things that a limit of ours, not the file, kept from being looked at
         for finding in _findings(document, options):
             counts[finding.severity] += 1
             limits += finding.code == "limit" and finding.severity is Severity.ERROR
+            digests += finding.code == "digest" and finding.severity is Severity.NOTE
             if options.json:
                 shown.append(finding.to_dict())
             elif options.jsonl:
@@ -92,9 +94,12 @@ def run(options: Any, out: Output) -> int:
         elif not options.quiet and not options.jsonl:
             if extent is not None:
                 report_cut(out, extent, stream=stream_verdict(document))
-            elif status is Status.TRUNCATED:
-                report_document_cut(out, document)
-            out.line(_summary(document, counts, damaged, limits, options, out))
+            else:
+                report_document_cut(out, document, status)
+            words = None
+            if not damaged and not limits:
+                words = compared(document, extent, digests)
+            out.line(_summary(document, counts, damaged, words, options, out))
         return DAMAGED if damaged else USAGE if limits else OK
 
 
@@ -124,11 +129,13 @@ def _findings_inside(name: str, extraction: Extraction, strict: bool) -> Iterato
 
 
 def _summary(
-    document: Extraction, counts: dict[Severity, int], damaged: bool, limits: int, options: Any, out: Output
+    document: Extraction, counts: dict[Severity, int], damaged: bool, words: str | None, options: Any, out: Output
 ) -> str:
-    words = [f"{count} {severity}{'' if count == 1 else 's'}" for severity, count in reversed(counts.items()) if count]
+    """Return the last line; ``words``: what was compared, if nothing is wrong and no limit was met."""
+    found = [f"{count} {severity}{'' if count == 1 else 's'}" for severity, count in reversed(counts.items()) if count]
     verdict = out.paint("not whole", "red") if damaged else out.paint("ok", "green")
-    if limits and not damaged:
+    if words is None and not damaged:
         verdict = out.paint("not all of it could be looked at", "yellow")
     rules = ", by the reference reader's rules" if options.strict else ""
-    return f"{safe(document.path)}: {verdict}{rules} ({', '.join(words) or 'no findings'})"
+    said = f": {words}" if words is not None else ""
+    return f"{safe(document.path)}: {verdict}{rules}{said}" + (f" ({', '.join(found)})" if found else "")

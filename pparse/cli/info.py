@@ -163,7 +163,6 @@ def _document(document: Extraction, options: Any, out: Output) -> int:
     for label, value in details:
         _field(out, label, safe(value))
     _field(out, "status", out.status(status))
-    if status is Status.TRUNCATED:
-        report_document_cut(out, document)
+    report_document_cut(out, document, status)
     out.findings(document.findings, limit=10)
     return code

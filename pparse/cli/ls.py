@@ -430,8 +430,7 @@ def _close_members(document: Extraction, counted: _Counted, size: Callable[[int]
         f"{size(total) if total is not None else 'unknown size'}: {out.status(status)}"
         f"{f'; {unsupported:,} unsupported' if unsupported else ''}"
     )
-    if status is Status.TRUNCATED:
-        report_document_cut(out, document)
+    report_document_cut(out, document, status)
     out.findings(document.findings, limit=10)
 
 

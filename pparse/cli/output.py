@@ -8,6 +8,7 @@ import sys
 from pparse.errors import EndOfDataError
 from pparse.findings import Severity, Status
 from pparse.limits import count_words, format_size
+from pparse.zero_runs import first_unwritten
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -217,20 +218,32 @@ def shape_words(shape: Sequence[int]) -> str:
 
 def cut_to_dict(document: Extraction, status: Status) -> dict[str, object]:
     """Return what is known of what a cut document lacks, as plain data for JSON."""
+    hole = _first_hole(document) if status is not Status.COMPLETE else None
     cut = status is Status.TRUNCATED
     return {
         "missing_bytes": document.result.parser.missing() if cut else None,
-        "resume_at": document.size if cut else None,
+        "resume_at": hole if hole is not None else document.size if cut else None,
     }
+
+
+def _outermost(document: Extraction) -> Extraction:
+    """Return the file that a document is, or is in."""
+    outer = document.parse().extraction
+    while outer.parent is not None and (outer.implicit or outer.origin is not None):
+        outer = outer.parent
+    return outer
+
+
+def _first_hole(document: Extraction) -> int | None:
+    """Return from which byte of the outermost file on something was never written; None where all was."""
+    outer = _outermost(document)
+    return first_unwritten(outer.data, outer.start, outer.known_end())
 
 
 def stream_verdict(document: Extraction) -> tuple[bool, int | None] | None:
     """Say of the compressed stream or archive around a document whether it is cut, and how long the outermost file is;
     None if there is nothing around it."""
-    inner = document.parse().extraction
-    outer = inner
-    while outer.parent is not None and (outer.implicit or outer.origin is not None):
-        outer = outer.parent
+    inner, outer = document.parse().extraction, _outermost(document)
     if outer is inner:
         return None
     stored = inner.parent is not None and inner.data is inner.parent.data
@@ -238,9 +251,17 @@ def stream_verdict(document: Extraction) -> tuple[bool, int | None] | None:
     return short or isinstance(inner.data.error, EndOfDataError), outer.size
 
 
-def report_document_cut(out: Output, document: Extraction) -> None:
-    """Say where a cut document without tensors ends, and what is known of what is missing."""
-    stream = stream_verdict(document)
+def report_document_cut(out: Output, document: Extraction, status: Status) -> None:
+    """Say where a document without tensors ends if it is cut, what is known of what is missing, and where to resume."""
+    hole = _first_hole(document) if status in (Status.TRUNCATED, Status.DAMAGED) else None
+    if hole is not None:
+        what = "file" if _outermost(document) is document.parse().extraction else "file around it"
+        out.line(
+            f"{out.paint('not written', 'red')}: the {what} has its full size, but parts of it were never written "
+            f"(file holes) and read as zeros; resume the download at byte {hole}"
+        )
+        return
+    stream = stream_verdict(document) if status is Status.TRUNCATED else (False, None)
     if stream is not None and not stream[0]:
         return  # its end is there: the findings say what is wrong
     size, kind = document.size or 0, document.root.kind

@@ -63,7 +63,9 @@ def run(options: Any, out: Output) -> int:
             )
         except FormatError as error:
             out.error(str(error))
-            if not isinstance(error, NothingThereError):
+            if document.is_folder:
+                out.error("of a folder, the model in it is recovered; run it on each other file by itself")
+            elif options.format is None and "-f" not in error.reason and not isinstance(error, NothingThereError):
                 out.error("name the format with -f (see 'pparse formats') if you know what the file was")
             return exit_code_of(error)
         except LimitError:
@@ -115,14 +117,22 @@ def _tell(options: Any, out: Output, outcome: Outcome, findings: Any, files: lis
     if not outcome.summary.files:
         out.line("there are no files in it" if outcome.is_whole else "nothing could be recovered")
     elif outcome.is_whole:
-        count, verified = outcome.summary.files, outcome.summary.verified
-        checked = "all" if verified == count else f"{verified:,}"
-        out.line(
-            f"nothing is missing; {checked} of {count_words(count, 'file')} have a checksum that agrees: use {where} "
-            f"({where}/RECOVERY.json lists them)"
-        )
+        lost = "nothing is missing" if not outcome.warnings else "nothing is known to be missing"
+        out.line(f"{lost}; {_checked(outcome.summary)}: use {where} ({where}/RECOVERY.json lists them)")
+    elif outcome.summary.is_complete:
+        out.line(f"each file is complete, and what they were in is not; {_checked(outcome.summary)}: use {where}")
     else:
         _tell_use(out, outcome.summary, where)
+
+
+def _checked(summary: Summary) -> str:
+    """Say how many of the files, which are all complete, a checksum confirmed."""
+    count, confirmed = summary.files, summary.confirmed
+    if not confirmed:
+        return f"no checksum covers {'it' if count == 1 else 'them'}"
+    if confirmed == count:
+        return f"a checksum agrees for {'it' if count == 1 else f'all {count:,}'}"
+    return f"a checksum agrees for {confirmed:,} of {count_words(count, 'file')}"
 
 
 def _tell_use(out: Output, summary: Summary, where: str) -> None:

@@ -130,15 +130,20 @@ class RecoveredFile:
 class Summary:
     """What a recovery came to: ``counts`` of files by `Status`, ``verified`` files, ``bytes``, ``gaps``, ``gap_bytes``.
 
+    ``confirmed`` are the complete ones of those verified: the content of an archive may agree with its checksum, and
+    not be whole by its own format.
     ``not_written`` counts files that nothing could be had of, ``doubtful`` those with bytes that may be wrong;
     ``set_apart`` names files made of nothing else, the first 1,000. As text, one line.
     """
 
-    __slots__ = ("bytes", "counts", "doubtful", "gap_bytes", "gaps", "not_written", "set_apart", "verified")
+    __slots__ = (
+        "bytes", "confirmed", "counts", "doubtful", "gap_bytes", "gaps", "not_written", "set_apart", "verified",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.counts = dict.fromkeys(Status, 0)
         self.verified = self.bytes = self.gaps = self.gap_bytes = self.not_written = self.doubtful = 0
+        self.confirmed = 0
         self.set_apart: list[str] = []
 
     @property
@@ -155,6 +160,7 @@ class Summary:
         """Count a file; its gaps are counted with `add_gap`."""
         self.counts[file.status] += 1
         self.verified += bool(file.verified)
+        self.confirmed += bool(file.verified) and file.status is Status.COMPLETE
         self.bytes += file.bytes
         self.not_written += file.path is None
         self.doubtful += bool(file.doubtful)
@@ -181,8 +187,8 @@ class Summary:
 
     def __str__(self) -> str:
         parts = [f"{count:,} {status}" for status, count in self.counts.items() if count]
-        if parts and self.verified:
-            parts[0] += f" ({self.verified:,} verified)" if self.counts[Status.COMPLETE] else ""
+        if self.confirmed:  # the complete ones come first
+            parts[0] += f" ({self.confirmed:,} verified)"
         text = f"{count_words(self.files, 'file')}, {format_size(self.bytes)}"
         if parts:
             text += f": {', '.join(parts)}"

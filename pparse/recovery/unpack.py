@@ -512,23 +512,25 @@ class Unpacker:
     def _write_nameless(self, level: _Level, member: ArchiveMember) -> None:
         name = f"{level.prefix}{NAMELESS}/at-{member.start}.bin"
         outer = level.parser.result.extraction
-        data = outer.data
         if self._plan.recursive and len(self._levels) < self._session.limits.nesting and level.parser.name != "zip":
             # A zip whose name is lost shows itself by its own headers.
-            lost = Extraction(self._session, name, data, member.start, member.end, outer)
+            lost = Extraction(self._session, name, outer.data, member.start, member.end, outer)
             with suppress(MalformedError, UnsupportedError, GapError, EndOfDataError):
                 result = lost.parse("zip")
                 if any(found.kind == "file" for found in result.parser.files()):  # type: ignore[attr-defined]
                     self._enter(result, f"{level.prefix}{NAMELESS}/at-{member.start}.zip/", f"{level.source}::{name}")
                     return
-        self._write_stretch(level, member.start, member.end)
+        self._write_stretch(level, member.start, member.end, member)
 
-    def _write_stretch(self, level: _Level, start: int, end: int) -> None:
+    def _write_stretch(self, level: _Level, start: int, end: int, member: ArchiveMember | None = None) -> None:
         name = f"{level.prefix}{NAMELESS}/at-{start}.bin"
         data = level.parser.result.extraction.data
         with self._open_sink(name) as sink:
             verdict = sink.reading(lambda: read_through(self._session, data, start, end, sink=sink))
-            verdict.worsen(Status.DAMAGED, "nameless", "what it belongs to is lost: no header names it")
+            if member is None or member.status is not Status.COMPLETE:
+                verdict.worsen(Status.DAMAGED, "nameless", "what it belongs to is lost: no header names it")
+            elif member.finding is not None:  # it is behind the end of the archive
+                verdict.reason = verdict.reason or member.finding.reason
         if sink.file is not None:
             self._tell(sink, verdict, level.source, start, name)
 
@@ -538,6 +540,8 @@ class Unpacker:
         self, sink: Sink, verdict: Verdict, source: str, offset: int, name: str, prefix: str | None = None
     ) -> None:  # fmt: skip
         """Report a file; ``prefix``: the folders before the part of its path that is its own name."""
+        if sink.file is not None and verdict.code != "nameless":
+            verdict.place(sink.file.bytes)
         known: dict[str, Any] = {
             "verified": verdict.verified, "source": source, "offset": offset, "reason": verdict.reason,
             "doubtful": verdict.doubtful,

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from tests.truth.wrappers import File
 
 
+# Wrappings whose outermost layer is a tar as it is.
+TARRED = ("tar", "gz-in-tar")
+
+
 def is_shorter_file(case: Case) -> bool:
     """Say whether a cut leaves another whole file: records files have no mark of their end, and this one ends between
     two chunks."""
@@ -39,6 +43,8 @@ def file_vouched(attempt: Attempt, path: str, seen: Seen) -> Iterator[str]:
         and not is_shorter_file(attempt.case)
     ):
         yield f"{what}, though the archive ends before it does"
+    if file is not None and is_unwritten(attempt.case, file):
+        yield f"{what}, though it was never written to its end"
     if seen.verified is False:
         yield f"{what}, though a checksum contradicts"
     if seen.content is None or is_exempt(path):
@@ -59,6 +65,19 @@ def file_vouched(attempt: Attempt, path: str, seen: Seen) -> Iterator[str]:
         yield f"{what}, and not the original, though a checksum covers it"
     elif reach.is_clean:
         yield f"{what}, and not the original, though the damage does not reach it"
+
+
+def is_unwritten(case: Case, file: File) -> bool:
+    """Whether bytes of a file in a tar were never written: they lie in a hole, or right beside it.
+
+    Nothing in the format tells, and so the hole must. What is in a compressed stream, or has a checksum, is told so.
+    """
+    if case.wrapper not in TARRED or not case.damage.leaves_hole(len(case.wrapped.content)):
+        return False
+    ranges = file.reach(case.damage.reach(case.wrapped.content)).ranges
+    if sum(end - start for start, end in ranges) < 16:
+        return False  # so few zeros beside a hole may be the file's own
+    return any(file.content[start:end].strip(b"\0") for start, end in ranges)
 
 
 def is_made(attempt: Attempt, path: str) -> bool:

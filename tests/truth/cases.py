@@ -9,7 +9,7 @@ import random
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tests.truth.damage import KINDS, Damage, Reach, draw
+from tests.truth.damage import DRAWN, Damage, Reach, draw
 from tests.truth.samples import SAMPLES, Sample
 from tests.truth.wrappers import WRAPPERS, Wrapped, applies, wrap
 
@@ -66,7 +66,7 @@ class Case:
         files[wrapped.name] = wrapped.content
         hit = self.damage.file or wrapped.name
         for name, content in files.items():
-            (folder / name).write_bytes(self.damage.apply(content) if name == hit else content)
+            (self.damage if name == hit else Damage("none")).write(folder / name, content)
         return str(folder / (wrapped.sample.entry if wrapped.folder else wrapped.name))
 
 
@@ -75,11 +75,11 @@ def choose(count: int = DEFAULT_CASES, seed: int = 0) -> list[str]:
     rng = random.Random(f"truth {seed}")
     pairs = [(sample, wrapper) for sample in SAMPLES for wrapper in WRAPPERS if applies(sample, wrapper)]
     wanted = {("sw", pair) for pair in pairs}
-    wanted |= {("sd", (sample, kind)) for sample in SAMPLES for kind in KINDS}
-    wanted |= {("wd", (wrapper, kind)) for wrapper in WRAPPERS for kind in KINDS}
+    wanted |= {("sd", (sample, kind)) for sample in SAMPLES for kind in DRAWN}
+    wanted |= {("wd", (wrapper, kind)) for wrapper in WRAPPERS for kind in DRAWN}
     # A way has to meet every wrapper, and every kind of damage.
     wanted |= {("yw", (way, wrapper)) for way in WAY_NAMES for wrapper in WRAPPERS}
-    wanted |= {("yd", (way, kind)) for way in WAY_NAMES for kind in KINDS}
+    wanted |= {("yd", (way, kind)) for way in WAY_NAMES for kind in DRAWN}
     ways = [way for way in WAY_NAMES for _ in range(WEIGHTS.get(way, 1))]
     found: list[str] = []
     while wanted or len(found) < count:
@@ -94,10 +94,10 @@ def choose(count: int = DEFAULT_CASES, seed: int = 0) -> list[str]:
                      if {"sw": pair == (one, other), "sd": pair[0] == one, "wd": pair[1] == one,
                          "yw": pair[1] == other, "yd": True}[what]),
                 )  # fmt: skip
-                kind = other if what in ("sd", "wd", "yd") else rng.choice(KINDS)
+                kind = other if what in ("sd", "wd", "yd") else rng.choice(DRAWN)
                 way = one if what in ("yw", "yd") else rng.choice(ways)
             else:
-                kind, way = rng.choice(KINDS), rng.choice(ways)
+                kind, way = rng.choice(DRAWN), rng.choice(ways)
             covered = wanted & set(keys(sample, wrapper, kind, way))
             if best is None or len(covered) > best[0]:
                 best = (len(covered), (sample, wrapper, kind, way))
@@ -109,7 +109,25 @@ def choose(count: int = DEFAULT_CASES, seed: int = 0) -> list[str]:
             found.append(text)
         elif not wanted and kind == "none":
             count -= 1  # there are only so many sound ones
-    return found
+    return found + at_ends(seed, max(1, count // DEFAULT_CASES))
+
+
+def at_ends(seed: int, rounds: int) -> list[str]:
+    """Return the texts of cases of files that were not written to their ends, and of what is behind all members.
+
+    Of each wrapper, some ways.
+    """
+    rng = random.Random(f"ends {seed}")
+    found = []
+    for _ in range(rounds):
+        for wrapper in WRAPPERS:
+            for way in rng.sample(("ls", "extract", "open", "view"), 1) + ["check", "recover"]:
+                sample = rng.choice([name for name in SAMPLES if applies(name, wrapper)])
+                found.append(str(Case(sample, wrapper, draw_damage(rng, sample, wrapper, "unwritten"), way)))
+            size = len(wrap(sample, wrapper).content)
+            noise = Damage("noise", max(0, size - rng.randrange(1, 1600)), 16, rng.randrange(1000))
+            found.append(str(Case(sample, wrapper, noise, "recover")))
+    return list(dict.fromkeys(found))
 
 
 def keys(sample: str, wrapper: str, kind: str, way: str) -> list[tuple[str, tuple[str, str]]]:

@@ -10,6 +10,7 @@ A `Damage` is made of a short text and gives that text back, so that one line re
 ``zeros:N:L``           L bytes from N are zeros
 ``remove:N:L``          L bytes from N are not there, what follows moves up
 ``insert:N:L:S``        L bytes of noise stand before byte N
+``unwritten:N``         byte N and all behind it were never written: a file of full size that ends with a hole
 ======================  ==================================================
 
 A hole is ``zeros`` of 4,096 bytes. In a folder it is the main file that is hit, or with ``@name`` at the end that one.
@@ -19,9 +20,16 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-KINDS = ("none", "cut", "bit", "noise", "zeros", "remove", "insert", "hole")
+if TYPE_CHECKING:
+    from pathlib import Path
+
+KINDS = ("none", "cut", "bit", "noise", "zeros", "remove", "insert", "hole", "unwritten")
+# Those that are drawn together; a file that was not written to its end has cases of its own.
+DRAWN = KINDS[:-1]
 HOLE = 4096
+PAGE = 4096
 
 
 @dataclass(frozen=True)
@@ -40,7 +48,7 @@ class Damage:
         text, _, file = text.partition("@")
         kind, *words = text.split(":")
         numbers = [int(word) for word in words]
-        wanted = {"none": 0, "cut": 1, "bit": 2, "noise": 3, "zeros": 2, "remove": 2, "insert": 3}
+        wanted = {"none": 0, "cut": 1, "bit": 2, "noise": 3, "zeros": 2, "remove": 2, "insert": 3, "unwritten": 1}
         if kind not in wanted or len(numbers) != wanted[kind]:
             raise ValueError(f"no damage: {text!r}")
         if kind == "bit":
@@ -56,6 +64,7 @@ class Damage:
             "zeros": (self.offset, self.length),
             "remove": (self.offset, self.length),
             "insert": (self.offset, self.length, self.detail),
+            "unwritten": (self.offset,),
         }[self.kind]
         return ":".join(map(str, (self.kind, *words))) + (f"@{self.file}" if self.file else "")
 
@@ -67,6 +76,8 @@ class Damage:
             return content
         if self.kind == "cut":
             return before
+        if self.kind == "unwritten":
+            return before + bytes(len(content) - at)
         if self.kind == "bit":
             return before + bytes(byte ^ 1 << self.detail for byte in content[at:end]) + behind
         if self.kind == "noise":
@@ -77,6 +88,19 @@ class Damage:
             return before + behind
         return before + random.Random(self.detail).randbytes(self.length) + content[at:]
 
+    def write(self, path: Path, content: bytes) -> None:
+        """Write ``content`` with the damage done to it; what was never written is a hole of the file."""
+        with path.open("wb") as file:
+            if self.kind == "unwritten":
+                file.write(content[: self.offset])
+                file.truncate(len(content))
+            else:
+                file.write(self.apply(content))
+
+    def leaves_hole(self, size: int) -> bool:
+        """Whether a file of ``size`` bytes has a hole then: file systems keep whole pages."""
+        return self.kind == "unwritten" and -(-self.offset // PAGE) * PAGE < size
+
     def reach(self, content: bytes) -> Reach:
         """Return what of ``content``, the original, this reaches."""
         size = len(content)
@@ -85,6 +109,8 @@ class Damage:
             return Reach()
         if self.kind == "cut":
             return Reach(((at, size),), cut=True)
+        if self.kind == "unwritten":
+            return Reach(((at, size),))
         if self.kind == "insert":  # the bytes stay what they are, but what has some on both sides is taken apart
             return Reach(((at, at),), shifted=True)
         if self.kind == "remove" and end == size:
@@ -139,8 +165,8 @@ def draw(rng: random.Random, kind: str, size: int, landmarks: tuple[int, ...], f
     at = min(max(at, 0), size - 1)
     if kind == "none":
         return Damage("none")
-    if kind == "cut":
-        return Damage("cut", at, file=file)
+    if kind in ("cut", "unwritten"):
+        return Damage(kind, at, file=file)
     if kind == "bit":
         return Damage("bit", at, 1, rng.randrange(8), file)
     if kind == "hole":

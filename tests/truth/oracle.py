@@ -11,7 +11,14 @@ import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.truth.archived import delivered_files, delivered_parts, file_vouched, is_exempt, is_shorter_file
+from tests.truth.archived import (
+    delivered_files,
+    delivered_parts,
+    file_vouched,
+    is_exempt,
+    is_shorter_file,
+    is_unwritten,
+)
 from tests.truth.attempt import BUDGET, Attempt, Command, Seen
 from tests.truth.salvaged import judge_file
 
@@ -259,6 +266,7 @@ def must_be_noticed(attempt: Attempt, codes: dict[str, int]) -> Iterator[str]:
     if case.damage.kind == "cut":
         # A message may end between two fields; behind the last member of a tar there are only zeros.
         hit = bool(reach.ranges) and case.sample.layout != "stream" and case.sample.kind != "blob"
+    hit = hit or any(is_unwritten(case, file) for file in case.wrapped.files.values())
     for name in ("check", "recover"):
         if hit and codes.get(name) == 0:
             yield f"{name} ends with 0, though bytes that a checksum covers were changed, or are cut"

@@ -9,7 +9,7 @@ import pytest
 
 from pparse.errors import DamagedTensorError
 from pparse.findings import Status
-from tests.truth.cases import KINDS, WAY_NAMES, Case, choose
+from tests.truth.cases import DRAWN, WAY_NAMES, Case, choose
 from tests.truth.damage import Damage, Reach
 from tests.truth.runner import run_case, watched
 from tests.truth.samples import SAMPLES, load
@@ -233,6 +233,12 @@ def plant_end_withheld(monkeypatch):
     )
 
 
+def plant_holes_ignored(monkeypatch):
+    from pparse.data import FileData
+
+    monkeypatch.setattr(FileData, "holes", lambda data, start, end: iter(()))
+
+
 PLAIN = load("riegeli-plain").values["15062/0"].place[0] + 3000
 
 PLANTED = {
@@ -269,6 +275,8 @@ PLANTED = {
     "check_blind to a checksum": (plant_check_blind, f"safetensors/zip-stored/bit:{STORED + BIT}:3/check", {"b"}),
     "zeros_to_other_threads": (plant_zeros_to_other_threads, "safetensors/plain/none/threads", {"a", "d"}),
     "sound_called_damaged": (plant_sound_called_damaged, "text/zip-deflated/none/extract", {"b", "d"}),
+    "holes_ignored": (plant_holes_ignored, "text/tar/unwritten:20000/recover", {"a", "b"}),
+    "holes_ignored by a list": (plant_holes_ignored, "text/tar/unwritten:20000/ls", {"a"}),
     "over_budget": (plant_over_budget, "json/plain/none/open", {"e"}),
 }  # fmt: skip
 
@@ -323,7 +331,10 @@ def test_a_cut_stream_reaches_what_the_library_no_longer_gives():
     assert 0 < reach.first < len(wrapped.sample.content)
 
 
-@pytest.mark.parametrize("text", ["none", "cut:7", "bit:9:3", "noise:1:16:5", "remove:3:4", "insert:0:2:9"])
+TEXTS = ("none", "cut:7", "bit:9:3", "noise:1:16:5", "remove:3:4", "insert:0:2:9", "unwritten:7")
+
+
+@pytest.mark.parametrize("text", TEXTS)
 def test_damage_is_made_again_of_its_text(text):
     damage = Damage.parse(text)
     assert str(damage) == text
@@ -348,9 +359,12 @@ def test_the_cases_of_a_seed_cover_every_pair(seed):
     seen = {(case.sample_name, case.wrapper) for case in cases}
     assert seen == {(one, other) for one in SAMPLES for other in WRAPPERS if applies(one, other)}
     # A hole is spelled as zeros.
+    met = [case.wrapper for case in cases if case.damage.kind == "unwritten"]
+    assert set(met) == set(WRAPPERS)
     kinds = {
         (case.sample_name, "hole" if case.damage.kind == "zeros" and case.damage.length == 4096 else case.damage.kind)
         for case in cases
+        if case.damage.kind != "unwritten"
     }
-    assert kinds == {(sample, kind) for sample in SAMPLES for kind in KINDS}
+    assert kinds == {(sample, kind) for sample in SAMPLES for kind in DRAWN}
     assert {(case.way, case.wrapper) for case in cases} == {(way, wrapper) for way in WAY_NAMES for wrapper in WRAPPERS}
