@@ -92,7 +92,7 @@ class LostElement(FieldGraft):
     def __init__(self, owner: LostFields) -> None:
         self.owner = owner
 
-    def whole(self) -> list[Piece]:
+    def whole(self, *, scalar: bool = False) -> list[Piece]:
         """Nothing."""
         return []
 

@@ -15,6 +15,7 @@ import weakref
 
 from pparse.errors import EndOfDataError, LimitError, MalformedError, PathError, PparseError, UnsupportedError
 from pparse.findings import Finding, Status
+from pparse.node_views import NodeList, NodeMap
 from pparse.paths import KeyStep, OrdinalStep, format_path
 from pparse.standing import status_of
 
@@ -554,95 +555,6 @@ class ChildIndexError(PathError, IndexError):
     """A container has no child of that number."""
 
     __str__ = PparseError.__str__
-
-
-class NodeMap:
-    """A loaded map, seen as a mapping of keys to values (scalars as they are, containers as views).
-
-    Made on access: equal to another of the same node, not identical. Duplicate keys: the first one answers to the
-    key, `Node.children` has all.
-    """
-
-    __slots__ = ("node",)
-
-    def __init__(self, node: Node) -> None:
-        self.node = node
-
-    def __getitem__(self, key: Key) -> Any:
-        return self.node[key].load()
-
-    def get(self, key: Key, default: object = None) -> Any:
-        """Return the value at ``key``, or ``default``."""
-        kid = self.node.find(key)
-        return default if kid is None else kid.load()
-
-    def keys(self) -> Iterator[Key]:
-        """Yield each key once, in file order."""
-        return iter(self)
-
-    def values(self) -> Iterator[Any]:
-        """Yield the value of each key."""
-        return (value for _, value in self.items())
-
-    def items(self) -> Iterator[tuple[Key, Any]]:
-        """Yield each key with its value."""
-        for kid in self.node.children():
-            if self.node.result.occurrence(self.node, kid.ordinal, kid.key) == 1:
-                yield kid.key, kid.load()
-
-    def __iter__(self) -> Iterator[Key]:
-        for ordinal, entry in self.node.result.entries_from(self.node, 0):
-            if self.node.result.occurrence(self.node, ordinal, entry.key) == 1:
-                yield entry.key
-
-    def __contains__(self, key: object) -> bool:
-        return key in self.node
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
-
-    def __eq__(self, other: object) -> bool:
-        if isinstance(other, NodeMap) and other.node is self.node:
-            return True
-        if isinstance(other, NodeMap | dict):
-            return len(self) == len(other) and all(key in other and other[key] == value for key, value in self.items())
-        return NotImplemented
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def __repr__(self) -> str:
-        return f"<NodeMap of {self.node!r}>"
-
-
-class NodeList:
-    """A loaded list, seen as a sequence of values. Made on access: equal to another of the same node, not identical."""
-
-    __slots__ = ("node",)
-
-    def __init__(self, node: Node) -> None:
-        self.node = node
-
-    def __getitem__(self, index: int | slice) -> Any:
-        found = self.node[index]
-        return [kid.load() for kid in found] if isinstance(index, slice) else found.load()
-
-    def __iter__(self) -> Iterator[Any]:
-        return (kid.load() for kid in self.node.children())
-
-    def __len__(self) -> int:
-        return len(self.node)
-
-    def __eq__(self, other: object) -> bool:
-        if isinstance(other, NodeList) and other.node is self.node:
-            return True
-        if isinstance(other, NodeList | list | tuple):
-            return len(self) == len(other) and all(a == b for a, b in zip(self, other, strict=True))
-        return NotImplemented
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def __repr__(self) -> str:
-        return f"<NodeList of {self.node!r}>"
 
 
 def key_step(key: Key, occurrence: int = 1) -> KeyStep | Literal[None]:

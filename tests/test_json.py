@@ -24,7 +24,7 @@ from pparse.errors import (
     SourceError,
     UnsupportedError,
 )
-from pparse.node import NodeList, NodeMap
+from pparse.node_views import NodeList, NodeMap
 from pparse.testing import FailingData, GappyData, UnknownSizeData
 
 WAYS = [{"options": {"kernel": kernel}, "block_size": size} for kernel in ("stdlib", "numpy") for size in (0, 1, 7)]

@@ -9,10 +9,11 @@ import os
 
 from pparse.errors import OptionError
 from pparse.findings import Severity
+from pparse.recovery.plan import Plan, recognise
 from pparse.recovery.report import RecoveryReport
 from pparse.recovery.steps import run_of, unlike_all
 from pparse.recovery.target import REPORT_NAME, Target, default_max_output, was_stopped
-from pparse.recovery.unpack import Plan, Unpacker, recognise
+from pparse.recovery.unpack import Unpacker
 from pparse.recovery.workspace import JOURNAL_NAME, WORK_NAME
 
 TYPE_CHECKING = False

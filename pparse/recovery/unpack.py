@@ -15,7 +15,6 @@ from pparse.data import Access
 from pparse.errors import (
     PASSING,
     EndOfDataError,
-    FormatError,
     GapError,
     LimitError,
     MalformedError,
@@ -28,6 +27,7 @@ from pparse.findings import Finding, Severity, Status
 from pparse.judgement import judge
 from pparse.parsers.safetensors_index import ShardSet
 from pparse.recovery.names import changed, safe_name
+from pparse.recovery.plan import base_name
 from pparse.recovery.report import RecoveredFile
 from pparse.recovery.sink import HOLE, LimitMet, Sink
 from pparse.recovery.steps import Steps
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from pparse.archive import ArchiveMember
     from pparse.findings import FindingList
     from pparse.judgement import Judgement
+    from pparse.recovery.plan import Plan
     from pparse.recovery.target import Target
     from pparse.result import Result
 
@@ -61,24 +62,6 @@ MOST_LINK: Final = 4096
 _LEAST: Final = 32
 
 
-class Plan:
-    """What to write: ``recursive``, enter containers; ``nameless``, write what lies between members; ``salvage``, write
-    model files that are not whole in a form that their library opens; ``settle``, read streams to their end first, so
-    that what their checksums say is known; ``wanted``, which members of the outermost container."""
-
-    __slots__ = ("nameless", "recursive", "salvage", "settle", "wanted")
-
-    def __init__(
-        self, *, recursive: bool = False, nameless: bool = False, salvage: bool = False, settle: bool = False,
-        wanted: Callable[[str], bool] | None = None,
-    ) -> None:  # fmt: skip
-        self.recursive = recursive
-        self.nameless = nameless
-        self.salvage = salvage
-        self.settle = settle
-        self.wanted = wanted
-
-
 class _Level:
     """A container being worked through: its members still to come, and the folder its files go to."""
 
@@ -93,28 +76,6 @@ class _Level:
         self.prefix = prefix
         self.source = source
         self.names = NameCounter()
-
-
-def recognise(document: Extraction) -> Result:
-    """Return what the best parser makes of a document, or of a container that is somewhere in it.
-
-    Raises `FormatError` if there is none.
-    """
-    try:
-        return document.parse()
-    except FormatError:
-        from pparse.registry import hidden_format
-
-        name = hidden_format(document)
-        if name is None:
-            raise
-        document.assume(name)
-        result = document.parse()
-        result.findings.add(Finding(
-            "searched", f"no parser recognises it; something of {name} was found in it", severity=Severity.NOTE,
-            source=_base_name(document.name),
-        ))  # fmt: skip
-        return result
 
 
 class Unpacker:
@@ -140,7 +101,7 @@ class Unpacker:
         Raises `LimitError` at a limit of the target, `SourceError` if the disk refuses.
         """
         try:
-            self._steps.do(("document", _base_name(self._document.name)), self._lists(), lambda: self._begin(result))
+            self._steps.do(("document", base_name(self._document.name)), self._lists(), lambda: self._begin(result))
             self._walk()
         except BaseException as error:
             self._tell_stopped(error)
@@ -158,14 +119,14 @@ class Unpacker:
 
     def _begin(self, result: Result) -> bool:
         """Enter the document, or write it. True if it is a container."""
-        name = _base_name(self._document.name)
+        name = base_name(self._document.name)
         if not self._enter(result, "", name):
             inner = result.extraction
             inner.prove()
             if isinstance(result.parser, ShardSet) and not result.parser.is_alone:
                 self._write_set(result, result.parser)
             else:
-                name = _base_name(inner.name) if inner.implicit else name
+                name = base_name(inner.name) if inner.implicit else name
                 self._write_document(result, name, name)
         return bool(self._levels)
 
@@ -438,7 +399,7 @@ class Unpacker:
         if not damaged and judgement.is_whole:
             return False
         prefix, source = self._place_in(level, member)
-        name = prefix + _base_name(result.extraction.name)
+        name = prefix + base_name(result.extraction.name)
         self._write_document(result, name, source, prefix)
         return True
 
@@ -588,7 +549,7 @@ class Unpacker:
         reason = error.reason if isinstance(error, PparseError) else type(error).__name__
         self._document.findings.add(Finding(
             "stopped", f"stopped before the end, so there is more than these files: {reason}",
-            source=_base_name(self._document.name),
+            source=base_name(self._document.name),
         ))  # fmt: skip
         sink = self._sink
         if sink is not None and sink.file is not None and sink.interrupted and not isinstance(error, SourceError):
@@ -623,10 +584,6 @@ class Unpacker:
 def _safe(member: ArchiveMember) -> str:
     """Return the member's own name as a path that leads nowhere else."""
     return "/".join(safe_name(member.name, member.raw_name if "\ufffd" in member.name else None))
-
-
-def _base_name(path: str) -> str:
-    return path.replace("\\", "/").rstrip("/").rpartition("/")[2] or "file"
 
 
 def _streams(extraction: Extraction, result: Result) -> Iterator[Result]:
