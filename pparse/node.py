@@ -14,7 +14,7 @@ import enum
 import weakref
 
 from pparse.errors import EndOfDataError, LimitError, MalformedError, PathError, PparseError, UnsupportedError
-from pparse.findings import Finding, Status
+from pparse.findings import UNSURE_NUMBER, Finding, Status
 from pparse.paths import KeyStep, OrdinalStep, format_path
 from pparse.standing import status_of
 
@@ -308,6 +308,8 @@ class Node:
         if status is None or status is Status.COMPLETE:
             return
         finding = self.finding
+        if finding is not None and finding.code == UNSURE_NUMBER:
+            return  # what it says is whole, only its place is in doubt
         reason = finding.reason if finding is not None else f"the node is {status}"
         if status is Status.TRUNCATED or status is Status.MISSING:
             raise EndOfDataError(
