@@ -596,7 +596,6 @@ class JsonParser(DamagedText):
                 self.result.findings.add(finding)
             yield visit
 
-
     def _walk_text(self, node: Node, detail: bool) -> Iterator[Visit]:
         """Read the text through; once a fault is met, what follows is told with its number in doubt."""
         from pparse.parsers.json_walk import walk_document

@@ -85,7 +85,7 @@ def is_odd(block: bytes) -> bool:
 
 
 class Unsure:
-    """A stretch ``[start, end)`` of the array at ``array``: what stands there is in an element whose number is not sure,
+    """A stretch ``[start, end)`` of the array at ``array``: what stands there is in an element without a sure number,
     since elements may be lost in the ``size`` bytes at ``lost``, before it."""
 
     __slots__ = ("array", "end", "lost", "size", "start")

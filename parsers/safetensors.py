@@ -36,10 +36,19 @@ from pparse.parsers.safetensors_layout import (
     lay,
     mark,
     place,
-    plainly_tiled,
+    plain_end,
     sharers,
 )
-from pparse.parsers.safetensors_length import ODD_TAIL, SPACE_FOLLOWS, TAIL, LengthFinder, zeroed_header
+from pparse.parsers.safetensors_length import (
+    ODD_TAIL,
+    SHIFTED,
+    SPACE_FOLLOWS,
+    TAIL,
+    LengthFinder,
+    has_odd_tail,
+    last_end,
+    zeroed_header,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -84,6 +93,8 @@ class SafetensorsParser(Parser):
         self._header: Result | None = None
         self._header_size: int | None = None
         self.adrift: str | None = None  # why it cannot be told where the data begins
+        self.shifted = False  # whether that is so since bytes follow the last tensor
+        self._looked_behind = False
         self._unproved = False  # the header seems to go on behind its end, and nothing says where it ends
         self.wrong_length: Finding | None = None  # set where the header's end was found otherwise
         self.layout: Layout | None = None  # where the tensors lie, once all were looked at
@@ -382,9 +393,11 @@ class SafetensorsParser(Parser):
         header = self.header
         json: JsonParser = header.parser  # type: ignore[assignment]
         pairs = json.decode_once(header.root)
-        if not pairs or not plainly_tiled(pairs, METADATA):
+        end = plain_end(pairs, METADATA) if pairs else None
+        if end is None:
             return None
         self.compared, self.repeats = True, False
+        self._judge_tail(end)
         for ordinal, (key, fields) in enumerate(pairs):
             if key == name:
                 occurrence -= 1
@@ -428,13 +441,40 @@ class SafetensorsParser(Parser):
         """Say what became of a tensor by its entry, and by how many data bytes are ``there`` (None: look)."""
         if info.problem is not None:
             return Status.UNSUPPORTED if info.unsupported else Status.DAMAGED
-        if self.adrift is not None:
+        if not self._looked_behind:
+            self.look_behind()
+        if self.adrift is not None and not (self.shifted and info.begin == info.end):
             return Status.DAMAGED
         if there is None:
             there = self.result.extraction.known_end() - self.data_start
         if info.end <= there or info.begin == info.end:
             return Status.COMPLETE
         return Status.TRUNCATED if info.begin < there else Status.MISSING
+
+    def look_behind(self) -> None:
+        """Find out whether bytes follow the last tensor, before anything is said of the others."""
+        self._looked_behind = True
+        if self.header.root.kind != "object":
+            return
+        there = self.result.extraction.known_end() - self.data_start
+        if self.layout is None and self.header_size > LOOK_FIRST and last_end(self.result, self.header_size) == there:
+            return  # as nearly all writers have it: the entry that stands last is the last of the data
+        self._know_conflicts()
+        layout = self.layout
+        if layout is None:
+            layout = Layout(self.result.extraction.session.budget)
+            for _, _, info, entry in self._each_info(0):
+                place(layout, info, entry)
+            layout.close()
+        if layout.known and self.header.status is Status.COMPLETE:
+            self._judge_tail(layout.end)
+
+    def _judge_tail(self, end: int) -> None:
+        """Note that tensors may lie elsewhere, if bytes follow the last one, at ``end``, that need not stand behind."""
+        self._looked_behind = True
+        extraction = self.result.extraction
+        if self.adrift is None and has_odd_tail(extraction, self.data_start + end):
+            self.shifted, self.adrift = True, SHIFTED
 
     # -- states ------------------------------------------------------------------------------------------------------
 
@@ -554,6 +594,8 @@ class SafetensorsParser(Parser):
                 "bad-entry", info.problem, severity=info.severity, path=name or "",
                 source=self.result.extraction.name, offset=start, wanted=info.wanted, got=info.got,
             )  # fmt: skip
+        elif self.shifted and info.begin < info.end:
+            finding = Finding("shifted", SHIFTED, path=name or "", source=self.result.extraction.name, offset=start)
         return Entry(name, "invalid" if is_scalar else "tensor", start, end, status=status, finding=finding)
 
     def metadata_at(self) -> list[int]:

@@ -240,7 +240,7 @@ class SafetensorsIndexParser(ShardSet):
 
     def _is_broken(self) -> bool:
         """Say whether the index may have named more shards than can be read; one that decodes at once did not."""
-        if self._small() is not None and self.has_map:
+        if self._small() is not None or not self.has_map:
             return False
         return self.text_status() is not Status.COMPLETE
 
@@ -258,7 +258,9 @@ class SafetensorsIndexParser(ShardSet):
             return []
         named = set(self._named_shards())
         stem = os.path.basename(extraction.data.path).removesuffix(SUFFIX)
-        templates = {template(name) for name in named} or {template(f"{stem}-1-of-1.safetensors")}
+        templates = {template(name) for name in named}
+        if not named and self._is_broken():
+            templates = {template(f"{stem}-1-of-1.safetensors")}
         try:
             with os.scandir(os.path.dirname(extraction.data.path) or ".") as listing:
                 files = sorted(item.name for item in listing)
