@@ -39,14 +39,15 @@ from pparse.parsers.json_record import (
     KEY_THERE,
     NOT_BLANK,
     OBJECT,
-    ONE_WORD,
     PLAIN_ELEMENT,
     STRING_PART,
     Open,
     alike,
     fits,
+    goes_on_by_commas,
     is_balanced,
     is_one_text,
+    is_one_word,
     odd_text,
 )
 from pparse.parsers.json_text import WHITESPACE
@@ -343,7 +344,7 @@ class Mender:
         lost = lost if top.after else top.item  # it may have turned out that the last member was misread
         if place is None:
             self._lose(top, lost, self.end, reason)
-            if self._goes_on_by_commas(lost):
+            if goes_on_by_commas(self, lost):
                 self.ends_lost.append(self.end - 1)
             self.pos = self.end
             return False
@@ -389,7 +390,7 @@ class Mender:
         if gap is not None:
             reason = f"a gap of {gap[1]} bytes"
         self._note(top, reason, *(gap or (lost, max(1, stop - lost))))
-        one = gap is None and self._is_one_word(lost, stop)
+        one = gap is None and is_one_word(self, lost, stop)
         if not top.after:
             top.add(stop, reason)
         elif top.starts:
@@ -404,24 +405,6 @@ class Mender:
                 top.add(stop, reason)
         if not one:
             self._unnumber(lost, stop if stop < self.end else lost + 1)
-
-    def _goes_on_by_commas(self, lost: int) -> bool:
-        """Say whether commas show members behind ``lost``, though none can be proved."""
-        carry = Carry()
-        while self.have(lost, AHEAD):
-            piece = self.block[lost - self.base :]
-            at = next_boundary(piece, 0, carry)
-            if at < len(piece):
-                return piece[at] == 0x2C
-            lost += len(piece)
-        return False
-
-    def _is_one_word(self, lost: int, stop: int) -> bool:
-        """Say whether what was lost is one value, of another language."""
-        if not self.have(lost, AHEAD):
-            return False
-        match = ONE_WORD.match(self.block, lost - self.base)
-        return match is not None and self.base + match.end() == stop
 
     def _unnumber(self, lost: int, stop: int) -> None:
         """Note in the arrays that are open that elements may be lost; members of objects are found by their keys."""

@@ -6,6 +6,7 @@ import re
 from array import array
 
 from pparse.errors import MalformedError
+from pparse.kernels.json_fold import Carry, next_boundary
 from pparse.parsers.json_text import StrictDecoder
 
 TYPE_CHECKING = False
@@ -164,6 +165,26 @@ def is_one_text(text: bytes) -> bool:
     """
     odd = [at for at, char in enumerate(text.decode(errors="surrogateescape")) if "\udc80" <= char <= "\udcff"]
     return not odd or odd[-1] - odd[0] < 2 or not any(0x80 <= byte < 0xA0 for byte in text)
+
+
+def is_one_word(text: Mender, lost: int, stop: int) -> bool:
+    """Say whether what was lost is one value, of another language."""
+    if not text.have(lost, AHEAD):
+        return False
+    match = ONE_WORD.match(text.block, lost - text.base)
+    return match is not None and text.base + match.end() == stop
+
+
+def goes_on_by_commas(text: Mender, lost: int) -> bool:
+    """Say whether commas show members behind ``lost``, though none can be proved."""
+    carry = Carry()
+    while text.have(lost, AHEAD):
+        piece = text.block[lost - text.base :]
+        at = next_boundary(piece, 0, carry)
+        if at < len(piece):
+            return piece[at] == 0x2C
+        lost += len(piece)
+    return False
 
 
 def is_balanced(text: Mender) -> bool:

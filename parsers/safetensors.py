@@ -17,7 +17,6 @@ The tree is ``header_size``, ``metadata`` (if there), ``tensors``; a tensor has 
 
 from __future__ import annotations
 
-import re
 from array import array
 
 from pparse.errors import EndOfDataError, LimitError, MalformedError, UnsupportedError
@@ -27,7 +26,7 @@ from pparse.limits import format_size
 from pparse.node import LIST, MAP, UNLOADED_VALUE, Entry
 from pparse.parser import DONE, Confidence, NodeContext, Parser, as_dict
 from pparse.parsers.json_damage import LOOK_FIRST
-from pparse.parsers.safetensors_entry import FIELDS, TensorInfo
+from pparse.parsers.safetensors_entry import FIELDS, MEMBER, TensorInfo, is_metadata
 from pparse.parsers.safetensors_layout import (
     CONFLICTS,
     NAMESAKE,
@@ -67,14 +66,6 @@ METADATA: Final = "__metadata__"
 # The reference reader refuses longer headers (tensor.rs, MAX_HEADER_SIZE).
 REFERENCE_HEADER_LIMIT: Final = 100_000_000
 _MAX_HOLES: Final = 10_000
-
-# A member of the header, to tell its level from others where brackets are damaged.
-_TEXT: Final = rb'"[^"\\\x00-\x1f]*+(?:\\.[^"\\\x00-\x1f]*+)*+"'
-_BLANKS: Final = rb"[ \t\n\r]*+"
-MEMBER: Final = re.compile(
-    _BLANKS + _TEXT + _BLANKS + b":" + _BLANKS + rb"\{(?:" + _BLANKS + rb'"(?:dtype|shape|data_offsets)"'
-    + _BLANKS + b":" + _BLANKS + b"(?:" + _TEXT + rb"|\[[0-9, \t\n\r]*+\])" + _BLANKS + rb",?){3}\}"
-)  # fmt: skip
 
 
 class SafetensorsParser(Parser):
@@ -269,7 +260,7 @@ class SafetensorsParser(Parser):
         for ordinal, name, fields, entry in json.each_member(self.header.root, first):
             if name == METADATA:
                 metadata.append(ordinal)
-                self.bad_metadata |= entry is None and not _is_metadata(fields)
+                self.bad_metadata |= entry is None and not is_metadata(fields)
                 continue
             if entry is not None and entry.status is Status.UNSUPPORTED:
                 yield ordinal, name, *self._info(ordinal)
@@ -460,12 +451,7 @@ class SafetensorsParser(Parser):
         if self.layout is None and self.header_size > LOOK_FIRST and last_end(self.result, self.header_size) == there:
             return  # as nearly all writers have it: the entry that stands last is the last of the data
         self._know_conflicts()
-        layout = self.layout
-        if layout is None:
-            layout = Layout(self.result.extraction.session.budget)
-            for _, _, info, entry in self._each_info(0):
-                place(layout, info, entry)
-            layout.close()
+        layout = self.layout or lay(self.result.extraction.session.budget, self._each_info(0))
         if layout.known and self.header.status is Status.COMPLETE:
             self._judge_tail(layout.end)
 
@@ -650,7 +636,3 @@ class SafetensorsParser(Parser):
         if node.kind in ("tensors", "safetensors"):
             return as_dict([(kid.key, self.to_python(kid)) for kid in node.children()])
         return super().to_python(node)
-
-
-def _is_metadata(fields: object) -> bool:
-    return fields is None or (isinstance(fields, dict) and all(isinstance(value, str) for value in fields.values()))
