@@ -34,12 +34,12 @@ from pparse.errors import (
     PparseError,
     UnsupportedError,
 )
-from pparse.findings import Finding, Severity, Status
+from pparse.findings import UNSURE_NUMBER, Finding, Severity, Status
 from pparse.kernels import json_fold
 from pparse.kernels.json_fold import Carry
 from pparse.node import LIST, MAP, SCALAR, UNLOADED_VALUE, Entry
 from pparse.parser import DONE, Confidence, NodeContext, largest_block
-from pparse.parsers.json_damage import BELOW, DECODE_BATCH, GROUP_READ, DamagedText, Mended
+from pparse.parsers.json_damage import BELOW, DECODE_BATCH, GROUP_READ, DamagedText, Mended, is_odd
 from pparse.parsers.json_text import (
     BOM,
     CLOSER,
@@ -206,6 +206,8 @@ class JsonParser(DamagedText):
         scan: _Scan = ctx.scratch
         index = ctx.index
         assert index is not None  # noqa: S101 -- entries() reads without a context
+        if self._mended is None and is_odd(block) and self.mended() and self._remake(ctx):
+            return ctx.pos, DONE, 0
         found = array("q")
         closed = scan.kernel(block, ctx.pos - base, scan.carry, base, found)
         if found:
@@ -338,6 +340,10 @@ class JsonParser(DamagedText):
 
     def entries(self, node: Node, index: ChildIndex, first: int, count: int) -> list[Entry]:
         """Describe children from their text."""
+        found = self._entries(node, index, first, count)
+        return [self.unnumbered(entry) for entry in found] if self.unsure else found
+
+    def _entries(self, node: Node, index: ChildIndex, first: int, count: int) -> list[Entry]:
         if isinstance(index.note, Mended):
             return self._mended_entries(node, index.note, first, count)
         bounds = self._bounds(node, index, first, count)
@@ -578,17 +584,34 @@ class JsonParser(DamagedText):
 
     def walk(self, node: Node, *, detail: bool = True) -> Iterator[Visit]:
         """Read the document once, checking every byte of its grammar; one that is damaged, node by node."""
-        from pparse.parsers.json_walk import walk_document
-
         if node.shape != SCALAR:
             node.index_to(None)
         if not self._mended:
-            yield from walk_document(self, node, detail=detail)
+            yield from self._walk_text(node, detail)
             return
         for visit in super().walk(node, detail=detail):
-            if visit.finding is not None and visit.finding.reason != BELOW:  # what is below is named itself
-                self.result.findings.add(visit.finding)
+            finding = visit.finding
+            # What is below is named itself; that numbers are not sure was said once for all.
+            if finding is not None and finding.reason != BELOW and finding.code != UNSURE_NUMBER:
+                self.result.findings.add(finding)
             yield visit
+
+    def _walk_text(self, node: Node, detail: bool) -> Iterator[Visit]:
+        """Read the text through; once a fault is met, what follows is told with its number in doubt."""
+        from pparse.parsers.json_walk import walk_document
+
+        findings, looked_at = self.result.findings, 0
+        for visit in walk_document(self, node, detail=detail):
+            while self._mended is None and looked_at < len(findings) - findings.omitted:
+                if findings[looked_at].code == "malformed":
+                    self.mended()
+                looked_at += 1
+            doubt = self.doubt_about(visit.start) if self.unsure and visit.status is Status.COMPLETE else None
+            if doubt is not None:
+                visit.status, visit.finding = Status.DAMAGED, doubt
+            yield visit
+        if self._mended is None and any(finding.code == "malformed" for finding in findings):
+            self.mended()
 
 
 def _refused(entry: Entry, status: Status, code: str, error: PparseError) -> Entry:

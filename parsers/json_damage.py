@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import codecs
 from array import array
+from bisect import bisect_left, bisect_right
 
 from pparse.errors import GapError, LimitError, MalformedError, UnsupportedError
-from pparse.findings import Finding, Severity, Status
+from pparse.findings import UNSURE_NUMBER, Finding, Severity, Status
+from pparse.limits import count_words
 from pparse.node import Entry
 from pparse.parser import NodeContext, Parser
 from pparse.parsers.json_text import (
@@ -62,6 +65,67 @@ class Mended:
         return 16 * len(self.starts) + 100 * len(self.bad)
 
 
+def is_odd(block: bytes) -> bool:
+    """Say whether a piece of text shows at a glance that it is none: for texts that are not read before they are shown.
+
+    Bytes that were overwritten nearly always do.
+    """
+    if b"\0" in block:
+        return True
+    if block.isascii():
+        return False
+    begin = 0
+    while begin < min(3, len(block)) and block[begin] & 0xC0 == 0x80:  # a character that the piece before begins
+        begin += 1
+    try:
+        codecs.utf_8_decode(memoryview(block)[begin:], "strict", False)
+    except UnicodeDecodeError:
+        return True
+    return False
+
+
+class Unsure:
+    """A stretch ``[start, end)`` of the array at ``array``: what stands there is in an element without a sure number,
+    since elements may be lost in the ``size`` bytes at ``lost``, before it."""
+
+    __slots__ = ("array", "end", "lost", "size", "start")
+
+    def __init__(self, array: int, lost: int, start: int, end: int) -> None:
+        self.array = array
+        self.lost = lost
+        self.size = max(1, start - lost)
+        self.start = start
+        self.end = end
+
+    @property
+    def reason(self) -> str:
+        """What is said of a value there."""
+        lost = f"{count_words(self.size, 'byte')} at {self.lost}"
+        return f"elements may be lost before it, in {lost}: its number is not sure"
+
+    def finding(self, source: str) -> Finding:
+        """Return the finding on the array."""
+        reason = f"elements of a list may be lost here: up to byte {self.end}, numbers of elements are not sure"
+        return Finding(UNSURE_NUMBER, reason, source=source, offset=self.lost, length=self.size)
+
+
+def _start_of(stretch: Unsure) -> int:
+    return stretch.start
+
+
+def outermost(stretches: list[Unsure], lasts: list[int]) -> list[Unsure]:
+    """Return stretches in order, without those that lie in another one, and those that hold nothing.
+
+    ``lasts`` is where the last children of all containers begin that were hit, in order.
+    """
+    found: list[Unsure] = []
+    for stretch in sorted(stretches, key=lambda one: (one.start, -one.end)):
+        place = bisect_left(lasts, stretch.start)
+        if place < len(lasts) and lasts[place] < stretch.end and (not found or stretch.end > found[-1].end):
+            found.append(stretch)
+    return found
+
+
 class DamagedText(Parser):
     """What a parser of JSON text does about damage; see `pparse.parsers.json_mend`."""
 
@@ -74,6 +138,7 @@ class DamagedText(Parser):
         self.is_all_there = False  # no byte is missing at the end: a text that ends early was damaged
         self._mended: dict[int, Mended] | None = None
         self.flaw: Finding | None = None  # the first fault of a text whose members are where commas and brackets say
+        self.unsure: list[Unsure] = []  # in order
         self.headless: Finding | None = None  # a text that lacks its first bracket
 
     # -- damage ------------------------------------------------------------------------------------------------------
@@ -88,6 +153,9 @@ class DamagedText(Parser):
             mender = Mender(self, root.start, first, self.member) if first is not None else None
             self._mended = mender.run() if mender is not None else {}
             self.flaw = mender.flaw if mender is not None else None
+            self.unsure = mender.unsure if mender is not None else []
+            for stretch in self.unsure:
+                self.result.findings.add(stretch.finding(self.result.extraction.name))
         return self._mended
 
     def fill(self, node: Node, index: ChildIndex) -> bool:
@@ -172,6 +240,23 @@ class DamagedText(Parser):
                 entry.finding.path = self._path_below(node, at, entry.key)
             found.append(entry)
         return found
+
+    def doubt_about(self, start: int) -> Finding | None:
+        """Return what is to be said of the value at ``start``: that its number is not sure, or of its elements."""
+        place = bisect_right(self.unsure, start, key=_start_of)
+        source = self.result.extraction.name
+        if place and start < self.unsure[place - 1].end:
+            return Finding(UNSURE_NUMBER, self.unsure[place - 1].reason, source=source, offset=start)
+        if place < len(self.unsure) and self.unsure[place].array == start:
+            return self.unsure[place].finding(source)
+        return None
+
+    def unnumbered(self, entry: Entry) -> Entry:
+        """Return an entry with what is known of its place in the document, if it can be read and says nothing else."""
+        finding = self.doubt_about(entry.start) if entry.status is Status.COMPLETE else None
+        if finding is None:
+            return entry
+        return Entry(entry.key, entry.kind, entry.start, entry.end, entry.value, Status.DAMAGED, finding, at=entry.at)
 
     def _note(
         self, code: str, reason: str, offset: int, length: int | None, severity: Severity = Severity.ERROR,

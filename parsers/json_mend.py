@@ -12,6 +12,9 @@ brackets closed up to the end of the document are as many as were open; or a mem
 those of the first level, where the format has one. Between two faults there may be no such proof. Then that depth is
 taken at which values of these kinds occurred before; where several will do, the members are DAMAGED, not COMPLETE.
 
+Nobody knows how many elements of an array were lost in a stretch that cannot be read, unless it can be one value only.
+So what follows in the outermost array that was open there is in an element whose number is not sure.
+
 The result has a record for each container that a fault lies in. All others are whole, and are parsed as ever.
 """
 
@@ -23,7 +26,7 @@ from collections import deque
 from pparse.errors import GapError
 from pparse.findings import Finding
 from pparse.kernels.json_fold import Carry, next_boundary
-from pparse.parsers.json_damage import BELOW, Mended
+from pparse.parsers.json_damage import BELOW, Mended, Unsure, outermost
 from pparse.parsers.json_record import (
     AHEAD,
     BLANK,
@@ -41,7 +44,10 @@ from pparse.parsers.json_record import (
     Open,
     alike,
     fits,
+    goes_on_by_commas,
     is_balanced,
+    is_one_text,
+    is_one_word,
     odd_text,
 )
 from pparse.parsers.json_text import WHITESPACE
@@ -89,6 +95,8 @@ class Mender:
         self.mended: dict[int, Mended] = {}
         # Whether members are elsewhere than commas and brackets say; else they are found, and judged, without this.
         self.moved = member is not None
+        self.unsure: list[Unsure] = []
+        self.ends_lost: list[int] = []  # faults behind which nothing was found to go on at
         self.faults = int(parser.headless is not None)
         self.stack[0].finding = parser.headless
         self.members = 0
@@ -103,6 +111,8 @@ class Mender:
             if self.gave_up or (not self.faults and not (self.whole and self.stack)):
                 return {}
             self._end()
+            lasts = [hit.starts[-1] for hit in self.mended.values() if hit.starts]
+            self.unsure = outermost(self.unsure, sorted([*lasts, *self.ends_lost]))
             if not self.moved or (self.member is None and not self.gaps and is_balanced(self)):
                 self.flaw = self.findings[0] if self.findings else None
                 return {}
@@ -228,6 +238,8 @@ class Mender:
         if wrong is not None:
             self._note(top, wrong, where, item.end(1) - at)
             self.faults += 1
+            if not is_one_text(self.block[at : item.end(1)]):
+                self._unnumber(where, self.pos)
         is_member = self.member is not None and key is not None and self.member.match(self.block, at) is not None
         if is_member and self.trunk is None and len(self.stack) > 1:
             top = self._back_to_first(where)
@@ -332,6 +344,8 @@ class Mender:
         lost = lost if top.after else top.item  # it may have turned out that the last member was misread
         if place is None:
             self._lose(top, lost, self.end, reason)
+            if goes_on_by_commas(self, lost):
+                self.ends_lost.append(self.end - 1)
             self.pos = self.end
             return False
         self._lose(top, lost, place, reason)
@@ -376,6 +390,7 @@ class Mender:
         if gap is not None:
             reason = f"a gap of {gap[1]} bytes"
         self._note(top, reason, *(gap or (lost, max(1, stop - lost))))
+        one = gap is None and is_one_word(self, lost, stop)
         if not top.after:
             top.add(stop, reason)
         elif top.starts:
@@ -388,6 +403,14 @@ class Mender:
             if stop - lost > 4:
                 top.item = lost
                 top.add(stop, reason)
+        if not one:
+            self._unnumber(lost, stop if stop < self.end else lost + 1)
+
+    def _unnumber(self, lost: int, stop: int) -> None:
+        """Note in the arrays that are open that elements may be lost; members of objects are found by their keys."""
+        for level in self.stack:
+            if level.kind != OBJECT and level.lost is None:
+                level.lost = lost, stop
 
     def _next_place(self, top: Open, lost: int) -> tuple[int | None, int, int]:
         """Return where to go on behind a fault, in a container of which kind, and what stands there."""
@@ -420,19 +443,12 @@ class Mender:
         begin = lost + 1
         places: list[tuple[int, int, int]] = []
         place = self.search(CANDIDATE, begin)
-        if place is not None:
-            mark = self.block[place - self.base]
-            if mark == 0x2C:
-                places.append((place, OBJECT, _MARK_HERE))
-            elif mark != OBJECT:
-                blank = BLANK.match(self.block, place + 1 - self.base)
-                places.append((self.base + blank.end() if blank else place + 1, OBJECT, _KEY_HERE))
+        while place is not None and not places:
+            found = self._at_candidate(place, lost)
+            if found is None:  # it is an element, and no array around it would have it
+                place = self.search(CANDIDATE, place + 1)
             else:
-                before = self.block[: place - self.base].rstrip(WHITESPACE)
-                if before.endswith(b","):
-                    places.append((self.base + len(before) - 1, 0x5B, _MARK_HERE))
-                else:
-                    places.append((place, 0, _BRACE_HERE))
+                places.append(found)
         stop = place if place is not None else self.end
         if top.kind == 0x5B:
             element = self.search(ELEMENT, begin, stop)
@@ -442,8 +458,24 @@ class Mender:
             plain = self.search(PLAIN_ELEMENT, begin, quote if quote is not None else stop)
             if plain is not None:
                 places.append((plain, 0x5B, _MARK_HERE))
-        places = [found for found in places if found[0] > lost]
+        places = [found for found in places if found[0] > lost or found[2] == _ELEMENT_HERE]
         return min(places) if places else (None, 0, 0)
+
+    def _at_candidate(self, place: int, lost: int) -> tuple[int, int, int] | None:
+        """Return what `_far` does for the comma, bracket or zero at ``place``, behind which a key stands."""
+        mark = self.block[place - self.base]
+        if mark == 0x2C:
+            return place, OBJECT, _MARK_HERE
+        if mark != OBJECT:
+            blank = BLANK.match(self.block, place + 1 - self.base)
+            return self.base + blank.end() if blank else place + 1, OBJECT, _KEY_HERE
+        before = self.block[: place - self.base].rstrip(WHITESPACE)
+        if not before.endswith(b","):
+            return place, 0, _BRACE_HERE
+        comma = self.base + len(before) - 1
+        if comma > lost:
+            return comma, 0x5B, _MARK_HERE
+        return (place, 0x5B, _ELEMENT_HERE) if place > self.went_on else None
 
     def _near(self, top: Open, lost: int) -> tuple[int, int] | None:
         """Return the next comma or bracket of this depth, if what follows it parses."""
@@ -452,7 +484,7 @@ class Mender:
         block, base = self.block, self.base
         piece = block[lost - base : lost - base + _NEAR]
         at = next_boundary(piece, 0, Carry())
-        if at >= len(piece) or (at == 0 and not top.after):
+        if at >= len(piece) or (at == 0 and not top.after and (piece[0] != 0x2C or top.kind != 0x5B)):
             return None
         begin = lost - base + at + 1
         if piece[at] != 0x2C:
@@ -561,6 +593,8 @@ class Mender:
     def _record(self, top: Open, end: int) -> None:
         """Keep what is known of a container if it was hit."""
         if top.finding is not None and top.start >= 0:
+            if top.kind != OBJECT and top.lost is not None and top.lost[1] < end:
+                self.unsure.append(Unsure(top.start, *top.lost, end))
             self.mended[top.start] = Mended(top.starts, top.ends, top.bad, end, top.finding)
 
     def _end(self) -> None:
@@ -585,7 +619,8 @@ class Mender:
         self._record(self.stack[0], self.end)
 
 
-# Where reading goes on: at a comma or bracket, a key, a key that may lack its beginning, an object without one.
-_MARK_HERE, _KEY_HERE, _DOUBTFUL_KEY, _BRACE_HERE = range(4)
+# Where reading goes on: at a comma or bracket, a key, a key that may lack its beginning, an object without one, an
+# element of an array further out.
+_MARK_HERE, _KEY_HERE, _DOUBTFUL_KEY, _BRACE_HERE, _ELEMENT_HERE = range(5)
 _FOLLOWER: Final = b",]}"
 _QUOTE: Final = re.compile(b'"')

@@ -6,6 +6,7 @@ import re
 from array import array
 
 from pparse.errors import MalformedError
+from pparse.kernels.json_fold import Carry, next_boundary
 from pparse.parsers.json_text import StrictDecoder
 
 TYPE_CHECKING = False
@@ -46,6 +47,11 @@ CUT: Final = re.compile(
 CANDIDATE: Final = re.compile(rb"[,{\[\x00](?=" + _W + _STR + _W + b":" + _W + rb'["\[{0-9tfn-])')
 ELEMENT: Final = re.compile(b",(?=" + _W + b"(?:" + _STR + _W + rb"[,\]]|\{" + _W + _STR + _W + b":))")
 PLAIN_ELEMENT: Final = re.compile(b",(?=" + _W + b"(?:" + _NUM + b"|true|false|null)" + _W + rb"[,\]])")
+# Words that writers of JSON take for its own: one value for sure, not what damage left of several.
+ONE_WORD: Final = re.compile(
+    _W + b"(?:" + _STR + _W + b":" + _W
+    + b")?+[+-]?(?:NaN|nan|Infinity|[Ii]nf|None|NULL|True|TRUE|False|FALSE|undefined)" + _W
+)  # fmt: skip
 # Damage that has no quotes, brackets or commas, before a key.
 GARBAGE: Final = re.compile(rb'[^"{}\[\],]{0,64}+(?=' + _STR + _W + b":" + _W + rb'["\[{0-9tfn-])')
 BLANK: Final = re.compile(_W)
@@ -59,7 +65,9 @@ AHEAD: Final = 64 << 10
 class Open:
     """A container that is open. ``kind`` is its bracket, 0 while unknown; ``seen`` the first bytes of its values."""
 
-    __slots__ = ("after", "bad", "end", "ends", "finding", "fresh", "item", "kind", "seen", "start", "starts", "wrong")
+    __slots__ = (
+        "after", "bad", "end", "ends", "finding", "fresh", "item", "kind", "lost", "seen", "start", "starts", "wrong",
+    )  # fmt: skip
 
     def __init__(self, kind: int, start: int, *, after: bool = False) -> None:
         self.kind = kind
@@ -73,6 +81,7 @@ class Open:
         self.seen: set[int] = set()
         self.finding: Finding | None = None
         self.wrong: str | None = None  # what is wrong with the member being read
+        self.lost: tuple[int, int] | None = None  # the first stretch of an array in which elements may be lost
 
     def add(self, end: int, wrong: str | None = None, first: int = 0) -> None:
         """Add the member that was read, and ends at ``end``."""
@@ -88,6 +97,7 @@ class Open:
     def take(self, other: Open, doubt: str | None) -> None:
         """Add the members of ``other``, which turned out to be this one further on."""
         count = len(self.starts)
+        self.lost = self.lost or other.lost
         self.starts.extend(other.starts)
         self.ends.extend(other.ends)
         for at, wrong in other.bad.items():
@@ -146,6 +156,35 @@ def odd_text(text: bytes) -> str | None:
     except MalformedError as error:
         return error.reason
     return None
+
+
+def is_one_text(text: bytes) -> bool:
+    """Say whether strings that are not UTF-8 are what they seem: of another encoding, not two run together by damage.
+
+    Two strings are ``","`` apart. Fewer bytes cannot hide that; nor do letters of Latin-1, which noise rarely hits.
+    """
+    odd = [at for at, char in enumerate(text.decode(errors="surrogateescape")) if "\udc80" <= char <= "\udcff"]
+    return not odd or odd[-1] - odd[0] < 2 or not any(0x80 <= byte < 0xA0 for byte in text)
+
+
+def is_one_word(text: Mender, lost: int, stop: int) -> bool:
+    """Say whether what was lost is one value, of another language."""
+    if not text.have(lost, AHEAD):
+        return False
+    match = ONE_WORD.match(text.block, lost - text.base)
+    return match is not None and text.base + match.end() == stop
+
+
+def goes_on_by_commas(text: Mender, lost: int) -> bool:
+    """Say whether commas show members behind ``lost``, though none can be proved."""
+    carry = Carry()
+    while text.have(lost, AHEAD):
+        piece = text.block[lost - text.base :]
+        at = next_boundary(piece, 0, carry)
+        if at < len(piece):
+            return piece[at] == 0x2C
+        lost += len(piece)
+    return False
 
 
 def is_balanced(text: Mender) -> bool:

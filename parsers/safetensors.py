@@ -17,7 +17,6 @@ The tree is ``header_size``, ``metadata`` (if there), ``tensors``; a tensor has 
 
 from __future__ import annotations
 
-import re
 from array import array
 
 from pparse.errors import EndOfDataError, LimitError, MalformedError, UnsupportedError
@@ -27,7 +26,7 @@ from pparse.limits import format_size
 from pparse.node import LIST, MAP, UNLOADED_VALUE, Entry
 from pparse.parser import DONE, Confidence, NodeContext, Parser, as_dict
 from pparse.parsers.json_damage import LOOK_FIRST
-from pparse.parsers.safetensors_entry import FIELDS, TensorInfo
+from pparse.parsers.safetensors_entry import FIELDS, MEMBER, TensorInfo, is_metadata
 from pparse.parsers.safetensors_layout import (
     CONFLICTS,
     NAMESAKE,
@@ -36,10 +35,19 @@ from pparse.parsers.safetensors_layout import (
     lay,
     mark,
     place,
-    plainly_tiled,
+    plain_end,
     sharers,
 )
-from pparse.parsers.safetensors_length import ODD_TAIL, SPACE_FOLLOWS, TAIL, LengthFinder, zeroed_header
+from pparse.parsers.safetensors_length import (
+    ODD_TAIL,
+    SHIFTED,
+    SPACE_FOLLOWS,
+    TAIL,
+    LengthFinder,
+    has_odd_tail,
+    last_end,
+    zeroed_header,
+)
 from pparse.zero_runs import unwritten
 
 TYPE_CHECKING = False
@@ -60,14 +68,6 @@ METADATA: Final = "__metadata__"
 REFERENCE_HEADER_LIMIT: Final = 100_000_000
 _MAX_HOLES: Final = 10_000
 
-# A member of the header, to tell its level from others where brackets are damaged.
-_TEXT: Final = rb'"[^"\\\x00-\x1f]*+(?:\\.[^"\\\x00-\x1f]*+)*+"'
-_BLANKS: Final = rb"[ \t\n\r]*+"
-MEMBER: Final = re.compile(
-    _BLANKS + _TEXT + _BLANKS + b":" + _BLANKS + rb"\{(?:" + _BLANKS + rb'"(?:dtype|shape|data_offsets)"'
-    + _BLANKS + b":" + _BLANKS + b"(?:" + _TEXT + rb"|\[[0-9, \t\n\r]*+\])" + _BLANKS + rb",?){3}\}"
-)  # fmt: skip
-
 
 class SafetensorsParser(Parser):
     """A safetensors file."""
@@ -85,6 +85,8 @@ class SafetensorsParser(Parser):
         self._header: Result | None = None
         self._header_size: int | None = None
         self.adrift: str | None = None  # why it cannot be told where the data begins
+        self.shifted = False  # whether that is so since bytes follow the last tensor
+        self._looked_behind = False
         self._unproved = False  # the header seems to go on behind its end, and nothing says where it ends
         self.wrong_length: Finding | None = None  # set where the header's end was found otherwise
         self.layout: Layout | None = None  # where the tensors lie, once all were looked at
@@ -262,7 +264,7 @@ class SafetensorsParser(Parser):
         for ordinal, name, fields, entry in json.each_member(self.header.root, first):
             if name == METADATA:
                 metadata.append(ordinal)
-                self.bad_metadata |= entry is None and not _is_metadata(fields)
+                self.bad_metadata |= entry is None and not is_metadata(fields)
                 continue
             if entry is not None and entry.status is Status.UNSUPPORTED:
                 yield ordinal, name, *self._info(ordinal)
@@ -386,9 +388,11 @@ class SafetensorsParser(Parser):
         header = self.header
         json: JsonParser = header.parser  # type: ignore[assignment]
         pairs = json.decode_once(header.root)
-        if not pairs or not plainly_tiled(pairs, METADATA):
+        end = plain_end(pairs, METADATA) if pairs else None
+        if end is None:
             return None
         self.compared, self.repeats = True, False
+        self._judge_tail(end)
         for ordinal, (key, fields) in enumerate(pairs):
             if key == name:
                 occurrence -= 1
@@ -432,13 +436,35 @@ class SafetensorsParser(Parser):
         """Say what became of a tensor by its entry, and by how many data bytes are ``there`` (None: look)."""
         if info.problem is not None:
             return Status.UNSUPPORTED if info.unsupported else Status.DAMAGED
-        if self.adrift is not None:
+        if not self._looked_behind:
+            self.look_behind()
+        if self.adrift is not None and not (self.shifted and info.begin == info.end):
             return Status.DAMAGED
         if there is None:
             there = self.result.extraction.known_end() - self.data_start
         if info.end <= there or info.begin == info.end:
             return Status.COMPLETE
         return Status.TRUNCATED if info.begin < there else Status.MISSING
+
+    def look_behind(self) -> None:
+        """Find out whether bytes follow the last tensor, before anything is said of the others."""
+        self._looked_behind = True
+        if self.header.root.kind != "object":
+            return
+        there = self.result.extraction.known_end() - self.data_start
+        if self.layout is None and self.header_size > LOOK_FIRST and last_end(self.result, self.header_size) == there:
+            return  # as nearly all writers have it: the entry that stands last is the last of the data
+        self._know_conflicts()
+        layout = self.layout or lay(self.result.extraction.session.budget, self._each_info(0))
+        if layout.known and self.header.status is Status.COMPLETE:
+            self._judge_tail(layout.end)
+
+    def _judge_tail(self, end: int) -> None:
+        """Note that tensors may lie elsewhere, if bytes follow the last one, at ``end``, that need not stand behind."""
+        self._looked_behind = True
+        extraction = self.result.extraction
+        if self.adrift is None and has_odd_tail(extraction, self.data_start + end):
+            self.shifted, self.adrift = True, SHIFTED
 
     # -- states ------------------------------------------------------------------------------------------------------
 
@@ -558,6 +584,8 @@ class SafetensorsParser(Parser):
                 "bad-entry", info.problem, severity=info.severity, path=name or "",
                 source=self.result.extraction.name, offset=start, wanted=info.wanted, got=info.got,
             )  # fmt: skip
+        elif self.shifted and info.begin < info.end:
+            finding = Finding("shifted", SHIFTED, path=name or "", source=self.result.extraction.name, offset=start)
         return Entry(name, "invalid" if is_scalar else "tensor", start, end, status=status, finding=finding)
 
     def metadata_at(self) -> list[int]:
@@ -612,7 +640,3 @@ class SafetensorsParser(Parser):
         if node.kind in ("tensors", "safetensors"):
             return as_dict([(kid.key, self.to_python(kid)) for kid in node.children()])
         return super().to_python(node)
-
-
-def _is_metadata(fields: object) -> bool:
-    return fields is None or (isinstance(fields, dict) and all(isinstance(value, str) for value in fields.values()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from math import prod
 
 from pparse.dtype import DTYPES
@@ -28,6 +29,14 @@ STORED_DTYPES: Final[dict[str, DType]] = {
         "F32": "float32", "C64": "complex64", "F64": "float64", "I64": "int64", "U64": "uint64",
     }.items()
 }  # fmt: skip
+
+# A member of the header, to tell its level from others where brackets are damaged.
+_TEXT: Final = rb'"[^"\\\x00-\x1f]*+(?:\\.[^"\\\x00-\x1f]*+)*+"'
+_BLANKS: Final = rb"[ \t\n\r]*+"
+MEMBER: Final = re.compile(
+    _BLANKS + _TEXT + _BLANKS + b":" + _BLANKS + rb"\{(?:" + _BLANKS + rb'"(?:dtype|shape|data_offsets)"'
+    + _BLANKS + b":" + _BLANKS + b"(?:" + _TEXT + rb"|\[[0-9, \t\n\r]*+\])" + _BLANKS + rb",?){3}\}"
+)  # fmt: skip
 
 
 class TensorInfo:
@@ -144,3 +153,8 @@ class TensorInfo:
             self.unsupported = True
             self.problem = f"{len(self.shape)} dimensions are more than an array can have"
             self.wanted, self.got = len(self.shape), 64
+
+
+def is_metadata(fields: object) -> bool:
+    """Say whether the value of ``__metadata__`` is one that the reference reader takes."""
+    return fields is None or (isinstance(fields, dict) and all(isinstance(value, str) for value in fields.values()))

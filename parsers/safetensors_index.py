@@ -120,6 +120,7 @@ class SafetensorsIndexParser(ShardSet):
         extraction = result.extraction
         self.json: Result = extraction.child("index", extraction.data, extraction.start, extraction.end, "json").parse()
         self._names: list[str] | None = None
+        self._unnamed: list[str] | None = None
         self._decoded: dict[str, Any] | None = None
         self._tried = False
 
@@ -222,13 +223,32 @@ class SafetensorsIndexParser(ShardSet):
             return None
 
     def shard_names(self) -> list[str]:
-        """Return the shards that the weight map names."""
+        """Return the shards that the weight map names; of one that is cut or damaged, those beside it too."""
         if self._names is None:
-            self._names = list(dict.fromkeys(shard for _, shard in self.weight_map() if shard is not None))
+            named = self._named_shards()
+            self._names = named + self.unnamed_shards()
         return self._names
+
+    def _named_shards(self) -> list[str]:
+        return list(dict.fromkeys(shard for _, shard in self.weight_map() if shard is not None))
+
+    def unnamed_shards(self) -> list[str]:
+        """Return the files that must be shards, and that the index would name if it were whole."""
+        if self._unnamed is None:
+            self._unnamed = self._files_like_shards() if self._is_broken() else []
+        return self._unnamed
+
+    def _is_broken(self) -> bool:
+        """Say whether the index may have named more shards than can be read; one that decodes at once did not."""
+        if self._small() is not None or not self.has_map:
+            return False
+        return self.text_status() is not Status.COMPLETE
 
     def extra_files(self) -> list[str]:
         """Return files that look like shards of this index (same name but for digits) and are not named by it."""
+        return [] if self._is_broken() else self._files_like_shards()
+
+    def _files_like_shards(self) -> list[str]:
         import os
 
         from pparse.data import FileData
@@ -236,8 +256,11 @@ class SafetensorsIndexParser(ShardSet):
         extraction = self.result.extraction
         if self.is_alone or not isinstance(extraction.data, FileData):
             return []
-        named = set(self.shard_names())
+        named = set(self._named_shards())
+        stem = os.path.basename(extraction.data.path).removesuffix(SUFFIX)
         templates = {template(name) for name in named}
+        if not named and self._is_broken():
+            templates = {template(f"{stem}-1-of-1.safetensors")}
         try:
             with os.scandir(os.path.dirname(extraction.data.path) or ".") as listing:
                 files = sorted(item.name for item in listing)

@@ -106,21 +106,20 @@ def mark(flags: bytearray, ordinals: Iterable[int], what: int) -> None:
         flags[ordinal] = what
 
 
-def plainly_tiled(pairs: list[tuple[str, Any]], beside: str) -> bool:
-    """Say whether the tensors lie one behind the other, and no name occurs twice: then nothing is in conflict.
-
-    ``beside`` is the name of what is no tensor.
+def plain_end(pairs: list[tuple[str, Any]], beside: str) -> int | None:
+    """Return where the last tensor ends, if they lie one behind the other, and no name occurs twice: then nothing is in
+    conflict. None if that is not so. ``beside`` is the name of what is no tensor.
     """
     end = 0
     try:
         for name, fields in pairs:
             begin, stop = fields["data_offsets"] if name != beside else (end, end)
             if begin != end:
-                return False
+                return None
             end = stop
     except (KeyError, TypeError, ValueError):
-        return False
-    return len(dict(pairs)) == len(pairs)
+        return None
+    return end if len(dict(pairs)) == len(pairs) and type(end) is int else None
 
 
 def place(layout: Layout, info: TensorInfo, entry: Entry | None) -> None:

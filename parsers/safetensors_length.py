@@ -31,6 +31,11 @@ _ENTRY: Final = re.compile(
 )
 _OFFSETS: Final = re.compile(rb'"data_offsets":\s*+\[([0-9]{1,18}+),\s*+([0-9]{1,18}+)\]')
 _SCAN_BLOCK: Final = 256 << 10
+# Zeros that fill up a block of a disk, a tar, or a page.
+_DISK_BLOCK: Final = 512
+_MOST_PADDING: Final = 64 << 10
+# Why tensors are in doubt in a file that is longer than they are.
+SHIFTED: Final = "bytes follow the last tensor that may have come in before this one: its own may be others"
 
 
 class LengthFinder:
@@ -157,6 +162,35 @@ class LengthFinder:
         if extraction.data.pread(stop, data_start - stop).strip(b" \t\n\r"):
             return None
         return data_start - start
+
+
+def last_end(result: Result, length: int) -> int | None:
+    """Return where the tensor of the last entry ends, in a header of that ``length``; None if it cannot be seen."""
+    extraction = result.extraction
+    end = extraction.start + 8 + length
+    begin = max(extraction.start + 8, end - _OVERLAP)
+    try:
+        found = _OFFSETS.findall(extraction.data.pread(begin, end - begin))
+    except GapError:
+        return None
+    return int(found[-1][1]) if found else None
+
+
+def has_odd_tail(extraction: Extraction, end: int) -> bool:
+    """Say whether bytes stand behind the data, which ends at ``end``, that may have come in anywhere.
+
+    Not so zeros that fill the file up to a block: were they the end of data that moved, the blocks would not fit.
+    """
+    stop = extraction.known_end()
+    if stop <= end:
+        return False
+    if (stop - extraction.start) % _DISK_BLOCK or stop - end >= _MOST_PADDING:
+        return True
+    try:
+        tail = extraction.data.pread(max(extraction.start, end - 1), stop - end + 1)
+    except GapError:
+        return True
+    return tail[:1] == b"\0" or any(tail[1:])
 
 
 def zeroed_header(extraction: Extraction) -> Finding | None:

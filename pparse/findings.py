@@ -8,6 +8,7 @@ import threading
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from typing import Final
 
 
 class Status(enum.Enum):
@@ -32,6 +33,10 @@ class Severity(enum.Enum):
 
     def __str__(self) -> str:
         return self.value
+
+
+# The code of a finding on a value that can be read, while nobody knows which element of its list it is.
+UNSURE_NUMBER: Final = "unsure-number"
 
 
 class Finding:

@@ -7,9 +7,10 @@ The one place that decides whether a document is whole once everything in it was
 from __future__ import annotations
 
 from pparse.errors import PASSING, EndOfDataError, LimitError, PparseError
-from pparse.findings import Finding, FindingList, Severity, Status
+from pparse.findings import UNSURE_NUMBER, Finding, FindingList, Severity, Status
 from pparse.limits import count_words
 from pparse.node import SCALAR
+from pparse.standing import joined
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,19 +24,24 @@ if TYPE_CHECKING:
 # What makes a document not whole; UNSUPPORTED is no fault of its bytes.
 BROKEN: Final = (Status.TRUNCATED, Status.DAMAGED, Status.MISSING)
 
+# Codes of findings on bytes that cannot be what they were.
+_CHANGED: Final = ("malformed", UNSURE_NUMBER)
+
 
 class Judgement:
     """What became of a document: ``status``, and ``findings``, everything that is odd or wrong with it.
 
-    ``verified``: whether checksums of its own confirmed all of it (None: it has none, or not everywhere).
+    ``verified``: whether checksums of its own confirmed all of it (None: it has none, or not everywhere). ``doubtful``:
+    offset and length of what cannot be what it was, in the document.
     """
 
-    __slots__ = ("findings", "status", "verified")
+    __slots__ = ("doubtful", "findings", "status", "verified")
 
     def __init__(self, limit: int) -> None:
         self.status = Status.COMPLETE
         self.findings = FindingList(limit)
         self.verified: bool | None = None
+        self.doubtful: list[tuple[int, int]] = []
 
     @property
     def is_whole(self) -> bool:
@@ -56,6 +62,8 @@ class Judgement:
         worst = next((finding for finding in self.findings if _is_fault(finding)), None)
         reason = worst.reason if worst is not None else f"its format says that it is {self.status}"
         verdict.worsen(self.status, worst.code if worst is not None else str(self.status), reason)
+        stretches = [(offset, offset + length) for offset, length in (*verdict.doubtful, *self.doubtful)]
+        verdict.doubtful = tuple((start, end - start) for start, end in joined(stretches))
 
     def __repr__(self) -> str:
         return f"<Judgement {self.status}: {len(self.findings)} findings>"
@@ -70,6 +78,7 @@ def judge(extraction: Extraction) -> Judgement:
     from pparse.registry import viewer_for
 
     found = Judgement(extraction.session.limits.findings)
+    viewer = None
     try:
         for finding in extraction.check(around=False):
             found.findings.add(finding)
@@ -89,6 +98,10 @@ def judge(extraction: Extraction) -> Judgement:
         found.findings.add(Finding("malformed", error.reason, offset=error.offset))
     for finding in found.findings:
         finding.source = finding.source or extraction.name
+        if viewer is None and finding.offset is not None and finding.length and finding.code in _CHANGED:
+            start, end = finding.offset, min(finding.offset + finding.length, extraction.known_end())
+            if finding.source == extraction.name and extraction.start <= start < end:
+                found.doubtful.append((start - extraction.start, end - start))
     return found
 
 

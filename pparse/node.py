@@ -14,7 +14,7 @@ import enum
 import weakref
 
 from pparse.errors import EndOfDataError, LimitError, MalformedError, PathError, PparseError, UnsupportedError
-from pparse.findings import Finding, Status
+from pparse.findings import UNSURE_NUMBER, Finding, Status
 from pparse.node_views import NodeList, NodeMap
 from pparse.paths import KeyStep, OrdinalStep, format_path
 from pparse.standing import status_of
@@ -110,19 +110,9 @@ class Node:
     # ~200 bytes with its offsets. `_content` is a scalar's value or a container's index; `_extra` holds what few
     # nodes have: a finding of its own, parts, or a parser's note.
     __slots__ = (
-        "__weakref__",
-        "_content",
-        "_end",
-        "_extra",
-        "_kids",
-        "_start",
-        "_status",
-        "key",
-        "kind",
-        "ordinal",
-        "parent",
+        "__weakref__", "_content", "_end", "_extra", "_kids", "_start", "_status", "key", "kind", "ordinal", "parent",
         "result",
-    )
+    )  # fmt: skip
 
     def __init__(self, result: Result, parent: Node | None, ordinal: int, entry: Entry) -> None:
         self.result = result
@@ -309,6 +299,8 @@ class Node:
         if status is None or status is Status.COMPLETE:
             return
         finding = self.finding
+        if finding is not None and finding.code == UNSURE_NUMBER:
+            return  # what it says is whole, only its place is in doubt
         reason = finding.reason if finding is not None else f"the node is {status}"
         if status is Status.TRUNCATED or status is Status.MISSING:
             raise EndOfDataError(

@@ -129,8 +129,9 @@ def test_a_document(run, tmp_path):
 def test_no_digest_to_compare_with(run, path):
     for words in (("--sha256", path), (path, "--sha256")):
         ran = run("check", *words)
-        assert (ran.code, ran.err) == (0, "")
+        assert (ran.code, ran.err) == (2, "")  # what was asked for could not be done
         assert "warning" in ran.out
+        assert "not compared, for want of a digest" in ran.out
         assert "no digest was found: no cache blob name, SHA256SUMS line, .sha256 file or LFS pointer" in ran.out
 
 
@@ -212,8 +213,18 @@ def test_a_pointer_with_another_size_needs_no_digest(run, path, digest):
 
 def test_a_piece_of_a_file_has_no_digest(run, path, digest):
     ran = run("check", f"{path}::header", f"--sha256={digest}")
-    assert ran.code == 0
+    assert ran.code == 2
     assert "header: no-digest: there is no file to digest" in ran.out
+
+
+def test_a_digest_that_some_shards_lack_leaves_the_comparison_undone(run, shards):
+    (shards.parent / "SHA256SUMS").unlink(missing_ok=True)
+    assert run("check", "--sha256", shards).code == 2
+    first = shards.parent / "m-1.safetensors"
+    value = hashlib.sha256(first.read_bytes()).hexdigest()
+    (shards.parent / "SHA256SUMS").write_text(f"{value}  {first.name}\n")
+    assert run("check", "--sha256", shards).code == 2
+    assert run("check", "--sha256", shards.parent).code == 2
 
 
 def test_a_digest_that_says_nothing_of_the_file(run, path, tmp_path):

@@ -114,28 +114,29 @@ FAULTS = [
     (b'{"a": 1, "b', [("truncated", "", 11), ("truncated", "a", 11)]),
     (b"[1, 2 ", [("truncated", "", 6), ("truncated", "[1]", 6)]),
     (b"[1,]", [("malformed", "", 2), ("malformed", "[1]", 3)]),
-    (b"[1,,2]", [("malformed", "[1]", 3)]),
-    (b"[1 2, 3]", [("malformed", "[0]", 3)]),
-    (b"[nope, 3]", [("malformed", "[0]", 1)]),
+    # Behind what may have been any number of elements, the numbers of the others are not sure.
+    (b"[1,,2]", [("unsure-number", "", 3), ("malformed", "[1]", 3)]),
+    (b"[1 2, 3]", [("unsure-number", "", 3), ("malformed", "[0]", 3)]),
+    (b"[nope, 3]", [("unsure-number", "", 1), ("malformed", "[0]", 1)]),
     (b"[NaN, 3]", [("malformed", "[0]", 1)]),
-    (b"[-, 3]", [("malformed", "[0]", 1)]),
+    (b"[-, 3]", [("unsure-number", "", 1), ("malformed", "[0]", 1)]),
     (b"[1e999, 3]", [("unsupported", "[0]", 1)]),
     (b"[0, %s, 3]" % (b"1" * 4301), [("limit", "[1]", 4)]),
-    (b'{"a": {"b": [1, tru, 2]}}', [("malformed", "a.b[1]", 16)]),
+    (b'{"a": {"b": [1, tru, 2]}}', [("unsure-number", "", 15), ("malformed", "a.b[1]", 16)]),
     # Nothing is cut: the very byte, the array that it is not of, and the element in front of it, which may be cut.
     (b'{"a": {"b": [1, 2}}', [("malformed", "", 17), ("malformed", "a.b", 16), ("malformed", "a.b[1]", 15)]),
     (b'{"a": {"b": [1, 2}}}', [("malformed", "a.b[1]", 17)]),
     (b'{"a" 1, "b": tru}', [("malformed", "a", 5), ("malformed", "b", 13)]),
     (b"{1: 2}", [("malformed", "", 1)]),
     (b'{"a": }', [("malformed", "a", 6)]),
-    (b'["ab\x01cd", "]"]', [("malformed", "[0]", 4)]),
+    (b'["ab\x01cd", "]"]', [("unsure-number", "", 1), ("malformed", "[0]", 4)]),
     (b'["a\\qb"]', [("malformed", "[0]", 3)]),
     (b'["a\xffb"]', [("malformed", "[0]", 3)]),
     (b'["ab\\ud800"]', [("malformed", "[0]", 4)]),
     (b'{"\\ud800": 1, "b": x}', [("malformed", "", 2), ("malformed", "b", 19)]),
     (b'[[1 2], {"k": [tru, 5, nul]}, "\x02"]', [
-        ("malformed", "[0][0]", 4), ("malformed", "[1].k[0]", 15), ("malformed", "[1].k[2]", 23),
-        ("malformed", "[2]", 31),
+        ("unsure-number", "", 4), ("malformed", "[0][0]", 4), ("malformed", "[1].k[0]", 15),
+        ("malformed", "[1].k[2]", 23), ("malformed", "[2]", 31),
     ]),
     (b"[1] 2", [("trailing-data", "", 4)]),
     (b"\xef\xbb\xbf[tru]", [("byte-order-mark", "", 0), ("malformed", "[0]", 4)]),
@@ -168,8 +169,10 @@ def test_a_fault_does_not_hide_the_next_one():
     text = b"[" + b", ".join(rows) + b"]"
     found = [path for code, path, _ in faults(read(text)) if code == "malformed"]
     assert found == ["[1]", "[2]", "[3].a", "[4].a[1]", "[5]", "[8][0]"]
-    kids = [kid for kid in read(text).root.children() if kid.status is Status.COMPLETE]
-    assert [kid.load() for kid in kids if kid.shape == "scalar"] == [1, 2, "ok"]
+    kids = [kid for kid in read(text).root.children() if kid.kind != "invalid" and kid.shape == "scalar"]
+    assert [(kid.load(), kid.status) for kid in kids] == [
+        (1, Status.COMPLETE), (2, Status.DAMAGED), ("ok", Status.DAMAGED),  # which elements they are is not sure
+    ]  # fmt: skip
 
 
 def test_duplicate_keys_are_warnings_with_their_path():
@@ -194,9 +197,10 @@ def test_faults_beyond_the_limit_are_counted():
     text = b"[" * depth + b",".join([b"1 1"] * 5000) + b"]" * depth
     found = list(read(text, limits=Limits(findings=100)).check())
     assert len(found) == 101
-    assert found[0].path == "[0]" * depth
+    assert found[0].code == "unsure-number"
+    assert found[1].path == "[0]" * depth
     assert (found[-1].code, found[-1].severity) == ("findings-omitted", Severity.ERROR)  # some of those are errors
-    assert found[-1].reason.startswith("4900 more")
+    assert found[-1].reason.startswith("4901 more")
 
 
 def test_a_check_that_is_repeated_says_the_same():
@@ -327,9 +331,13 @@ def test_good_strings_at_every_alignment(name):
 def test_bad_strings_at_every_alignment(name):
     piece, at = BAD[name]
     for text, offset in around_the_border(piece):
-        assert faults(read(text)) == [
+        found = faults(read(text))
+        assert [fault for fault in found if fault[0] == "malformed"] == [
             ("malformed", "[0]", offset + at), ("malformed", "[2]", len(text) - 4),
         ], offset - BLOCK  # fmt: skip
+        # Strings with these may have been several, run together: how many elements there were is not known.
+        doubted = name in ("unknown escape", "short escape", "control")
+        assert [fault for fault in found if fault[0] != "malformed"] == [("unsure-number", "", 1)] * doubted
 
 
 def test_a_long_string_that_is_cut_anywhere_at_its_end():

@@ -922,3 +922,26 @@ def test_tensors_that_are_held_keep_their_shards_alone(made):
             list(model.tensors())
         gc.collect()
         assert held.numpy().tobytes() == made.parts["layer.1.1"]
+
+
+# -- an index that is cut --------------------------------------------------------------------------------------------
+
+
+def test_all_shards_beside_a_cut_index_are_shown_with_where_to_resume_it(made, run):
+    text = made.index.read_text()
+    for size in (text.index('"weight_map": {') + 15, text.index(".safetensors") + 20, len(text) - 2):
+        made.index.write_text(text[:size])
+        for source in (made.index, made.index.parent):
+            with pparse.view(source, **({"format": "safetensors-index"} if source is made.index else {})) as model:
+                assert {name: tensor.numpy().tobytes() for name, tensor in model.items()} == made.parts
+                assert model[next(reversed(made.parts))].status is Status.COMPLETE
+                assert model.status is Status.TRUNCATED
+                if model.parser.index.unnamed_shards():
+                    (finding,) = [one for one in model.findings if one.code == "extra-shard"]
+                    assert (finding.severity, finding.source.endswith(made.index.name)) == (Severity.ERROR, True)
+                    assert f"resume its download at byte {size}" in finding.reason
+                    named = made.tensors[made.names[0]]  # of the others, one finding says it for all
+                    assert all(one.path in named for one in model.findings if one.code == "unmapped")
+        for command in ("ls", "info", "check"):
+            ran = run(command, made.index, "-f", "safetensors-index")
+            assert ran.code == 4

@@ -94,8 +94,9 @@ class SafetensorsViewer(Viewer):
             shown, info.dtype, info.shape, (span,), stored_dtype=info.stored_dtype,
             status=self.parser.claimed_status(info, self._there), owner=self,
         )  # fmt: skip
-        if self.parser.adrift is not None and info.problem is None:
-            tensor.finding = Finding("bad-entry", self.parser.adrift, path=shown, source=self.extraction.name,
+        if self.parser.adrift is not None and info.problem is None and tensor.claimed_status is Status.DAMAGED:
+            code = "shifted" if self.parser.shifted else "bad-entry"
+            tensor.finding = Finding(code, self.parser.adrift, path=shown, source=self.extraction.name,
                                      offset=span.offset)  # fmt: skip
         if info.problem is not None:
             tensor.finding = Finding("bad-entry", info.problem, severity=info.severity, path=shown,

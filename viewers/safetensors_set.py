@@ -9,6 +9,7 @@ from bisect import bisect_left
 from pparse.errors import FormatError, PparseError, SourceError
 from pparse.findings import Finding, Severity, Status
 from pparse.index import ranked
+from pparse.limits import count_words
 from pparse.parser import Confidence
 from pparse.parsers.safetensors import SafetensorsParser
 from pparse.tensor import Tensor
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
     from pparse.extraction import Extraction
-    from pparse.parsers.safetensors_index import ShardSet
+    from pparse.parsers.safetensors_index import SafetensorsIndexParser, ShardSet
 
 
 # Of at most so many names it is known how many shards have them.
@@ -156,11 +157,25 @@ class SafetensorsSetViewer(Viewer):
         reason = "its shards were not looked at: it lies in no folder; each of them can be opened by itself"
         return self._note("shards-not-read", reason, Severity.NOTE)
 
+    def _note_unnamed(self, index: SafetensorsIndexParser, status: Status) -> None:
+        """Note the shards that are there, while the index does not say so any more."""
+        end = index.result.extraction.known_end()
+        source = index.result.extraction.name
+        where = f"ends early: resume its download at byte {end}" if status is Status.TRUNCATED else "is damaged"
+        names = ", ".join(index.unnamed_shards()[:3]) + ", …" * (len(index.unnamed_shards()) > 3)
+        reason = (
+            f"the index {where}; {count_words(len(index.unnamed_shards()), 'shard')} that it does not name "
+            f"({names}) are beside it, and are shown too"
+        )
+        self.findings.add(Finding("extra-shard", reason, source=source, offset=end))
+
     def _shard_tensors(
         self, number: int, name: str, viewer: SafetensorsViewer, table: NameTable | None, names: list[str],
         extent: Extent, others: dict[str, int],
     ) -> Iterator[Tensor]:  # fmt: skip
         own = viewer.new_extent()
+        index = self.parser.index
+        unnamed = index.unnamed_shards() if index is not None else []
         for tensor in viewer.tensors():
             own.add(tensor)
             if table is None:
@@ -171,7 +186,8 @@ class SafetensorsSetViewer(Viewer):
                     pass
                 elif place is None:
                     self._rename(tensor, None, others)
-                    self._attach(tensor, "unmapped", f"{name} has this tensor, the index does not name it")
+                    if name not in unnamed:
+                        self._attach(tensor, "unmapped", f"{name} has this tensor, the index does not name it")
                 else:
                     where = repr(names[place]) if place >= 0 else "no shard"
                     self._rename(tensor, names[place] if place >= 0 else None, others)
@@ -334,6 +350,10 @@ class SafetensorsSetViewer(Viewer):
             extent.document_status = status
             for finding in index.json.findings:
                 self.findings.add(finding)
+            if index.unnamed_shards():
+                self._note_unnamed(index, status)
+            if status is Status.TRUNCATED and extent.resume_at is None:
+                extent.resume_at, extent.resume_file = index.result.extraction.known_end(), index.result.extraction.name
         promised = self.parser.index_metadata().get("total_size")
         known = not extent.missing_files and not extent.at_least and not self.parser.is_alone
         if known and type(promised) is int and promised != extent.tensor_bytes:

@@ -46,7 +46,7 @@ EXIT_CODES = """## Exit codes
 |---|---|
 | 0 | complete: nothing that was looked at is cut, damaged or missing |
 | 1 | a bug of pparse |
-| 2 | usage; the file cannot be opened; a path or name that leads nowhere; a limit or the budget; cannot write |
+| 2 | usage; the file cannot be opened; a path or name that leads nowhere; a limit or budget; no digest; cannot write |
 | 3 | the format is not recognised, or there is no such format |
 | 4 | something is truncated, damaged or missing; what could be had was still delivered. Also: nothing, or zeros only |
 | 130 | interrupted (Ctrl-C) |

@@ -2,7 +2,8 @@
 
 Exit code 4 if something is cut, damaged, missing or never written. ``--strict`` gives the verdict of the format's own
 reference reader, and names what that lets pass. ``--sha256`` compares the whole file with what is said of it: by the
-file name in a download cache, by an LFS pointer, by a SHA256SUMS file beside it, or by you.
+file name in a download cache, by an LFS pointer, by a SHA256SUMS file beside it, or by you. Exit code 2 if there is
+nothing to compare a file with.
 """
 
 from __future__ import annotations
@@ -64,10 +65,12 @@ def run(options: Any, out: Output) -> int:
         shown: list[dict[str, object]] = []
         digests = 0  # of files, that agree with what was said of them
         limits = 0  # things that a limit of ours, not the file, kept from being looked at
+        unasked = 0  # files that there was no digest to compare with
         for finding in _findings(document, options):
             counts[finding.severity] += 1
             limits += finding.code == "limit" and finding.severity is Severity.ERROR
             digests += finding.code == "digest" and finding.severity is Severity.NOTE
+            unasked += finding.code == "no-digest"
             if options.json:
                 shown.append(finding.to_dict())
             elif options.jsonl:
@@ -87,7 +90,7 @@ def run(options: Any, out: Output) -> int:
 
             out.line(dumps({
                 "schema": 1, "file": options.file, "format": document.format, "strict": options.strict,
-                "status": status.value, "ok": not damaged and not limits,
+                "status": status.value, "ok": not damaged and not limits and not unasked,
                 "extent": extent.to_dict() if extent is not None else None,
                 **(cut_to_dict(document, status) if extent is None else {}), "findings": shown,
             }, indent=2))  # fmt: skip
@@ -99,8 +102,8 @@ def run(options: Any, out: Output) -> int:
             words = None
             if not damaged and not limits:
                 words = compared(document, extent, digests)
-            out.line(_summary(document, counts, damaged, words, options, out))
-        return DAMAGED if damaged else USAGE if limits else OK
+            out.line(_summary(document, counts, damaged, unasked, words, options, out))
+        return DAMAGED if damaged else USAGE if limits or unasked else OK
 
 
 def _findings(document: Extraction, options: Any) -> Iterator[Finding]:
@@ -129,13 +132,16 @@ def _findings_inside(name: str, extraction: Extraction, strict: bool) -> Iterato
 
 
 def _summary(
-    document: Extraction, counts: dict[Severity, int], damaged: bool, words: str | None, options: Any, out: Output
-) -> str:
+    document: Extraction, counts: dict[Severity, int], damaged: bool, unasked: int, words: str | None, options: Any,
+    out: Output,
+) -> str:  # fmt: skip
     """Return the last line; ``words``: what was compared, if nothing is wrong and no limit was met."""
     found = [f"{count} {severity}{'' if count == 1 else 's'}" for severity, count in reversed(counts.items()) if count]
     verdict = out.paint("not whole", "red") if damaged else out.paint("ok", "green")
     if words is None and not damaged:
         verdict = out.paint("not all of it could be looked at", "yellow")
+    elif unasked and not damaged:
+        verdict = out.paint("not compared, for want of a digest", "yellow")
     rules = ", by the reference reader's rules" if options.strict else ""
     said = f": {words}" if words is not None else ""
     return f"{safe(document.path)}: {verdict}{rules}{said}" + (f" ({', '.join(found)})" if found else "")

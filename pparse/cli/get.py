@@ -13,7 +13,7 @@ from pparse.archive import ArchiveParser
 from pparse.cli.common import DAMAGED, OK, USAGE, open_file
 from pparse.cli.output import safe, shape_words, status_words, unescaped
 from pparse.errors import EndOfDataError, PathError, PparseError
-from pparse.findings import Status
+from pparse.findings import UNSURE_NUMBER, Status
 from pparse.limits import MIB, format_size
 from pparse.node import SCALAR, ChildIndexError, ChildKeyError, Node
 from pparse.parser import Parser
@@ -328,6 +328,8 @@ def _give_node(node: Node, options: Any, out: Output) -> int:
         _write(options.output, out, lambda stream: stream.write(text.encode("utf-8", "backslashreplace")))
     else:
         out.write(text if options.json or not sys.stdout.isatty() else safe_lines(text))
+    if node.finding is not None and node.finding.code == UNSURE_NUMBER:  # the value is whole: nothing else would say it
+        out.error(f"{node.path or 'the root'}: {node.finding.reason}")
     return OK if _known_status(node) in (None, Status.COMPLETE) else DAMAGED
 
 

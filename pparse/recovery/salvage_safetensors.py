@@ -63,6 +63,9 @@ class _Judge:
         """
         self.in_doubt = False
         claimed = tensor.claimed_status
+        shifted = tensor.finding.reason if tensor.finding is not None and tensor.finding.code == "shifted" else None
+        if shifted is not None:  # there, but perhaps not what it was
+            claimed = Status.COMPLETE
         if claimed in (Status.UNSUPPORTED, Status.DAMAGED) or not tensor.spans or tensor.dtype is None:
             reason = tensor.finding.reason if tensor.finding is not None else "its header entry cannot be read"
             return (Status.DAMAGED if claimed is Status.COMPLETE else claimed), reason
@@ -82,7 +85,7 @@ class _Judge:
             return (Status.TRUNCATED if self._cut else Status.DAMAGED), "it ends early"
         if number in self.spoiled:
             return Status.DAMAGED, "its bytes cannot be read"
-        doubt = data.doubtful(start, stop) or self.header_doubt
+        doubt = data.doubtful(start, stop) or self.header_doubt or shifted
         if tensor.unwritten_nbytes:
             doubt = f"{tensor.unwritten_nbytes:,} bytes of it were never written (a file hole)"
         self.in_doubt = doubt is not None

@@ -6,6 +6,7 @@ A clause yields sentences; none means that the rule holds.
 from __future__ import annotations
 
 import io
+import json
 import zipfile
 import zlib
 from pathlib import Path
@@ -20,7 +21,7 @@ from tests.truth.archived import (
     is_unwritten,
 )
 from tests.truth.attempt import BUDGET, Attempt, Command, Seen
-from tests.truth.salvaged import judge_file
+from tests.truth.salvaged import has_grown, judge_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -73,6 +74,8 @@ def untouched(attempt: Attempt, name: str) -> bool:
         return False
     if name not in case.sample.values:
         return True
+    if has_grown(attempt):  # nobody can know where the bytes came in
+        return False
     return case.sample.untouched(name, case.reach)
 
 
@@ -174,6 +177,18 @@ def hash_contradicts(attempt: Attempt, name: str) -> bool:
     return place[0] + CHUNK_HEADER <= start and end <= place[1] and not near_block
 
 
+def miscounted(attempt: Attempt, value: Value) -> bool:
+    """Whether a value of a JSON list that damage does not reach came out as another one, though the text is broken."""
+    case = attempt.case
+    if case.sample.name != "json-list" or case.wrapper != "plain" or case.reach.touches(*value.place):
+        return False
+    try:
+        json.loads(case.damage.apply(case.wrapped.content))
+    except ValueError:
+        return True
+    return False
+
+
 def is_true(attempt: Attempt, seen: Seen, truth: dict[str, Value]) -> bool:
     """Whether what was handed out is the original; a record may stand elsewhere now, a chunk have lost its name."""
     if (attempt.case.sample.layout == "chunks" and seen.name not in truth) or attempt.case.sample.kind == "records":
@@ -205,6 +220,10 @@ def vouched(attempt: Attempt, seen: Seen, truth: dict[str, Value]) -> Iterator[s
         yield f"{what}, though only the index is damaged"
     elif untouched(attempt, seen.name):
         yield f"{what}, though the damage does not reach it"
+    elif has_grown(attempt):
+        yield f"{what}, though the file is longer than its header says"
+    elif miscounted(attempt, value):
+        yield f"{what}: an element under another one's number"
     elif (
         len(value.content) == len(seen.content)
         and case.sample.layout == "offset"

@@ -152,6 +152,14 @@ def load(path: Path) -> None:
         read_safetensors(path)
 
 
+def has_grown(attempt: Attempt) -> bool:
+    """Whether bytes came into the data of a safetensors file: it is longer than its tensors, wherever they came in."""
+    case = attempt.case
+    if case.damage.kind != "insert" or case.damage.file or not case.sample.name.startswith("safetensors"):
+        return False
+    return case.wrapper in ("plain", "folder") and case.damage.offset >= case.sample.header
+
+
 def judge_values(attempt: Attempt, found: dict[str, bytes], row: dict[str, Any]) -> Iterator[str]:
     """Say which values of a saved file are not the original's, though something could have told so."""
     case = attempt.case
@@ -178,6 +186,8 @@ def judge_values(attempt: Attempt, found: dict[str, bytes], row: dict[str, Any])
             yield f"{name!r} is not the original, though the damage does not reach it"
         elif reach.cut and not case.damage.file:
             yield f"{name!r} is not the original, though nothing is wrong but that the end is missing"
+        elif has_grown(attempt):
+            yield f"{name!r} is not the original, though the file is longer than its header says"
 
 
 def saved_values(attempt: Attempt) -> set[bytes]:

@@ -115,6 +115,25 @@ def make_json() -> Sample:
     return Sample("json", "config.json", bytes(out), "keys", values, "stream", landmarks)
 
 
+@sample
+def make_json_list() -> Sample:
+    """Elements that differ in nothing but what they say: only their number tells them apart."""
+    rng = random.Random(6)
+    out, values = bytearray(b"["), {}
+    for number in range(400):
+        thing = {"n": number, "s": f"text {number}", "v": [rng.random(), None, {"k": [number, True]}]}
+        start = len(out)
+        out += json.dumps(thing).encode()
+        end = len(out)
+        out += b", "
+        # The comma tells where an element ends: without it, it may go on.
+        needs = ((0, start), (end, end + 2))
+        values[str(number)] = Value(json.dumps(thing, sort_keys=True).encode(), (start, end), needs)
+    out[-2:] = b"]"
+    landmarks = tuple(place for value in values.values() for place in value.place)[:40]
+    return Sample("json-list", "rows.json", bytes(out), "keys", values, "stream", landmarks)
+
+
 def blob(name: str, file: str, content: bytes) -> Sample:
     values = {"": Value(content, (0, len(content)))}
     return Sample(name, file, content, "blob", values, "offset", (len(content) // 2,))

@@ -105,7 +105,7 @@ def read_nodes(attempt: Attempt, document: Any, seen: list[Seen]) -> None:
         return
     root = document.root
     if kind == "keys":
-        names = [(str(node.key), node) for node in root.children()]
+        names = [(str(node.key if node.key is not None else node.ordinal), node) for node in root.children()]
     else:
         parser = document.result.parser
         listed = [member.name for member in parser.members() if member.kind == "record"]
