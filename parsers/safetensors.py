@@ -39,10 +39,7 @@ from pparse.parsers.safetensors_layout import (
     sharers,
 )
 from pparse.parsers.safetensors_length import (
-    ODD_TAIL,
     SHIFTED,
-    SPACE_FOLLOWS,
-    TAIL,
     LengthFinder,
     has_odd_tail,
     last_end,
@@ -142,32 +139,11 @@ class SafetensorsParser(Parser):
         length = int.from_bytes(head, "little")
         there = max(0, extraction.known_end() - extraction.start - 8)
         finder = LengthFinder(self.result)
-        odd = finder.oddity(length, there)
-        if odd:
-            found = finder.find(there)
-            if found is not None and found != length and odd == SPACE_FOLLOWS:
-                self.adrift = "bytes were added to the header or behind the data: it cannot be told where tensors begin"
-                found = length
-            if found is None and length <= there:
-                found = finder.recount(length, there)
-                if found is None and odd == ODD_TAIL:
-                    self.adrift = (
-                        "the header's text ends elsewhere than its length says: nobody knows where tensors begin"
-                    )
-                if found == length:
-                    self.wrong_length = Finding(
-                        "malformed", "the header does not end as one does", source=extraction.name,
-                        offset=max(extraction.start, extraction.start + 8 + length - TAIL), length=TAIL,
-                    )  # fmt: skip
-                    self.result.findings.add(self.wrong_length)
-            self._unproved = found is None and odd == SPACE_FOLLOWS
-            if found is not None and found != length:
-                self.wrong_length = Finding(
-                    "malformed", "the header's length is wrong: the tensors fill the file from where its text ends",
-                    source=extraction.name, offset=extraction.start, length=8, wanted=found, got=length,
-                )  # fmt: skip
-                self.result.findings.add(self.wrong_length)
-                length = found
+        length = finder.settle(length, there)
+        self.adrift, self._unproved = finder.adrift or self.adrift, finder.unproved
+        if finder.wrong is not None:
+            self.wrong_length = finder.wrong
+            self.result.findings.add(finder.wrong)
         if length <= there:
             extraction.session.limits.check("header_bytes", length, "the header's length", offset=extraction.start)
         elif length > extraction.session.limits.header_bytes:

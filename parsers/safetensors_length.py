@@ -39,10 +39,45 @@ SHIFTED: Final = "bytes follow the last tensor that may have come in before this
 
 
 class LengthFinder:
-    """Finds out where the header of a file ends, by its text and by the tensors it names."""
+    """Finds out where the header of a file ends, by its text and by the tensors it names.
+
+    ``wrong``: what is wrong with its length, ``adrift``: why it cannot be told where tensors begin, ``unproved``:
+    whether the header may end behind its length; all as `settle` finds out.
+    """
 
     def __init__(self, result: Result) -> None:
         self.result = result
+        self.wrong: Finding | None = None
+        self.adrift: str | None = None
+        self.unproved = False
+
+    def settle(self, length: int, there: int) -> int:
+        """Return the header's length, which the file says is ``length``; ``there`` are bytes from its text on."""
+        odd = self.oddity(length, there)
+        if not odd:
+            return length
+        extraction = self.result.extraction
+        found = self.find(there)
+        if found is not None and found != length and odd == SPACE_FOLLOWS:
+            self.adrift = "bytes were added to the header or behind the data: it cannot be told where tensors begin"
+            found = length
+        if found is None and length <= there:
+            found = self.recount(length, there)
+            if found is None and odd == ODD_TAIL:
+                self.adrift = "the header's text ends elsewhere than its length says: nobody knows where tensors begin"
+            if found == length:
+                self.wrong = Finding(
+                    "malformed", "the header does not end as one does", source=extraction.name,
+                    offset=max(extraction.start, extraction.start + 8 + length - TAIL), length=TAIL,
+                )  # fmt: skip
+        self.unproved = found is None and odd == SPACE_FOLLOWS
+        if found is None or found == length:
+            return length
+        self.wrong = Finding(
+            "malformed", "the header's length is wrong: the tensors fill the file from where its text ends",
+            source=extraction.name, offset=extraction.start, length=8, wanted=found, got=length,
+        )  # fmt: skip
+        return found
 
     def oddity(self, length: int, there: int) -> int:
         """Say whether the header's text cannot end where its length says, or may end behind that."""
