@@ -331,6 +331,7 @@ class RiegeliParser(HashedParser):
             return [self._judged(entry) for entry in found] if self.verdicts.version else found
         if node.kind in ("metadata", "descriptors"):
             return metadata_entries(node, self._metadata(node))[first : first + count]
+        self._settle_doubt(node)
         records = self.records(node)
         # By what is known of its bytes, too: what is stored behind a gap is there, what is compressed is not.
         cut = node.known_status is not Status.COMPLETE or (node.status is not Status.COMPLETE and not records.stored)
@@ -352,6 +353,10 @@ class RiegeliParser(HashedParser):
                     code, "the record ends beyond what there is of its chunk", offset=node.start, wanted=len(part),
                     got=got,
                 )  # fmt: skip
+        elif status is Status.COMPLETE and self.result.extraction.data.flawed:
+            reason = part.data.doubtful(part.start, part.end)
+            if reason is not None:
+                status, finding = Status.DAMAGED, Finding("doubt", reason, offset=node.start)
         # Where nothing is compressed, the record's own place in the file; else that of its chunk.
         start, end = node.start, node.end
         if records.stored and len(part) and status is Status.COMPLETE:

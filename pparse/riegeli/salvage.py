@@ -237,6 +237,8 @@ def _proven(chunks: ChunkReader, error: ChunkError, layout: Layout, moved: Layou
     data = chunk_data(chunks, chunk)
     if data is None or hash64(data) != header.data_hash:
         return None
+    if sound and chunks.source.data.flawed:
+        chunks.vouch(chunk)
     return Outcome(chunk.end, chunk.end, error.error.reason, healed=chunk, data=data, layout=moved)
 
 
