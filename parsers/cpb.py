@@ -63,6 +63,8 @@ _CHUNK_TYPES: Final = (
     "tensorflow.SavedModel", "tensorflow.GraphDef", "tensorflow.NodeDef", "tensorflow.FunctionDef",
     "tensorflow.FunctionDefLibrary", "tensorflow.TensorProto",
 )  # fmt: skip
+# Zeros that a file does not begin with.
+_BLANK: Final = 64
 _SHAPE_BYTES: Final = 64 << 10
 # A range that ends here goes to the end of a stream, which is not known.
 _ENDLESS: Final = 1 << 62
@@ -219,8 +221,11 @@ class CpbParser(ProtobufParser):
         if reader.peek(len(FILE_SIGNATURE)) != FILE_SIGNATURE:
             from pparse.parsers.riegeli import RiegeliParser
 
-            # A file whose beginning is damaged: what is left looks like Riegeli, and the name says the rest.
-            return Confidence.LIKELY if named and RiegeliParser.match(reader) else Confidence.NO
+            # A file whose beginning is damaged: what is left looks like Riegeli, and the name says the rest. One that
+            # begins with zeros was lost there, or never written: no file of whatever kind has that name and begins so.
+            if named and RiegeliParser.match(reader):
+                return Confidence.LIKELY
+            return Confidence.EXTENSION if named and reader.peek(_BLANK) == bytes(_BLANK) else Confidence.NO
         if named:
             return Confidence.CERTAIN
         return Confidence.CERTAIN if _ends_with_metadata(reader) else Confidence.NO
