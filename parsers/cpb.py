@@ -116,6 +116,7 @@ class CpbParser(ProtobufParser):
         self.damaged_end: PparseError | None = None
         self._unsound: MalformedError | None = None
         self._proved = False
+        self._misplaced: str | None = None  # "": nothing is
         self._read_metadata()
         super().__init__(result)
         self.make.witness = self.chunks.metadata.record if self.chunks is not None else None
@@ -162,6 +163,14 @@ class CpbParser(ProtobufParser):
                 self._unsound = error
             self._proved = True
         return self._unsound
+
+    def misplaced(self) -> str | None:
+        """Say what is wrong with the places that the metadata name for the chunks; None if each has one."""
+        if self._misplaced is None and self.chunks is not None:
+            from pparse.parsers.cpb_places import misplaced
+
+            self._misplaced = misplaced(self.result.root, self.result.extraction.session.check_cancelled) or ""
+        return self._misplaced or None
 
     def _metadata_at(self, position: int | None) -> ChunkMetadata:
         session = self.result.extraction.session

@@ -224,6 +224,10 @@ class FieldOverlay(FieldGraft):
             pieces.append(Overlay(scope, deeper, depth + 1))
         return pieces
 
+    def claims(self) -> int:
+        """Return how many chunked fields are for the field as such, without opening their chunks."""
+        return len(self._whole)
+
     def elements(self) -> FieldOverlay:
         """Return the same for a list: what a number is wrapped in does not matter."""
         return FieldOverlay(self.owner, self._given, listed=True) if self._keys else self  # type: ignore[arg-type]
