@@ -91,3 +91,17 @@ def test_a_file_that_is_a_gap_to_its_end_is_no_row_of_gaps(tmp_path):
         assert document.root.status is Status.DAMAGED
         assert list(document.root.children()) == []
         assert len(list(document.check())) <= 3
+
+
+def test_a_zip_that_lost_its_first_header_and_its_directory_is_known_by_the_next_header(tmp_path):
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name in ("a.bin", "b.csv", "c.txt"):
+            archive.writestr(name, "".join(f"{name} {number}\n" for number in range(9000)))
+    content = made.getvalue()
+    content = content[:6] + bytes(4096) + content[4102 : content.index(b"PK\1\2") - 40]
+    path = tmp_path / "x.zip"
+    path.write_bytes(content)
+    assert main(["check", "-R", "-q", str(path)]) == 4
+    assert main(["recover", "-q", str(path), "-o", str(tmp_path / "o")]) == 4
+    assert (tmp_path / "o/b.csv").read_text() == "".join(f"b.csv {number}\n" for number in range(9000))
