@@ -11,11 +11,13 @@ import pparse
 from pparse import Status
 from pparse.cli import main
 from pparse.errors import DamagedTensorError, PparseError
+from pparse.parsers import cpb_metadata
 from pparse.protos import message_class
 from pparse.riegeli import RecordReader, RecordWriter
 from tests.riegeli_fixtures import chunk_table
 from tests.truth.salvaged import read_chunked, values_in
 from tests.truth.samples import load
+from tests.work_counter import instructions
 
 SAMPLE = load("cpb-plain")
 OPTIONS = {"message": SAMPLE.message}
@@ -133,3 +135,29 @@ def test_a_chunk_of_no_known_type_is_found_and_mended(model, tmp_path):
     truth = {name: value.content for name, value in SAMPLE.values.items()}
     assert read_chunked(tmp_path / "o/m.cpb", SAMPLE.message) == truth
     assert values_in(SAMPLE, tmp_path / "o/m.pb") == truth
+
+
+def test_tags_of_thousands_of_chunked_fields_are_parsed_once(model):
+    """Each level of the message, and each pass over it, asks for them again."""
+
+    def times(count: int):
+        def change(metadata) -> None:
+            for _ in range(count):
+                metadata.message.chunked_fields.add().CopyFrom(metadata.message.chunked_fields[1])
+
+        return change
+
+    def work(count: int) -> int:
+        with pparse.open(model(times(count)), options=OPTIONS) as document:
+            return instructions(lambda: list(document.check()), cpb_metadata)
+
+    assert work(3000) < 3 * work(1500)
+
+
+def test_tags_give_way_to_what_needs_the_budget(model):
+    with pparse.view(model(lambda metadata: None), options=OPTIONS, budget="1MiB") as view:
+        first = {tensor.name: tensor.numpy().tobytes() for tensor in view.tensors()}
+        with view.root.extraction.session.budget.charge((1 << 20) - (256 << 10), "all that there is"):
+            pass
+        assert {tensor.name: tensor.numpy().tobytes() for tensor in view.tensors()} == first
+    assert first == {name: value.content for name, value in SAMPLE.values.items()}
