@@ -54,10 +54,10 @@ def match_zip(data: Data, start: int, end: int) -> Confidence:
             return Confidence.LIKELY
         if _leads_on(data, start, end):
             return Confidence.LIKELY
-        by_tail = Confidence.NO if data.size is None else match_tail(data, start, end, TAIL_READ)
-        return by_tail or (
-            Confidence.POSSIBLE if data.size is not None and _one_leads_on(data, start, end) else by_tail
-        )
+        if data.size is None:
+            return Confidence.NO
+        by_tail = match_tail(data, start, end, TAIL_READ)
+        return Confidence.POSSIBLE if not by_tail and _one_leads_on(data, start, end) else by_tail
     record = read_end(known_bytes(data, start, min(END_SIZE, end - start)))
     if record is not None and not record.size:
         return Confidence.CERTAIN
