@@ -354,16 +354,20 @@ class RiegeliParser(HashedParser):
                     code, "the record ends beyond what there is of its chunk", offset=node.start, wanted=len(part),
                     got=got,
                 )  # fmt: skip
-        elif status is Status.COMPLETE and self.result.extraction.data.flawed:
-            reason = part.data.doubtful(part.start, part.end)
-            if reason is not None:
-                status, finding = Status.DAMAGED, Finding("doubt", reason, offset=node.start)
         # Where nothing is compressed, the record's own place in the file; else that of its chunk.
         start, end = node.start, node.end
         if records.stored and len(part) and status is Status.COMPLETE:
             chunk = self.chunk(node)
             start = self._start + chunk.layout.offset(chunk.begin, CHUNK_HEADER_SIZE + part.start)
             end = self._start + chunk.layout.offset(chunk.begin, CHUNK_HEADER_SIZE + part.end - 1) + 1
+        data = self.result.extraction.data
+        if status is Status.COMPLETE and data.flawed:
+            reason = part.data.doubtful(part.start, part.end)
+            gap = data.next_gap(start) if records.stored and len(part) else None
+            if gap is not None and end is not None and gap.offset < end:
+                reason = "bytes of it are lost"
+            if reason is not None:
+                status, finding = Status.DAMAGED, Finding("doubt", reason, offset=node.start)
         return Entry(None, "record", start, end, status=status, finding=finding, parts=(part,), at=start)
 
     def load_scalar(self, node: Node) -> Any:

@@ -14,6 +14,7 @@ from pparse import Status
 from pparse.cli import main
 from pparse.data import BytesData
 from pparse.errors import MalformedError
+from pparse.hidden import HiddenData
 from pparse.riegeli import RecordReader, RecordWriter
 from pparse.standing import Proofs
 from tests.riegeli_fixtures import chunk_table
@@ -152,3 +153,22 @@ def test_what_was_not_confirmed_is_what_lies_between_proofs():
     assert proofs.without(10, 20) == []
     assert proofs.without(20, 30) == [(20, 30)]
     assert proofs.without(12, 12) == []
+
+
+def test_a_stored_record_with_a_gap_is_damaged_and_its_neighbours_are_not():
+    made = io.BytesIO()
+    with RecordWriter(made, owns_dest=False, options="uncompressed,chunk_size:1M") as writer:
+        for number in range(100):
+            writer.write_record(bytes([number]) * 200)
+    at = made.getvalue().index(bytes([50]) * 200)
+    data = HiddenData(BytesData(made.getvalue()), [(at + 20, at + 40)])
+    with pparse.open(data) as document:
+        (chunk,) = [kid for kid in document.root.children() if kid.shape == "list"]
+        for number, record in enumerate(chunk.children()):
+            if number == 50:
+                assert record.status is Status.DAMAGED
+                with pytest.raises(MalformedError):
+                    record.load()
+            else:
+                assert record.status is Status.COMPLETE
+                assert record.load() == bytes([number]) * 200
