@@ -64,6 +64,8 @@ _CHUNK_TYPES: Final = (
     "tensorflow.SavedModel", "tensorflow.GraphDef", "tensorflow.NodeDef", "tensorflow.FunctionDef",
     "tensorflow.FunctionDefLibrary", "tensorflow.TensorProto",
 )  # fmt: skip
+# Zeros that a file does not begin with.
+_BLANK: Final = 64
 _SHAPE_BYTES: Final = 64 << 10
 # A range that ends here goes to the end of a stream, which is not known.
 _ENDLESS: Final = 1 << 62
@@ -117,6 +119,7 @@ class CpbParser(ProtobufParser):
         self.damaged_end: PparseError | None = None
         self._unsound: MalformedError | None = None
         self._proved = False
+        self._misplaced: str | None = None  # "": nothing is
         self._read_metadata()
         super().__init__(result)
         self._compared = [0, 0]  # chunks that the last check looked at, and those whose hashes agree
@@ -172,6 +175,14 @@ class CpbParser(ProtobufParser):
                 self._unsound = error
             self._proved = True
         return self._unsound
+
+    def misplaced(self) -> str | None:
+        """Say what is wrong with the places that the metadata name for the chunks; None if each has one."""
+        if self._misplaced is None and self.chunks is not None:
+            from pparse.parsers.cpb_places import misplaced
+
+            self._misplaced = misplaced(self.result.root, self.result.extraction.session.check_cancelled) or ""
+        return self._misplaced or None
 
     def _metadata_at(self, position: int | None) -> ChunkMetadata:
         session = self.result.extraction.session
@@ -261,8 +272,11 @@ class CpbParser(ProtobufParser):
         if reader.peek(len(FILE_SIGNATURE)) != FILE_SIGNATURE:
             from pparse.parsers.riegeli import RiegeliParser
 
-            # A file whose beginning is damaged: what is left looks like Riegeli, and the name says the rest.
-            return Confidence.LIKELY if named and RiegeliParser.match(reader) else Confidence.NO
+            # A file whose beginning is damaged: what is left looks like Riegeli, and the name says the rest. One that
+            # begins with zeros was lost there, or never written: no file of whatever kind has that name and begins so.
+            if named and RiegeliParser.match(reader):
+                return Confidence.LIKELY
+            return Confidence.EXTENSION if named and reader.peek(_BLANK) == bytes(_BLANK) else Confidence.NO
         if named:
             return Confidence.CERTAIN
         return Confidence.CERTAIN if _ends_with_metadata(reader) else Confidence.NO

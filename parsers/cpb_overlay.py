@@ -25,13 +25,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import Any, Final
 
-    from pparse.budget import MemoryBudget
+    from pparse.budget import Charge, MemoryBudget
     from pparse.parsers.cpb_metadata import ChunkedMessage, ChunkMetadata, Step
     from pparse.parsers.protobuf_index import Piece
     from pparse.riegeli.lookup import RecordLookup
 
-# Up to this many chunked fields, their tags are kept.
-_FEW: Final = 2_000
+# The tags of chunked fields are kept while they take up to this part of the budget, so many bytes each and per step.
+_KEPT: Final = 8
+_TAG_COST: Final = 100
+_STEP_COST: Final = 110
 _MAX_NESTING: Final = 100
 _NUMBER: Final = re.compile(r"[0-9]{1,20}")
 
@@ -74,7 +76,8 @@ class Scope:
         self.chunks = chunks
         self.message = message
         self.nesting = nesting
-        self._tags: list[list[Step]] | None = None
+        self._tags: list[list[Step]] | None = None  # the budget may drop them at any time
+        self._charge: Charge | None = None
         self.problems: list[str] = []
 
     def pieces(self) -> list[Piece]:
@@ -97,12 +100,16 @@ class Scope:
 
     def steps(self, ordinals: Sequence[int]) -> Iterable[tuple[int, list[Step]]]:
         """Yield the tag of each of these chunked fields, as steps; one that means nothing is left out, and noted."""
-        if self._tags is not None:
+        tags = self._tags
+        if tags is not None:
             for ordinal in ordinals:
-                yield ordinal, self._tags[ordinal]
+                yield ordinal, tags[ordinal]
             return
-        few = self.message.count <= _FEW and len(ordinals) == self.message.count
+        budget = self.chunks.budget
+        left = budget.limit // _KEPT
+        few = len(ordinals) == self.message.count and self.message.count * (_TAG_COST + _STEP_COST) <= left
         kept: list[list[Step]] = []
+        same: dict[Step, Step] = {}
         for ordinal, field in self.message.fields(ordinals):
             try:
                 steps = field.steps()
@@ -113,10 +120,19 @@ class Scope:
                 few = False
                 continue
             if few:
-                kept.append(steps)
+                kept.append([same.setdefault(step, step) for step in steps])
+                left -= _TAG_COST + _STEP_COST * len(steps)
+                few = left >= 0
+            elif kept:
+                kept, same = [], {}
             yield ordinal, steps
-        if few:
+        cost = budget.limit // _KEPT - left
+        if few and budget.fits(cost):
+            self._charge = budget.charge(cost, "the tags of chunked fields", self._forget)
             self._tags = kept
+
+    def _forget(self) -> None:
+        self._tags = None
 
     def ended(self, ordinals: Iterable[int], *, alone: bool = False) -> list[Piece]:
         """Return the chunks of chunked fields whose tags end here, and what is below them, by chunk index.
@@ -225,6 +241,10 @@ class FieldOverlay(FieldGraft):
         if deeper:
             pieces.append(Overlay(scope, deeper, depth + 1))
         return pieces
+
+    def claims(self) -> int:
+        """Return how many chunked fields are for the field as such, without opening their chunks."""
+        return len(self._whole)
 
     def elements(self) -> FieldOverlay:
         """Return the same for a list: what a number is wrapped in does not matter."""

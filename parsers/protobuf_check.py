@@ -42,8 +42,6 @@ _BLOCK: Final = 256 << 10
 # Nesting beyond which the tree, which has a limit of its own, decides.
 _MAX_DEPTH: Final = 10_000
 _TOO_LONG: Final = re.compile(rb"[\x80-\xff]{10}")
-# The type of a chunk of a `.cpb` that is no message.
-_BYTES_CHUNK: Final = 2
 # A text larger than a block is decoded in pieces.
 _SKIP, _TEXT, _MESSAGE, _PACKED, _VARINTS = range(5)
 
@@ -346,7 +344,7 @@ class TreeCheck:
             if not self._checker.sound(part, origin.type):
                 level.known = (part.data, part.start, self._checker.stopped)
                 return False
-            if isinstance(part, ChunkRange) and part.type == _BYTES_CHUNK:
+            if isinstance(part, ChunkRange) and part.type > 1:
                 return False
         # With grafts, what the bytes say is not all.
         return True if ranges and len(ranges) == len(origin.pieces) else None

@@ -59,9 +59,10 @@ class ChunkRange(Range):
         self.type = type
 
     def check(self, *, message: bool) -> None:
-        """Raise `MalformedError` if the chunk is said to be of the other kind."""
-        if self.type == (2 if message else 1):
-            said, wanted = ("bytes", "a message") if message else ("a message", "a scalar")
+        """Raise `MalformedError` if the chunk is said to be of another kind."""
+        if self.type not in (0, 1 if message else 2):
+            said = {1: "a message", 2: "bytes"}.get(self.type, f"of type {self.type}")
+            wanted = "a message" if message else "a scalar"
             raise MalformedError(f"chunk {self.index} is said to be {said}, where {wanted} belongs")
 
 
@@ -89,6 +90,10 @@ class FieldGraft:
         one, comes last: something is added below the scalar, where nothing can be.
         """
         raise NotImplementedError
+
+    def claims(self) -> int:
+        """Return how many sources there are for the field as such."""
+        return len(self.whole(scalar=True))
 
     def elements(self) -> FieldGraft:
         """Return the same for a field that is known to be a list: what is by a number as key is by index there."""

@@ -20,9 +20,9 @@ early. Hashes of data are checked as the option ``verify`` says, and all of them
 
 from __future__ import annotations
 
-from pparse.errors import LimitError, MalformedError, OptionError, PathError, PparseError, UnsupportedError
+from pparse.errors import GapError, LimitError, MalformedError, OptionError, PathError, PparseError, UnsupportedError
 from pparse.findings import Finding, Severity, Status
-from pparse.kernels.riegeli_scan import block_headers
+from pparse.kernels.riegeli_scan import block_headers, chunk_headers
 from pparse.limits import count_words
 from pparse.node import LIST, MAP, Entry
 from pparse.parser import DONE, Confidence, NodeContext
@@ -37,6 +37,7 @@ from pparse.riegeli.layout import (
     BLOCK_SIZE,
     CHUNK_HEADER_SIZE,
     FILE_SIGNATURE,
+    MAX_POSITION,
     METADATA,
     SIMPLE,
     TRANSPOSED,
@@ -64,6 +65,8 @@ if TYPE_CHECKING:
 
 RECORDS: Final = ("simple", "transposed")  # kinds of chunks that hold some
 VERIFY: Final = ("headers", "touched", "all")
+# Blocks of a file whose beginning is lost that are looked at before it is given up.
+_BLOCKS_TRIED: Final = 64
 # With verify=touched, chunks of at most this many bytes are read whole when a record of theirs is loaded.
 TOUCHED: Final = 4 << 20
 
@@ -115,9 +118,7 @@ class RiegeliParser(HashedParser):
         cut = len(head) >= 8 and FILE_SIGNATURE.startswith(head)
         if cut or block_is_sound(head) or head[24:] == FILE_SIGNATURE[24:]:
             return Confidence.LIKELY
-        # A file whose beginning is lost has block headers all the same.
-        found = next(block_headers(reader.peek(BLOCK_SIZE + len(FILE_SIGNATURE))), None)
-        return Confidence.LIKELY if found is not None else Confidence.NO
+        return Confidence.LIKELY if _has_headers(reader) else Confidence.NO
 
     # -- the root: chunks --------------------------------------------------------------------------------------------
 
@@ -253,7 +254,7 @@ class RiegeliParser(HashedParser):
         begin = ctx.pos - self._start
         beyond = error.offset if error.offset is not None else ctx.pos
         resume_at = self._source.gap_end(beyond - self._start)
-        if resume_at is None:
+        if resume_at is None or begin >= self._source.size():  # a gap up to the end: nothing is behind it
             return None
         return self._go_on(ctx, ChunkError(InvalidArgumentError(error.reason, offset=begin), begin, resume_at))
 
@@ -332,6 +333,7 @@ class RiegeliParser(HashedParser):
             return [self._judged(entry) for entry in found] if self.verdicts.version else found
         if node.kind in ("metadata", "descriptors"):
             return metadata_entries(node, self._metadata(node))[first : first + count]
+        self._settle_doubt(node)
         records = self.records(node)
         # By what is known of its bytes, too: what is stored behind a gap is there, what is compressed is not.
         cut = node.known_status is not Status.COMPLETE or (node.status is not Status.COMPLETE and not records.stored)
@@ -359,6 +361,14 @@ class RiegeliParser(HashedParser):
             chunk = self.chunk(node)
             start = self._start + chunk.layout.offset(chunk.begin, CHUNK_HEADER_SIZE + part.start)
             end = self._start + chunk.layout.offset(chunk.begin, CHUNK_HEADER_SIZE + part.end - 1) + 1
+        data = self.result.extraction.data
+        if status is Status.COMPLETE and data.flawed:
+            reason = part.data.doubtful(part.start, part.end)
+            gap = data.next_gap(start) if records.stored and len(part) else None
+            if gap is not None and end is not None and gap.offset < end:
+                reason = "bytes of it are lost"
+            if reason is not None:
+                status, finding = Status.DAMAGED, Finding("doubt", reason, offset=node.start)
         return Entry(None, "record", start, end, status=status, finding=finding, parts=(part,), at=start)
 
     def load_scalar(self, node: Node) -> Any:
@@ -574,6 +584,22 @@ class RiegeliParser(HashedParser):
         for name, value in self.metadata().items():
             text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
             yield "metadata", f"{name} = {text[:200]}{'…' if len(text) > 200 else ''}"
+
+
+def _has_headers(reader: Reader) -> bool:
+    """Say whether a file whose beginning is lost has sound headers: of a chunk or a block near it, or of a block on
+    the grid further in."""
+    head = reader.peek(BLOCK_SIZE + len(FILE_SIGNATURE))
+    if next(block_headers(head), None) is not None or next(chunk_headers(head, MAX_POSITION), None) is not None:
+        return True
+    data, start = reader.data, reader.start
+    for number in range(2, _BLOCKS_TRIED if len(head) > BLOCK_SIZE else 0):
+        try:
+            if block_is_sound(data.pread(start + number * BLOCK_SIZE, BLOCK_HEADER_SIZE)):
+                return True
+        except GapError:
+            continue
+    return False
 
 
 def _plain(value: object) -> object:

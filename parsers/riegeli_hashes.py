@@ -39,6 +39,11 @@ class HashedParser(Parser):
     _source: Source
     _chunks: ChunkReader
     _opened: tuple[int, ChunkRecords] | None
+    _settled: int = -1  # the chunk whose hash was compared last since the file around it is in doubt
+
+    def chunk(self, node: Node) -> Chunk:
+        """Return the chunk that ``node``, a child of the root, is."""
+        raise NotImplementedError
 
     def _judged(self, entry: Entry) -> Entry:
         """Return the entry of a chunk, DAMAGED if its hash was found wrong."""
@@ -105,6 +110,15 @@ class HashedParser(Parser):
                 problem.reason + _ALL_THE_SAME, offset=problem.offset, path=path,
                 source=self.result.extraction.name,
             )  # fmt: skip
+
+    def _settle_doubt(self, node: Node) -> None:
+        """Compare the hash of a chunk whose bytes may be wrong, as is known of the file around it: it knows better."""
+        data = self.result.extraction.data
+        if not data.flawed or self.verify == "headers" or node.known_status is not Status.COMPLETE or node.end is None:
+            return
+        if node.start != self._settled and data.doubtful(node.start, node.end) is not None:
+            self._settled = node.start
+            self._hash_problem(self.chunk(node))
 
     def _hash_problem(self, chunk: Chunk) -> PparseError | None:
         known = self.verdicts.error(chunk.begin)

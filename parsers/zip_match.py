@@ -54,7 +54,10 @@ def match_zip(data: Data, start: int, end: int) -> Confidence:
             return Confidence.LIKELY
         if _leads_on(data, start, end):
             return Confidence.LIKELY
-        return Confidence.NO if data.size is None else match_tail(data, start, end, TAIL_READ)
+        if data.size is None:
+            return Confidence.NO
+        by_tail = match_tail(data, start, end, TAIL_READ)
+        return Confidence.POSSIBLE if not by_tail and _one_leads_on(data, start, end) else by_tail
     record = read_end(known_bytes(data, start, min(END_SIZE, end - start)))
     if record is not None and not record.size:
         return Confidence.CERTAIN
@@ -68,9 +71,13 @@ def match_zip(data: Data, start: int, end: int) -> Confidence:
     if _match_broken(data, start, end, head):
         return Confidence.LIKELY
     # Behind a program that unpacks it, without a directory; a signature may stand in any program.
+    return Confidence.POSSIBLE if _one_leads_on(data, start, end) else Confidence.NO
+
+
+def _one_leads_on(data: Data, start: int, end: int) -> bool:
+    """Say whether one of the first local headers found anywhere near the beginning leads on."""
     places = local_headers(data, start, min(start + _HEAD, end), end)
-    led = any(_leads_on(data, at, end) for at, _ in zip(places, range(_MOST_TRIED), strict=False))
-    return Confidence.POSSIBLE if led else Confidence.NO
+    return any(_leads_on(data, at, end) for at, _ in zip(places, range(_MOST_TRIED), strict=False))
 
 
 def _match_broken(data: Data, start: int, end: int, head: bytes) -> Confidence:

@@ -329,8 +329,8 @@ class Data(ABC):
         doubts = (*self.doubts, *(self._condemned or ()))
         known = joined((max(doubt.start, start), min(doubt.end, end)) for doubt in doubts
                        if doubt.start < end and start < doubt.end)  # fmt: skip
-        proofs = self._proofs
-        return [pair for pair in known if proofs is None or not proofs.covers(*pair)] or [(start, end)]
+        known, proofs = known or [(start, end)], self._proofs
+        return known if proofs is None else [rest for pair in known for rest in proofs.without(*pair)]
 
     def condemn(self, start: int, end: int, reason: str) -> None:
         """Remember that a checksum contradicts the bytes ``[start, end)``: whatever is made of them is damaged."""

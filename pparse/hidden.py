@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from operator import itemgetter
+
 from pparse.data import Data, GapTable
 
 TYPE_CHECKING = False
@@ -56,12 +59,15 @@ class HiddenData(Data):
 
     def doubtful(self, start: int, end: int) -> str | None:
         """Ask the data, of what is not settled."""
-        for low, high in (*self._settled, (end, end)):
-            reason = self._data.doubtful(start, min(low, end))
+        place = bisect_right(self._settled, start, key=itemgetter(1))
+        while place < len(self._settled) and self._settled[place][0] < end:
+            low, high = self._settled[place]
+            reason = self._data.doubtful(start, low) if start < low else None
             if reason is not None:
                 return reason
             start = max(start, high)
-        return None
+            place += 1
+        return self._data.doubtful(start, end) if start < end else None
 
     def check_unchanged(self) -> None:
         """Check the data."""

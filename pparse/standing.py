@@ -64,6 +64,20 @@ class Proofs:
             place = bisect_right(self._starts, start)
             return place > 0 and self._ends[place - 1] >= end
 
+    def without(self, start: int, end: int) -> list[tuple[int, int]]:
+        """Return the stretches of ``[start, end)`` that were not confirmed, in order and apart."""
+        found: list[tuple[int, int]] = []
+        with self._lock:
+            place = bisect_right(self._ends, start)
+            while place < len(self._starts) and self._starts[place] < end:
+                if self._starts[place] > start:
+                    found.append((start, self._starts[place]))
+                start = self._ends[place]
+                place += 1
+        if start < end:
+            found.append((start, end))
+        return found
+
 
 class Condemned:
     """Stretches that a checksum contradicts, in order of their starts; found by bisection, however many there are.

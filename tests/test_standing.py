@@ -115,7 +115,7 @@ def test_what_is_condemned_is_damaged_unless_a_proof_covers_it():
     assert data.standing(30, 40).verified is True
     assert data.standing(29, 40).status is Status.DAMAGED
     assert data.standing(50, 60).status is Status.COMPLETE
-    assert data.doubts_in(0, 100) == [(10, 50)]
+    assert data.doubts_in(0, 100) == [(10, 30), (40, 50)]
     assert data.doubts_in(60, 100) == []
 
 

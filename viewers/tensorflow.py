@@ -46,7 +46,8 @@ class TensorflowViewer(Viewer):
         self.parser: ProtobufParser = extraction.parse().parser  # type: ignore[assignment]
         # Of a folder, the file in it.
         self.source: Extraction = getattr(self.parser, "member", extraction)
-        self._maker = TensorMaker(self.source, self.parser.make, builtin_schema(), self)
+        misplaced = getattr(self.parser, "misplaced", lambda: None)  # a chunked proto has it
+        self._maker = TensorMaker(self.source, self.parser.make, builtin_schema(), self, misplaced)
         self._maker.lost_content = self.root.kind == CHUNKS
         self.constants = Constants(self.parser, self._maker)
         self._found = 0

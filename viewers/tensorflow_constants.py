@@ -199,7 +199,7 @@ class Constants:
         """Say whether a NodeDef is small, and all there."""
         if part.end - part.start > _SMALL or part.end > self.make.data_end(part):
             return False
-        return not (isinstance(part, ChunkRange) and part.type == 2)
+        return not (isinstance(part, ChunkRange) and part.type > 1)
 
     def _by_messages(self, scope: int, ordinal: int, prefix: str, pieces: Sequence[Piece]) -> Iterator[Place]:
         message = Message(self.make, pieces, self.node_type)

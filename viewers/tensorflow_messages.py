@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pparse.parsers.protobuf_window import Field
     from pparse.schema import FieldType, MessageType
 
+_BYTES: Final = 2  # ChunkInfo.Type
 _SMALL: Final = 32 << 10
 _FIRST_BLOCK: Final = 1 << 10
 # What is left of a window is enough to begin with.
@@ -87,8 +88,9 @@ class Message:
             elif isinstance(piece, Graft):
                 index.parts.append(piece)
             elif isinstance(piece, Range):
-                if isinstance(piece, ChunkRange) and piece.type == 2:
-                    self.problem = Problem(Status.DAMAGED, f"chunk {piece.index} is said to be bytes, not a message")
+                if isinstance(piece, ChunkRange) and piece.type > 1:
+                    said = "bytes" if piece.type == _BYTES else f"of type {piece.type}"
+                    self.problem = Problem(Status.DAMAGED, f"chunk {piece.index} is said to be {said}, not a message")
                 elif piece.end > piece.start:
                     index.parts.append(self._scan(piece, near))
         self.fields: dict[int, list[Contribution]] = index.contributions(type)

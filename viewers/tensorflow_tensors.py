@@ -198,10 +198,14 @@ class TensorMaker:
     """Makes tensors from TensorProtos of one document.
 
     ``lost_content``: chunks are there without the metadata that say which of them is whose, so a constant without
-    values has them elsewhere.
+    values has them elsewhere. ``misplaced`` says what is wrong with the places of chunks, if anything is: then such a
+    constant may be one whose chunk went elsewhere.
     """
 
-    def __init__(self, extraction: Extraction, make: ValueEntries, schema: Schema, owner: Any) -> None:
+    def __init__(
+        self, extraction: Extraction, make: ValueEntries, schema: Schema, owner: Any,
+        misplaced: Callable[[], str | None] = lambda: None,
+    ) -> None:  # fmt: skip
         self.extraction = extraction
         self.make = make
         self.type = schema.message("tensorflow.TensorProto")
@@ -209,6 +213,7 @@ class TensorMaker:
         self.names = schema.enum("tensorflow.DataType").names
         self.owner = owner
         self.lost_content = False
+        self._misplaced = misplaced
         self._path = extraction.path
         # Plain bytes of a file: there is no checksum, and no stream, that could contradict them.
         self._is_sure = type(extraction.data) in (FileData, BytesData)
@@ -472,7 +477,18 @@ class TensorMaker:
             reason = "its values are in a chunk that cannot be told, without the metadata"
             made.status = Status.MISSING
             made.finding = self._finding(name, Problem(made.status, reason), made.status)
+        self._doubt_empty(made)
         return made
+
+    def _doubt_empty(self, made: TensorflowTensor) -> None:
+        """A constant without values is not to be read as zeros where its chunk may have gone elsewhere."""
+        if made.spans or not made.size or made.status is not Status.COMPLETE:
+            return
+        reason = self._misplaced()
+        if reason is not None:
+            made.status = Status.DAMAGED
+            why = f"it has no values, and the places of chunks are wrong: {reason}"
+            made.finding = self._finding(made.name, Problem(made.status, why), made.status)
 
     def _judge_cut(self, made: TensorflowTensor, values: Values, problem: Problem | None) -> None:
         """Say what became of a tensor whose message ends early: its last values may be missing, and nothing repeats."""
@@ -521,6 +537,7 @@ class TensorMaker:
             made.finding = self._finding(name, Problem(made.status, reason), made.status)
         elif not spans and made.size:
             self._no_values(made, "empty texts")
+        self._doubt_empty(made)
         return made
 
 

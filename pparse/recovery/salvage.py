@@ -74,11 +74,12 @@ def _attempt(extraction: Extraction, target: Target, name: str, report: Report, 
         return _NOTHING
     start, end = inner.start, max(inner.start, inner.known_end())
     doubts = inner.data.doubts_in(start, end)
+    if doubts and form in ("riegeli", "cpb"):
+        doubts = _unproved(inner)
     if form in PROTOBUF:
         doubts = _joined([*doubts, *islice(inner.data.holes(start, end), _MAX_HOLES)])
     if doubts and form != "safetensors":  # which tells its tensors apart itself
-        _save_apart(inner, form, doubts, target, name, report)
-        return _SAVED
+        return _save_apart(inner, form, doubts, target, name, report)
     job = Job(inner, target, name, report)
     job.kept = kept
     return _SAVED if _save(job, form) else _UNHARMED if job.is_unharmed else _NOTHING
@@ -135,18 +136,36 @@ def _joined(stretches: list[tuple[int, int]]) -> list[tuple[int, int]]:
     return found
 
 
+def _unproved(extraction: Extraction) -> list[tuple[int, int]]:
+    """Compare the hashes of all chunks of a Riegeli file that is in doubt; return what none of them proves."""
+    from pparse.riegeli.lookup import RecordLookup
+
+    session, data = extraction.session, extraction.data
+    start, end = extraction.start, max(extraction.start, extraction.known_end())
+    lookup = RecordLookup(
+        data.range(start, end), verify="all", budget=session.budget, limits=session.limits, scratch=session.spools
+    )
+    lookup.survey(lambda _region: session.check_cancelled(), lambda _error: None)
+    return data.doubts_in(start, end)
+
+
 def _save_apart(
     extraction: Extraction, form: str, doubts: list[tuple[int, int]], target: Target, name: str, report: Report
-) -> None:
-    """Save what is sure of a file as ``name``, as if what is in doubt were lost; and all of it under another name."""
+) -> str:
+    """Save what is sure of a file as ``name``, as if what is in doubt were lost; and all of it under another name.
+
+    If nothing that matters is in doubt, nothing is written.
+    """
     from pparse.hidden import HiddenData
 
     data = HiddenData(extraction.data, doubts)
     sure = Extraction(
         extraction.session, extraction.name, data, extraction.start, extraction.end, extraction.parent, form
     )
+    job = Job(sure, target, name, report)
     with suppress(MalformedError, EndOfDataError, GapError):
-        _save(Job(sure, target, name, report), form)
+        if not _save(job, form) and job.is_unharmed:
+            return _UNHARMED
     start, end = extraction.start, max(extraction.start, extraction.known_end())
     job = Job(extraction, target, doubtful_name(name), report)
     with target.create(job.name) as file:
@@ -155,6 +174,7 @@ def _save_apart(
     reason = f"bytes of it may be wrong: {why}"
     known = [(low - start, high - low) for low, high in doubts]
     job.report(file, Status.DAMAGED, reason, offset=start, gaps=gaps, doubtful=known)
+    return _SAVED
 
 
 def _save(job: Job, form: str) -> bool:

@@ -165,27 +165,37 @@ def _old_metadata(parser: CpbParser) -> tuple[int, bytes] | None:
         return None
 
 
-def _save_chunks(job: Job, problem: str, pruned: _Pruned | None = None, old: tuple[int, bytes] | None = None) -> bool:
+def _save_chunks(
+    job: Job,
+    problem: str,
+    pruned: _Pruned | None = None,
+    *,
+    known: _Known | None = None,
+    old: tuple[int, bytes] | None = None,
+) -> bool:
     """Write the chunks that can be read as a Riegeli file; ``problem`` says why they make no message.
 
-    ``old`` are metadata that do not fit them, and where they are: what took the file for a .cpb would get wrong names.
+    With ``known``, they do so though all of them are whole. ``old`` are metadata that do not fit them, and where they
+    are: what took the file for a .cpb would get wrong names.
     """
     with job.target.create(CHUNKS.format(job.name)) as file:
         rest = Rest(job, job.name.removesuffix(".cpb"), {"format": "cpb"})
-        wanted: Wanted | None = None if pruned is None else pruned.known.wanted
+        known = pruned.known if pruned is not None else known
+        wanted: Wanted | None = None if known is None else known.wanted
         if old is not None:
             position = old[0]
             wanted = lambda at, _size: at != position  # noqa: E731
         try:
             copy = RecordCopy(job, file, rest, wanted=wanted)
             copy.run()
+            copy.damaged = copy.damaged or (known is not None and pruned is None)
             if pruned is not None:
                 pruned.tell(rest)
             copy.finish()
         except BaseException:
             rest.discard()
             raise
-        if not copy.records or (copy.is_whole and pruned is None and old is None):
+        if not copy.records or (copy.is_whole and known is None and old is None):
             rest.discard()
             file.discard()
             job.is_unharmed = copy.records > 0
@@ -220,6 +230,9 @@ def _save_message(job: Job, parser: CpbParser, metadata: Any) -> bool:
             rest.discard()
             file.discard()
     if pruned is None:
+        wrong = parser.misplaced() if copy.records else None
+        if wrong is not None:  # what a merger makes of it, if anything, has holes that it takes for zeros
+            return _save_chunks(job, f"the places of chunks are wrong: {wrong}", known=_Known(job, parser, metadata))
         job.is_unharmed = copy.records > 0
         return False
     if isinstance(problem, LimitError):
@@ -238,8 +251,12 @@ def _copy(
     known = _Known(job, parser, metadata)
     copy = RecordCopy(job, file, rest, wanted=known.wanted, written=known.written)
     copy.run()
-    if not copy.records or (copy.is_whole and not known.lost):
+    unknown = [info for info in metadata.chunks if info.type not in (0, _MESSAGE, _BYTES)]
+    if not copy.records or (copy.is_whole and not known.lost and not unknown):
         return copy, None
+    copy.damaged = copy.damaged or bool(unknown)
+    for info in unknown:  # of no type is a chunk that the field it is for tells the type of
+        info.type = 0
     pruned = _Pruned(metadata, known, parser.root_type)
     pruned.tell(rest)
     if pruned.problem is None:

@@ -36,6 +36,7 @@ from pparse.riegeli.layout import (
     ChunkHeader,
     Layout,
     block_header_hash,
+    block_is_sound,
     chunk_header_hash,
     stored_hash,
     unpack_block,
@@ -368,6 +369,8 @@ class ChunkReader:
         chunk = parse_header(raw, begin, layout)
         if chunk is None:
             self._short(begin, begin + len(raw))
+        elif self.source.data.flawed:
+            self._prove(begin, chunk.data_begin)
         return chunk
 
     def _short(self, begin: int, at: int) -> None:
@@ -458,6 +461,34 @@ class ChunkReader:
             reason = f"chunk data hash mismatch (computed 0x{computed:016x}, stored 0x{stored:016x})"
             error = HashMismatchError(f"{reason}, chunk at {chunk.begin}", offset=chunk.begin)
             raise ChunkError(error, chunk.begin, chunk.end, have=True, chunk=chunk)
+        if self.source.data.flawed:
+            self.vouch(chunk)
+
+    def vouch(self, chunk: Chunk) -> None:
+        """Tell the data which bytes of a chunk its hashes confirm, whatever is known against the file around them.
+
+        The hash of its data agrees; that of its header, and those of the block headers in it, are compared. Padding has
+        no hash: zeros are taken for it.
+        """
+        begin, end = chunk.begin, chunk.data_end
+        packed = chunk.layout.strip(self.source.pread(begin, chunk.data_begin - begin), begin)
+        if len(packed) < CHUNK_HEADER_SIZE or chunk_header_hash(packed) != stored_hash(packed):
+            return
+        padding = self.source.pread(end, min(chunk.end - end, BLOCK_SIZE))
+        if len(padding) == chunk.end - end and not any(padding):
+            end = chunk.end
+        start = begin
+        for boundary in range(chunk.layout.next_block(begin), chunk.data_end, BLOCK_SIZE):
+            raw = self.source.pread(boundary, BLOCK_HEADER_SIZE)
+            if not block_is_sound(raw) or unpack_block(raw) != (boundary - begin, chunk.end - boundary):
+                self._prove(start, boundary)
+                start = boundary + BLOCK_HEADER_SIZE
+        self._prove(start, end)
+
+    def _prove(self, start: int, end: int) -> None:
+        data, base = self.source.locate(0)
+        if start < end and not data.is_proved(base + start, base + end):
+            data.vouch(base + start, base + end)
 
     # -- by position -------------------------------------------------------------------------------------------------
 

@@ -277,7 +277,8 @@ class RecordLookup:
         wrong = self.verdicts.error(chunk.begin) if self._verify != "headers" else None
         if wrong is not None:
             raise wrong
-        if self._verify == "all" or (self._verify == "touched" and chunk.header.data_size <= _TOUCHED):
+        small = chunk.header.data_size <= _TOUCHED
+        if self._verify == "all" or (self._verify == "touched" and (small or self._is_doubtful(chunk))):
             self._check(chunk)
         records = self._open(chunk)
         self._opened[chunk.begin] = (chunk, records)
@@ -327,6 +328,11 @@ class RecordLookup:
         except (PparseError, EOFError):
             return None
         return chunk
+
+    def _is_doubtful(self, chunk: Chunk) -> bool:
+        """Say whether the file is in doubt where the chunk is, of which the chunk's own hash knows better."""
+        data, base = self._reader._source.locate(0)
+        return data.flawed and data.doubtful(base + chunk.begin, base + chunk.data_end) is not None
 
     def _check(self, chunk: Chunk) -> None:
         self.verdicts.check(self._reader._chunks, chunk)

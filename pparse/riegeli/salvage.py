@@ -237,6 +237,8 @@ def _proven(chunks: ChunkReader, error: ChunkError, layout: Layout, moved: Layou
     data = chunk_data(chunks, chunk)
     if data is None or hash64(data) != header.data_hash:
         return None
+    if sound and chunks.source.data.flawed:
+        chunks.vouch(chunk)
     return Outcome(chunk.end, chunk.end, error.error.reason, healed=chunk, data=data, layout=moved)
 
 
@@ -476,7 +478,7 @@ def _moved_grid(chunks: ChunkReader, error: ChunkError, stop: int) -> tuple[Layo
     stop = min(stop, at + MAX_MOVED)
     at, clean = max(at, chunks.scanned_to(at, shift)), True
     while at < stop:
-        raw = chunks.source.pread(at, 4 * BLOCK_SIZE + FILE_SIGNATURE_SIZE)
+        raw = chunks.source.pread(at, min(4 * BLOCK_SIZE, stop - at) + FILE_SIGNATURE_SIZE)
         size = end_of_file(chunks, at + len(raw) + MAX_MOVED)
         for place in block_headers(raw):
             block = at + place
