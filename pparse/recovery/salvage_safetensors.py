@@ -40,6 +40,12 @@ class _SpoiledError(Exception):
     """A tensor that was believed to be whole is not."""
 
 
+def _is_unread(tensor: Tensor) -> bool:
+    """Say whether only pparse has no array for a tensor (too many dimensions): its entry and its bytes may be right."""
+    finding = tensor.finding
+    return tensor.claimed_status is Status.UNSUPPORTED and finding is not None and finding.severity is Severity.WARNING
+
+
 class _Judge:
     """Says of each tensor what is there of it."""
 
@@ -63,6 +69,8 @@ class _Judge:
         """
         self.in_doubt = False
         claimed = tensor.claimed_status
+        if _is_unread(tensor):
+            claimed = Status.COMPLETE
         if claimed in (Status.UNSUPPORTED, Status.DAMAGED) or not tensor.spans or tensor.dtype is None:
             reason = tensor.finding.reason if tensor.finding is not None else "its header entry cannot be read"
             return (Status.DAMAGED if claimed is Status.COMPLETE else claimed), reason
