@@ -63,6 +63,10 @@ class HiddenData(Data):
             start = max(start, high)
         return None
 
+    def passed_over(self, start: int, end: int) -> str | None:
+        """Ask the data."""
+        return self._data.passed_over(start, end)
+
     def check_unchanged(self) -> None:
         """Check the data."""
         self._data.check_unchanged()

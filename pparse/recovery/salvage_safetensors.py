@@ -83,6 +83,9 @@ class _Judge:
             return Status.MISSING, self._lost
         gap = data.next_gap(start)
         if gap is not None and gap.offset < min(stop, self._job.solid):
+            limit = data.passed_over(max(start, gap.offset), stop)
+            if limit is not None:
+                return Status.UNSUPPORTED, limit
             if gap.offset <= start and gap.end is not None and gap.end >= stop:
                 return Status.MISSING, "it lies in a gap"
             return Status.DAMAGED, "there is a gap in it"

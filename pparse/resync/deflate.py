@@ -179,6 +179,7 @@ class _Walk:
                 yield from self._members(found.bit // 8, None, joins=False)
             else:
                 piece = self._make_piece(found)
+                piece.limit, failure.limit = failure.limit, None
                 yield piece
                 if trial.cut:
                     return
@@ -273,16 +274,19 @@ class _Walk:
 
     def _next(self) -> _Found | None:
         """Return where decoding goes on; if it failed at a gap inside a block, in that block, if possible."""
-        try:
+        limit, before, found = None, None, None
+        with suppress(LimitError):
+            limit = self._inside.wanting  # unless there is nothing to go on with, or it was gone on with
             before = self._before_gap()
             found = None if before is None else self._in_stored(before)
-        except LimitError:
-            before = found = None
+            limit = None if before is None or found is not None else limit
         if found is None:
             found = self._find()
             if before is not None:
                 with suppress(LimitError):
-                    found = self._in_codes(before, found) or found
+                    inside = self._in_codes(before, found)
+                    found, limit = (found, limit) if inside is None else (inside, None)
+        self._failure.limit = limit
         return found
 
     def _before_gap(self) -> Before | None:
