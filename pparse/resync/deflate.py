@@ -29,7 +29,7 @@ from pparse.inflated import InflatedData
 from pparse.limits import KIB, MIB, Limits
 from pparse.resync.deflate_chain import FEED, Chain, EnteredData, Entry, Pace, ended_at, noter, try_chain
 from pparse.resync.deflate_inside import WINDOW, Goal, Inside
-from pparse.resync.deflate_source import MAGIC, candidates, real_end, zeros_at_end
+from pparse.resync.deflate_source import MAGIC, Candidates, real_end, zeros_at_end
 from pparse.resync.pieces import Failure, Piece
 from pparse.standing import Doubt
 
@@ -135,6 +135,7 @@ class _Walk:
         self._data = source.data
         self._start = source.start
         self._end = real_end(source)
+        self._candidates = Candidates(self._data, self._end)
         self._failure = failure
         self._codec = codec
         self._budget = budget
@@ -365,7 +366,7 @@ class _Walk:
             self._note_sound(begin, pace.out)
         fallback: _Found | None = None
         tries = _MORE_TRIES
-        for bit, is_member in candidates(self._data, 8 * begin, self._end, members=self._codec == "gzip"):
+        for bit, is_member in self._candidates.find(8 * begin, members=self._codec == "gzip"):
             self._poll()
             if bit <= self._chain_bit:
                 continue
@@ -580,12 +581,14 @@ class _Walk:
         return None
 
     def _skip_zeros(self, at: int) -> int:
+        count = 64
         while at < self._end:
-            block = self._peek(at, FEED)
+            block = self._peek(at, count)
             rest = block.lstrip(b"\0")
             if rest or not block:
                 return at + len(block) - len(rest)
             at += len(block)
+            count = min(4 * count, FEED)
         return at
 
 
