@@ -481,6 +481,7 @@ class InflatedData(Data):
             if run.out == self.size and self.checksum is not None:
                 if self._crc == self.checksum[1]:
                     self.vouch(0, run.out)
+                    error = None  # what follows is none of it: its size and its checksum agree
                 else:
                     reason = f"its CRC-32 is {self._crc:08x} and should be {self.checksum[1]:08x}"
                     error = MalformedError(reason, offset=end, wanted=self.checksum[1], got=self._crc)
