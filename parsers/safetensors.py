@@ -26,7 +26,7 @@ from pparse.limits import format_size
 from pparse.node import LIST, MAP, UNLOADED_VALUE, Entry
 from pparse.parser import DONE, Confidence, NodeContext, Parser, as_dict
 from pparse.parsers.json_damage import LOOK_FIRST
-from pparse.parsers.safetensors_entry import FIELDS, MEMBER, TensorInfo, is_metadata
+from pparse.parsers.safetensors_entry import FIELDS, MEMBER, TensorInfo, info_of, is_metadata
 from pparse.parsers.safetensors_layout import (
     CONFLICTS,
     NAMESAKE,
@@ -91,7 +91,6 @@ class SafetensorsParser(Parser):
         self.conflicts = bytearray()  # what came of it, for each entry of the header
         self.bad_metadata = False
         self.repeats: bool | None = None  # whether a name occurs twice; None while nobody looked
-        self._repeats_field = False
         self._metadata_ordinals: list[int] | None = None
 
     @classmethod
@@ -245,9 +244,7 @@ class SafetensorsParser(Parser):
             if entry is not None and entry.status is Status.UNSUPPORTED:
                 yield ordinal, name, *self._info(ordinal)
             else:
-                if entry is None and type(fields) is dict and len(fields) > len(FIELDS):
-                    self._repeats_field = self._repeats_field or any(f"{field}#2" in fields for field in FIELDS)
-                yield ordinal, name, TensorInfo(fields), entry
+                yield ordinal, name, info_of(self.header, ordinal, fields), entry
         json.decoder.pairs = []  # else the whole header would stay
         if not first:
             self._metadata_ordinals = metadata
@@ -337,12 +334,12 @@ class SafetensorsParser(Parser):
         node, entry = header.root.child(ordinal), header.entry(header.root, ordinal)
         try:
             try:
-                return TensorInfo(node.to_python()), None
+                return info_of(header, ordinal, node.to_python()), None
             except (LimitError, UnsupportedError) as error:
                 if node.kind != "object":
                     raise
                 kids = ((name, node.find(name)) for name in FIELDS)
-                info = TensorInfo({name: kid.to_python() for name, kid in kids if kid is not None})
+                info = info_of(header, ordinal, {name: kid.to_python() for name, kid in kids if kid is not None})
                 header.findings.add(Finding("limit", f"a field that is not needed was passed over: {error.reason}",
                                             severity=Severity.WARNING, path=node.path, source=header.extraction.name,
                                             offset=error.offset))  # fmt: skip
@@ -373,7 +370,7 @@ class SafetensorsParser(Parser):
             if key == name:
                 occurrence -= 1
                 if not occurrence:
-                    return ordinal, TensorInfo(fields)
+                    return ordinal, info_of(self.header, ordinal, fields)
         return None
 
     def repeated(self) -> set[int]:
@@ -394,7 +391,7 @@ class SafetensorsParser(Parser):
     def has_duplicates(self) -> bool:
         """Whether a key occurs twice in one object of the header, as far as it was decoded."""
         json: JsonParser = self.header.parser  # type: ignore[assignment]
-        return bool(json.decoder.duplicates or self.repeats or self._repeats_field)
+        return bool(json.decoder.duplicates or self.repeats)
 
     def status_of(self, info: TensorInfo, there: int | None = None) -> Status:
         """Say what became of a tensor: by its entry, by how many data bytes are ``there`` (None: look), and by what is
@@ -541,7 +538,7 @@ class SafetensorsParser(Parser):
             if entry is not None and entry.status is Status.UNSUPPORTED:
                 info, entry = self.info(ordinal)
             else:
-                info = self._judge(ordinal, TensorInfo(fields))
+                info = self._judge(ordinal, info_of(self.header, ordinal, fields))
             if entry is not None:
                 kind = "tensor" if entry.kind == "object" else "invalid"
                 found.append(Entry(key, kind, entry.start, entry.end, status=entry.status, finding=entry.finding))

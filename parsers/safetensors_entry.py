@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
     from pparse.dtype import DType
+    from pparse.result import Result
 
 # What an entry says, in the order in which the reference reader takes it from a JSON array too (serde does so).
 FIELDS: Final = ("dtype", "shape", "data_offsets")
@@ -158,3 +159,15 @@ class TensorInfo:
 def is_metadata(fields: object) -> bool:
     """Say whether the value of ``__metadata__`` is one that the reference reader takes."""
     return fields is None or (isinstance(fields, dict) and all(isinstance(value, str) for value in fields.values()))
+
+
+def info_of(header: Result, ordinal: int, fields: object) -> TensorInfo:
+    """Check what entry ``ordinal`` of ``header`` says; where it has a field twice, nobody can tell which is meant."""
+    info = TensorInfo(fields)
+    if type(fields) is not dict or len(fields) <= len(FIELDS):
+        return info
+    for field in FIELDS:
+        # Decoded, the second is called so; but a field may really have that name.
+        if f"{field}#2" in fields and header.find(header.root.child(ordinal), field, 2) is not None:
+            info.problem, info.unsupported = f"the entry has more than one {field}", False
+    return info

@@ -359,7 +359,9 @@ def _judge(
         verdict.doubtful = tuple(_placed(verdict, data.doubts_in(start, came), start))
     if verdict.gaps:
         lost = count_words(verdict.gaps.known, "byte") if verdict.gaps.exact else "an unknown number of bytes"
-        verdict.worsen(Status.DAMAGED, "gap", f"{lost} of it lost in {count_words(len(verdict.gaps), 'gap')}")
+        limit = data.passed_over(start, came)
+        why = "" if limit is None else f"; {limit}"
+        verdict.worsen(Status.DAMAGED, "gap", f"{lost} of it lost in {count_words(len(verdict.gaps), 'gap')}{why}")
     error = data.error
     if error is not None and error.reason.startswith("bytes follow"):
         error = None

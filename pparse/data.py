@@ -322,6 +322,10 @@ class Data(ABC):
             return None
         return found.reason
 
+    def passed_over(self, start: int, end: int) -> str | None:
+        """Say which limit of ours kept bytes in ``[start, end)`` from being had, where there is a gap; None: none."""
+        return None
+
     def doubts_in(self, start: int, end: int) -> list[tuple[int, int]]:
         """Return the stretches ``(first, last + 1)`` of ``[start, end)`` that may be wrong, in order and apart."""
         if self.doubtful(start, end) is None:

@@ -69,6 +69,10 @@ class HiddenData(Data):
             place += 1
         return self._data.doubtful(start, end) if start < end else None
 
+    def passed_over(self, start: int, end: int) -> str | None:
+        """Ask the data."""
+        return self._data.passed_over(start, end)
+
     def check_unchanged(self) -> None:
         """Check the data."""
         self._data.check_unchanged()

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 # What is decoded, and read of the source, at once; what is handed to a decoder.
 _BLOCK: Final = 128 * KIB
 _INPUT: Final = 64 * KIB
+_FIRST_INPUT: Final = 4 * KIB  # of a stream, which may be a short one among thousands
 _SLICE: Final = 16 * KIB
 _HEAD: Final = 6  # tells how a member begins
 # The latest output that is kept (a sixteenth of a small budget).
@@ -130,6 +131,7 @@ class InflatedData(Data):
         self._redone = 0  # output produced a second time
         self._block = b""  # the latest of the source
         self._block_at = 0
+        self._ahead = _FIRST_INPUT
         self._points = [Point(0, source.start, 0)]
         self._spacing = _SPACING
         self._run = self._begin(self._points[0])  # raises UnsupportedError
@@ -396,7 +398,8 @@ class InflatedData(Data):
     def _peek(self, at: int, count: int) -> bytes:
         """Return up to ``count`` bytes of the source, fewer at the end of it or of a block."""
         if not self._block_at <= at < self._block_at + len(self._block):
-            self._block = self._source.pread(at, min(_INPUT, self._end - at)) if at < self._end else b""
+            self._block = self._source.pread(at, min(self._ahead, self._end - at)) if at < self._end else b""
+            self._ahead = min(4 * self._ahead, _INPUT)
             self._block_at = at
         return self._block[at - self._block_at : at - self._block_at + count]
 
@@ -489,6 +492,7 @@ class InflatedData(Data):
             if run.out == self.size and self.checksum is not None:
                 if self._crc == self.checksum[1]:
                     self.vouch(0, run.out)
+                    error = None  # what follows is none of it: its size and its checksum agree
                 else:
                     reason = f"its CRC-32 is {self._crc:08x} and should be {self.checksum[1]:08x}"
                     error = MalformedError(reason, offset=end, wanted=self.checksum[1], got=self._crc)

@@ -163,6 +163,11 @@ class SplicedData(Data):
                 return reason
         return None
 
+    def passed_over(self, start: int, end: int) -> str | None:
+        """Ask the parts."""
+        reasons = (data.passed_over(at, at + take) for data, at, take in self._pieces(start, max(0, end - start)))
+        return next((reason for reason in reasons if reason is not None), None)
+
     def doubts_in(self, start: int, end: int) -> list[tuple[int, int]]:
         """Ask the parts, too."""
         if self.doubtful(start, end) is None:

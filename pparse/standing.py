@@ -152,7 +152,7 @@ def standing(data: Data, start: int, end: int) -> Standing:
     """Say what is known of ``data[start:end]``.
 
     Decodes only where something is known already to be wrong. Errors of the source propagate; a limit that keeps a
-    stream from being looked at makes it UNSUPPORTED.
+    stream, or what is behind damage of it, from being looked at makes it UNSUPPORTED.
     """
     wanted = max(0, end - start)
     if not wanted:
@@ -171,6 +171,9 @@ def standing(data: Data, start: int, end: int) -> Standing:
         return Standing(Status.DAMAGED, False, doubt, there)
     if there == wanted:
         return Standing(Status.COMPLETE, True if data.is_proved(start, end) else None, None, there)
+    limit = data.passed_over(start + there, end)
+    if limit is not None:
+        return Standing(Status.UNSUPPORTED, None, limit, there)
     at_end = gap is None or gap.end is None or (size is not None and gap.end >= size)
     if gap is not None and not at_end and (there or (gap.end or 0) < end):
         return Standing(Status.DAMAGED, None, _LOST, there)

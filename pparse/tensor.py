@@ -230,7 +230,8 @@ class Tensor(TensorFacts):
         status = self.status
         if status is Status.COMPLETE or status is Status.TRUNCATED:
             return
-        gap_only = self.claimed_status is Status.COMPLETE and status is Status.DAMAGED and self.verified is not False
+        lost = status is Status.DAMAGED or status is Status.UNSUPPORTED  # perhaps only a part of it
+        gap_only = self.claimed_status is Status.COMPLETE and lost and self.verified is not False
         if gap_only and start < end and self._data().standing(start, end).status is Status.COMPLETE:
             return
         self._refuse_if_not_whole()

@@ -9,6 +9,8 @@ import zlib
 
 import pytest
 
+from pparse.findings import Status
+from pparse.spliced import SplicedData
 from pparse.testing.fakes import GappyData
 from tests import deflate_oracle
 from tests.deflate_samples import content, deflate
@@ -206,3 +208,25 @@ def test_a_gap_is_passed_when_gzip_itself_wrote_the_stream():
     data = with_gaps(stream, (len(stream) // 3, 100))
     hold_against(truth, data)
     assert lost(data) < 3_000
+
+
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("budget", [1, 4, 64])
+def test_what_more_memory_might_give_is_not_called_lost(budget, last):
+    """Of the block with the gap; of the last one there is no block behind it, either."""
+    truth = content("text", 600_000)
+    stream = packed(truth, 6, 9)
+    at = len(stream) - 40_000 if last else len(stream) // 2
+    data = with_gaps(stream, (at, 512), budget=budget << 20)
+    hold_against(truth, data)
+    lost_at = data.gaps[0].offset
+    if budget == 64:
+        assert data.passed_over(0, len(truth)) is None
+        assert data.standing(lost_at - 10, lost_at + 10).status is Status.DAMAGED
+        return
+    found = data.standing(lost_at - 10, lost_at + 10)
+    assert (found.status, found.there) == (Status.UNSUPPORTED, 10)
+    assert "--budget 64MiB" in (found.reason or "")
+    part = SplicedData([data.range(0, lost_at + 10)])
+    assert part.standing(lost_at, lost_at + 10).status is Status.UNSUPPORTED
+    assert data.standing(0, lost_at).status is Status.COMPLETE

@@ -509,3 +509,64 @@ def test_a_journal_of_many_units_takes_8_bytes_each(tmp_path):
         assert budget.used == 0
     finally:
         os.close(descriptor)
+
+
+# -- a full disk -------------------------------------------------------------------------------------------------------
+
+
+def with_room(monkeypatch, room: int, work) -> None:
+    """Run ``work`` on a disk with room for so many bytes; raises what it raises."""
+    left, real = room, os.write
+
+    def write(descriptor, data):
+        nonlocal left
+        if not left and len(data):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        done = real(descriptor, bytes(data)[:left])
+        left -= done
+        return done
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "write", write)
+        work()
+
+
+@pytest.mark.parametrize("command", ["recover", "extract"])
+def test_on_a_full_disk_nothing_is_lost_and_with_more_room_it_goes_on(tmp_path, source, monkeypatch, command):
+    run(command, source, tmp_path / "whole")
+    whole = contents(tmp_path / "whole")
+    room, met = 0, set()
+    while True:
+        folder = tmp_path / str(room)
+        try:
+            with_room(monkeypatch, room, lambda folder=folder: run(command, source, folder))
+            break
+        except pparse.SourceError as error:
+            met.add((error.source, error.errno))
+        left = contents(folder)
+        report = left.pop(REPORT_NAME, None)
+        if report is not None:
+            assert "stopped" in [finding["code"] for finding in json.loads(report[0])["findings"]]
+        assert [name for name, content in left.items() if whole[name] != content] == []
+        assert os.listdir(folder / WORK_NAME) == [JOURNAL_NAME]  # nothing half-written is left, and it may go on
+        run(command, source, folder)
+        assert contents(folder) == whole
+        assert not (folder / WORK_NAME).exists()
+        room += 149
+    assert len(met) > 5
+    assert {number for _, number in met} == {errno.ENOSPC}
+    sources = {source for source, _ in met}
+    assert "the journal" in sources
+    assert (REPORT_NAME in sources) is (command == "recover")
+
+
+def test_a_hidden_folder_that_a_killed_run_left_empty_is_removed(tmp_path, source):
+    for command in ("recover", "extract"):
+        folder = tmp_path / command
+        run(command, source, folder)
+        whole = contents(folder)
+        (folder / WORK_NAME).mkdir()
+        with pytest.raises(OptionError):
+            run(command, source, folder)
+        assert not (folder / WORK_NAME).exists()
+        assert contents(folder) == whole

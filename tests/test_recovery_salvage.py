@@ -353,6 +353,40 @@ def test_metadata_that_the_library_refuses(save, tmp_path):
     assert out.rest("m")["metadata"]["n"] == 3
 
 
+# Tensors that the library opens, and for which numpy has no array.
+ODD_SHAPES = {
+    "dimensions": ("U8", [1] * 65 + [4], 4),
+    "more dimensions": ("U8", [1] * 10_000 + [4], 4),
+    "huge and empty": ("F32", [0, 1 << 62, 1 << 62], 0),
+}
+
+
+@pytest.mark.parametrize("kind", ODD_SHAPES)
+def test_a_tensor_that_only_pparse_cannot_show_is_no_loss(save, tmp_path, kind):
+    dtype, shape, size = ODD_SHAPES[kind]
+    header = {
+        "a": {"dtype": dtype, "shape": shape, "data_offsets": [0, size]},
+        "b": {"dtype": "U8", "shape": [6], "data_offsets": [size, size + 6]},
+    }
+    content = safetensors(header, bytes(range(size + 6)))
+    assert not save(content, "safetensors", "m").ok  # whole: to be written as it is
+    kept = {"a": (dtype, shape, bytes(range(size)))}
+    out = save(content[:-1], "safetensors", "m")
+    assert opened(out.files["m"], tmp_path / "x") == kept
+    assert [each["name"] for each in out.rest("m")["lost"]] == ["b"]
+
+
+def test_a_tensor_that_pparse_cannot_show_is_lost_where_its_bytes_are(save, tmp_path):
+    header = {
+        "a": {"dtype": "U8", "shape": [1] * 65 + [4], "data_offsets": [0, 4]},
+        "b": {"dtype": "U8", "shape": [6], "data_offsets": [4, 10]},
+    }
+    content = safetensors(header, bytes(range(10)))
+    out = save(GappyData(content, [(len(content) - 8, 1)]), "safetensors", "m")
+    assert opened(out.files["m"], tmp_path / "x") == {"b": ("U8", [6], bytes(range(4, 10)))}
+    assert out.by["m.partial/a.bin"].gaps == [(2, 1)]
+
+
 def test_names(save, tmp_path):
     """Names that no file could have, twice the same, and in an order that is not that of the bytes."""
     text = (

@@ -19,6 +19,7 @@ from pparse.inflated import InflatedData
 from pparse.kernels import deflate_blocks
 from pparse.limits import MIB, Limits
 from pparse.resync import Failure, pieces_for
+from pparse.resync.resumed import ResumedData
 from pparse.testing.fakes import GappyData
 from tests.deflate_samples import STREAMS, content, deflate, sample
 from tests.stream_referee import (
@@ -669,3 +670,27 @@ def test_the_last_piece_says_how_the_stream_ends():
     assert pieces[-1].error is None
     _, pieces = found_behind(cut[:-5000])
     assert isinstance(pieces[-1].error, EndOfDataError)
+
+
+@pytest.mark.parametrize("count", [400, 1600])
+def test_each_of_many_small_members_that_are_damaged_costs_little(monkeypatch, count):
+    searched, real = 0, deflate_blocks._full_precodes
+
+    def counted(chunk, length):
+        nonlocal searched
+        searched += length
+        return real(chunk, length)
+
+    monkeypatch.setattr(deflate_blocks, "_full_precodes", counted)
+    member = gzip.compress(b"hello" * 10, mtime=0)
+    stream = bytearray(member * count)
+    for at in range(0, len(stream), 7 * len(member)):
+        stream[at + 12 : at + 14] = b"\xff\xff"
+    source = BytesData(bytes(stream))
+    data = ResumedData(source.range(0, len(stream)), "gzip", budget=MemoryBudget(64 * MIB), concatenated=True)
+    data.finish()
+    known, unknown = data.read_known(0, len(stream) * 10)
+    whole = count - len(range(0, count, 7))
+    assert len(known) - sum(length for _, length in unknown) >= 50 * whole
+    assert searched < 8 * len(stream)
+    assert source.stats.bytes < 80 * len(stream)

@@ -372,6 +372,31 @@ def test_second_of_a_name_is_reachable():
         assert "duplicate-name" in codes
 
 
+@pytest.mark.parametrize("field", ["dtype", "shape", "data_offsets"])
+@pytest.mark.parametrize("padding", [0, 300 << 10])
+def test_an_entry_with_a_field_twice_is_damaged_as_the_library_refuses_it(field, padding):
+    fields = {"dtype": '"U8"', "shape": "[4]", "data_offsets": "[0,4]"}
+    twice = {"dtype": '"I8"', "shape": "[2,2]", "data_offsets": "[0,4]"}
+    text = ",".join(f'"{name}":{value}' for name, value in fields.items())
+    again = f'"{field[0]}\\u{ord(field[1]):04x}{field[2:]}":{twice[field]}'  # an escape hides nothing
+    text = f'{{"a":{{{text},{again}}},"b":{json.dumps(entry("U8", [2], 4, 6))}'
+    for listed in (True, False):
+        with view(frame(text + " " * padding + "}", b"abcdef")) as model:
+            names = list(model) if listed else ["a", "b"]
+            assert [model[name].status for name in names] == [Status.DAMAGED, Status.COMPLETE]
+            with pytest.raises(DamagedTensorError, match=f"more than one {field}"):
+                model["a"].numpy()
+            assert model.status is Status.DAMAGED
+            assert {"bad-entry", "duplicate-key"} <= {finding.code for finding in errors(model.check())}
+
+
+def test_a_field_that_is_called_like_a_second_one_is_none():
+    text = text_of(("a", '{"dtype":"U8","shape":[1],"shape#2":[9],"data_offsets":[0,1]}'))
+    with view(frame(text, b"x")) as model:
+        assert model["a"].numpy().tobytes() == b"x"
+        assert list(model.check(strict=True)) == []
+
+
 def test_second_metadata_is_no_tensor():
     source = frame('{"__metadata__":{"a":"b"},"__metadata__":{"c":"d"}}')
     with view(source) as model:

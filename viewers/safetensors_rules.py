@@ -5,7 +5,7 @@ The reference reader's rules (huggingface/safetensors, safetensors/src/tensor.rs
 
 - the header is at most 100,000,000 bytes, valid UTF-8, one JSON object, with nothing behind it but JSON whitespace;
 - ``__metadata__`` maps strings to strings (or is null), and occurs once;
-- an entry has dtype, shape, data_offsets; the bytes that dtype and shape need are those that the offsets give;
+- an entry has dtype, shape, data_offsets, each once; dtype and shape need the bytes that the offsets give;
 - sorted by offsets, the first tensor begins at 0, each begins where the one before ended, the last ends with the file;
 - its JSON reader (serde_json) refuses brackets nested deeper than 127, and ``-0`` where a count is wanted.
 
@@ -154,7 +154,7 @@ def _take_header_finding(finding: Finding, notes: _Notes) -> None:
         if len(keys) < 2 and keys != [METADATA]:
             code, severity = "duplicate-name", Severity.ERROR
         elif len(keys) == 2 and keys[0] != METADATA and keys[1] in FIELDS:
-            severity = notes.rule  # anywhere else the reference does not mind
+            severity = Severity.ERROR  # anywhere else the reference does not mind
     notes.add(code, f"the header: {finding.reason}", severity, path=finding.path, offset=finding.offset,
               length=finding.length, wanted=finding.wanted, got=finding.got)  # fmt: skip
 

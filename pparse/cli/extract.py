@@ -15,9 +15,10 @@ from pparse.cli.recover import (
     exit_code,
     outcome_to_dict,
     tell_course,
+    tell_full,
     tell_interrupted,
 )
-from pparse.errors import LimitError, UnsupportedError
+from pparse.errors import LimitError, SourceError, UnsupportedError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -73,6 +74,9 @@ def run(options: Any, out: Output) -> int:
             raise
         except KeyboardInterrupt:
             tell_interrupted(options, out, listing)
+            raise
+        except SourceError as error:
+            tell_full(options, out, listing, error)
             raise
         listing.close()
         if options.json:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from pparse.cli.common import DAMAGED, OK, add_strict, exit_code_of, open_file, size
 from pparse.cli.output import Table, safe, status_words
-from pparse.errors import FormatError, LimitError, NothingThereError
+from pparse.errors import FormatError, LimitError, NothingThereError, SourceError
 from pparse.findings import Status
 from pparse.limits import count_words, format_size
 
@@ -76,6 +76,9 @@ def run(options: Any, out: Output) -> int:
         except KeyboardInterrupt:
             tell_interrupted(options, out, listing)
             raise
+        except SourceError as error:
+            tell_full(options, out, listing, error)
+            raise
         listing.close()
         _tell(options, out, outcome, document.findings, listing.kept)
     return exit_code(options, outcome)
@@ -91,6 +94,16 @@ def tell_interrupted(options: Any, out: Output, listing: FileTable) -> None:
     listing.close()
     out.flush()
     out.error(f"interrupted; the same command goes on where it was, and finds what it needs in {options.output}")
+
+
+def tell_full(options: Any, out: Output, listing: FileTable, error: SourceError) -> None:
+    """Say what can be done if ``error`` is that of a full disk."""
+    from pparse.recovery.target import is_disk_full
+
+    listing.close()
+    out.flush()
+    if is_disk_full(error):
+        out.error(f"with more room the same command goes on where it was, and finds what it needs in {options.output}")
 
 
 def tell_course(out: Output, outcome: Outcome) -> None:

@@ -91,7 +91,7 @@ def find_dynamic(buffer: bytes, first_bit: int, last_bit: int) -> Iterator[int]:
     first_bit = max(first_bit, 0)
     last_bit = min(last_bit, 8 * len(buffer))
     for start in range(first_bit >> 3, (last_bit + 7) >> 3, _SLICE):
-        count = min(_SLICE, len(buffer) - start)
+        count = min(_SLICE, ((last_bit + 7) >> 3) - start)
         low = max(first_bit - 8 * start, 0)
         high = last_bit - 8 * start
         for bit in _full_precodes(bytes(buffer[start : start + count + 16]), count):

@@ -6,13 +6,14 @@ Two runs on the same input give the same files. The input is only read.
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 
-from pparse.errors import OptionError
+from pparse.errors import OptionError, SourceError
 from pparse.findings import Severity
 from pparse.recovery.plan import Plan, recognise
 from pparse.recovery.report import RecoveryReport
 from pparse.recovery.steps import run_of, unlike_all
-from pparse.recovery.target import REPORT_NAME, Target, default_max_output, was_stopped
+from pparse.recovery.target import REPORT_NAME, Target, default_max_output, is_disk_full, was_stopped
 from pparse.recovery.unpack import Unpacker
 from pparse.recovery.workspace import JOURNAL_NAME, WORK_NAME
 
@@ -74,10 +75,13 @@ def recover(
 
     Every file is in ``RECOVERY.json`` there; ``tell`` is called with each. A file that meets a limit is cut there or
     left out; what an earlier call left unfinished, with the same arguments, is gone on with. Raises `LimitError` at a
-    limit that ends everything (what was written until then stays, and is in the report), `OptionError`, `SourceError`.
+    limit that ends everything (what was written until then stays, and is in the report), `OptionError`, `SourceError`:
+    where the disk is full there may be no room for the report; with more room the same call goes on.
     """
     result = recognise(document)  # nothing is made for a file that nobody recognises
     if os.path.lexists(os.path.join(folder, REPORT_NAME)) and not is_unfinished(folder):
+        with suppress(OSError):  # a run that was killed when this was all that was left to do
+            os.rmdir(os.path.join(folder, WORK_NAME))
         raise OptionError(f"there is a {REPORT_NAME} in {os.fspath(folder)}; name another folder")
     plan = Plan(recursive=True, nameless=True, salvage=True, settle=True)
     run = run_of(document, "recover", max_output=max_output, exist_ok=exist_ok)
@@ -95,11 +99,23 @@ def recover(
         except BaseException as error:
             if was_stopped(error):
                 report.discard()
+            elif not is_disk_full(error):
+                _finish(report, document.findings)
             else:
-                report.finish(document.findings)
+                with suppress(SourceError):
+                    _finish(report, document.findings)
             raise
-        summary = report.finish(document.findings)
+        summary = _finish(report, document.findings)
     return Outcome(summary, document.findings, unpacker.limits, unpacker.resumed)
+
+
+def _finish(report: RecoveryReport, findings: FindingList) -> Summary:
+    """Finish the report; nothing is left of one for which there is no room."""
+    try:
+        return report.finish(findings)
+    except BaseException:
+        report.discard()
+        raise
 
 
 def is_unfinished(folder: str | os.PathLike[str]) -> bool:

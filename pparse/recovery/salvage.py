@@ -17,6 +17,7 @@ from pparse.extraction import Extraction
 from pparse.findings import Status
 from pparse.limits import MIB, count_words
 from pparse.recovery.report import RecoveredFile, doubtful_name
+from pparse.standing import joined
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ def _attempt(extraction: Extraction, target: Target, name: str, report: Report, 
     if doubts and form in ("riegeli", "cpb"):
         doubts = _unproved(inner)
     if form in PROTOBUF:
-        doubts = _joined([*doubts, *islice(inner.data.holes(start, end), _MAX_HOLES)])
+        doubts = joined([*doubts, *islice(inner.data.holes(start, end), _MAX_HOLES)])
     if doubts and form != "safetensors":  # which tells its tensors apart itself
         return _save_apart(inner, form, doubts, target, name, report)
     job = Job(inner, target, name, report)
@@ -123,17 +124,6 @@ def _is_sound(result: Result) -> bool:
     extraction = result.extraction
     part = extraction.data.range(extraction.start, max(extraction.start, extraction.known_end()))
     return parser.root_type is not None and Checker(extraction.session.check_cancelled).sound(part, parser.root_type)
-
-
-def _joined(stretches: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return stretches in order, those that touch as one."""
-    found: list[tuple[int, int]] = []
-    for low, high in sorted(stretches):
-        if found and low <= found[-1][1]:
-            found[-1] = found[-1][0], max(high, found[-1][1])
-        else:
-            found.append((low, high))
-    return found
 
 
 def _unproved(extraction: Extraction) -> list[tuple[int, int]]:

@@ -40,6 +40,12 @@ class _SpoiledError(Exception):
     """A tensor that was believed to be whole is not."""
 
 
+def _is_unread(tensor: Tensor) -> bool:
+    """Say whether only pparse has no array for a tensor (too many dimensions): its entry and its bytes may be right."""
+    finding = tensor.finding
+    return tensor.claimed_status is Status.UNSUPPORTED and finding is not None and finding.severity is Severity.WARNING
+
+
 class _Judge:
     """Says of each tensor what is there of it."""
 
@@ -64,7 +70,7 @@ class _Judge:
         self.in_doubt = False
         claimed = tensor.claimed_status
         shifted = tensor.finding.reason if tensor.finding is not None and tensor.finding.code == "shifted" else None
-        if shifted is not None:  # there, but perhaps not what it was
+        if shifted is not None or _is_unread(tensor):  # there, but perhaps not what it was, or not for numpy
             claimed = Status.COMPLETE
         if claimed in (Status.UNSUPPORTED, Status.DAMAGED) or not tensor.spans or tensor.dtype is None:
             reason = tensor.finding.reason if tensor.finding is not None else "its header entry cannot be read"
@@ -78,6 +84,9 @@ class _Judge:
             return Status.MISSING, self._lost
         gap = data.next_gap(start)
         if gap is not None and gap.offset < min(stop, self._job.solid):
+            limit = data.passed_over(max(start, gap.offset), stop)
+            if limit is not None:
+                return Status.UNSUPPORTED, limit
             if gap.offset <= start and gap.end is not None and gap.end >= stop:
                 return Status.MISSING, "it lies in a gap"
             return Status.DAMAGED, "there is a gap in it"

@@ -48,6 +48,7 @@ __all__ = ["AtomicReport", "Expansion", "Target", "TargetFile", "default_max_out
 REPORT_NAME: Final = "RECOVERY.json"
 MAX_ENTRIES: Final = 1_000_000
 _REFUSED_NAMES: Final = (errno.ENAMETOOLONG, errno.EINVAL, errno.EILSEQ)
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _RENAMED_COST: Final = 300  # bytes: an entry of a dict, its key and its text
 
 
@@ -68,8 +69,8 @@ class Target:
     folder has one of the very same run, that was stopped, this one goes on with it.
 
     ``bytes``, ``hole_bytes``, ``entries`` say what was made. As a context manager it ends as `close` does; if it is
-    stopped by the user, with what is needed to go on. Raises `OptionError` if the folder is not empty or is none, or
-    another run is unfinished there; `SourceError` if it cannot be made.
+    stopped by the user, or by a full disk, with what is needed to go on. Raises `OptionError` if the folder is not
+    empty or is none, or another run is unfinished there; `SourceError` if it cannot be made.
     """
 
     def __init__(
@@ -394,7 +395,7 @@ class Target:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        self.close(keep=was_stopped(error))
+        self.close(keep=was_stopped(error) or is_disk_full(error))
 
     def __del__(self) -> None:
         with suppress(AttributeError, OSError):
@@ -563,6 +564,11 @@ class Target:
 def was_stopped(error: BaseException | None) -> bool:
     """Say whether an error means that the user wants to stop, and may want to go on."""
     return isinstance(error, CancelledError) or (error is not None and not isinstance(error, Exception))
+
+
+def is_disk_full(error: BaseException | None) -> bool:
+    """Say whether an error is that of a disk, or of a share of it, that has no more room."""
+    return isinstance(error, SourceError) and error.errno in _FULL
 
 
 def _known(found: os.stat_result) -> list[int]:

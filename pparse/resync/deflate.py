@@ -29,7 +29,7 @@ from pparse.inflated import InflatedData
 from pparse.limits import KIB, MIB, Limits
 from pparse.resync.deflate_chain import FEED, Chain, EnteredData, Entry, Pace, ended_at, noter, try_chain
 from pparse.resync.deflate_inside import WINDOW, Goal, Inside
-from pparse.resync.deflate_source import MAGIC, candidates, real_end, zeros_at_end
+from pparse.resync.deflate_source import MAGIC, Candidates, real_end, zeros_at_end
 from pparse.resync.pieces import Failure, Piece
 from pparse.standing import Doubt
 
@@ -136,6 +136,7 @@ class _Walk:
         self._data = source.data
         self._start = source.start
         self._end = real_end(source)
+        self._candidates = Candidates(self._data, self._end)
         self._failure = failure
         self._codec = codec
         self._budget = budget
@@ -180,6 +181,7 @@ class _Walk:
                 yield from self._members(found.bit // 8, None, joins=False)
             else:
                 piece = self._make_piece(found)
+                piece.limit, failure.limit = failure.limit, None
                 yield piece
                 if trial.cut:
                     return
@@ -274,16 +276,19 @@ class _Walk:
 
     def _next(self) -> _Found | None:
         """Return where decoding goes on; if it failed at a gap inside a block, in that block, if possible."""
-        try:
+        limit, before, found = None, None, None
+        with suppress(LimitError):
+            limit = self._inside.wanting  # unless there is nothing to go on with, or it was gone on with
             before = self._before_gap()
             found = None if before is None else self._in_stored(before)
-        except LimitError:
-            before = found = None
+            limit = None if before is None or found is not None else limit
         if found is None:
             found = self._find()
             if before is not None:
                 with suppress(LimitError):
-                    found = self._in_codes(before, found) or found
+                    inside = self._in_codes(before, found)
+                    found, limit = (found, limit) if inside is None else (inside, None)
+        self._failure.limit = limit
         return found
 
     def _before_gap(self) -> Before | None:
@@ -362,7 +367,7 @@ class _Walk:
             self._note_sound(begin, pace.out)
         fallback: _Found | None = None
         tries = _MORE_TRIES
-        for bit, is_member in candidates(self._data, 8 * begin, self._end, members=self._codec == "gzip"):
+        for bit, is_member in self._candidates.find(8 * begin, members=self._codec == "gzip"):
             self._poll()
             if bit <= self._chain_bit:
                 continue
@@ -577,12 +582,14 @@ class _Walk:
         return None
 
     def _skip_zeros(self, at: int) -> int:
+        count = 64
         while at < self._end:
-            block = self._peek(at, FEED)
+            block = self._peek(at, count)
             rest = block.lstrip(b"\0")
             if rest or not block:
                 return at + len(block) - len(rest)
             at += len(block)
+            count = min(4 * count, FEED)
         return at
 
 

@@ -119,20 +119,27 @@ class Inside:
         """Say whether there may be more work."""
         return self._left > 0
 
+    @property
+    def wanting(self) -> str | None:
+        """What to tell of blocks in which it could not go on: with more memory it perhaps can. None: it cannot."""
+        enough = _MOST * _OF_BUDGET
+        if self._budget.limit >= enough:
+            return None
+        return f"the rest of a damaged block takes more memory to look into; lift it with --budget {enough >> 20}MiB"
+
     # -- before the gap ----------------------------------------------------------------------------------------------
 
     def before(self, chain: Chain, at: int) -> Before | None:
-        """Return what ``chain`` says of what precedes the gap at ``at``; None if it did not come so far, or the budget
-        is too small for anything.
+        """Return what ``chain`` says of what precedes the gap at ``at``; None if it did not come so far.
 
-        Raises `LimitError`.
+        Raises `LimitError`, also if the budget is too small for anything.
         """
         came = output_before(chain, self._data, at)
         if came is None:
             return None
         out, window, known = came
         if self._budget.limit // _KEPT < 2 * WINDOW + 128 * _HOLES:
-            return None  # nothing could be kept
+            raise LimitError("nothing could be kept of a deflate block", option="--budget")
         charge = self._budget.charge(_HELD * self.most, "going on inside a deflate block")
         before = Before(at, out, None if chain.place is None else chain.place + out, window, known, charge)
         low = max(chain.bit // 8, at - self.most)

@@ -16,28 +16,58 @@ if TYPE_CHECKING:
     from pparse.data import Data
     from pparse.reader import Range
 
-# Searched at once, and looked at behind that: a stored block with the header that follows it.
+# Searched at once at most, and looked at behind that: a stored block with the header that follows it.
 _SEARCH: Final = 256 * KIB
 _AHEAD: Final = 72 * KIB
+# Searched first, then four times as much; what of a block's head may stand before the byte it is found by.
+_FIRST: Final = 1 * KIB
+_BEFORE: Final = 4
 MAGIC: Final = b"\x1f\x8b\x08"
 
 
-def candidates(data: Data, bit: int, end: int, *, members: bool) -> Iterator[tuple[int, bool]]:
-    """Yield bits from ``bit`` to byte ``end`` where a block may begin, or (True), with ``members``, a gzip member."""
-    from pparse.kernels.deflate_blocks import find_blocks
+class Candidates:
+    """Finds where blocks of ``data``, which ends at byte ``end``, may begin.
 
-    at = bit // 8
-    while at < end:
-        buffer, unknown = data.read_known(at, min(_SEARCH + _AHEAD, end - at))
-        if not buffer:
-            return
-        last = min(_SEARCH, len(buffer))
-        blocks = ((block.bit, False) for block in find_blocks(buffer, max(0, bit - 8 * at), 8 * last))
-        for found, is_member in heapq.merge(blocks, _headers(buffer, max(0, bit // 8 - at), last if members else 0)):
-            first = found // 8
-            if not any(start <= at + first < start + count for start, count in unknown):
-                yield 8 * at + found, is_member
-        at += last
+    A search goes no further ahead of what it has found than in proportion, and what was read for it serves the next
+    one: many members that are damaged cost little each.
+    """
+
+    def __init__(self, data: Data, end: int) -> None:
+        self._data = data
+        self._end = end
+        self._at = 0
+        self._buffer = b""
+        self._unknown: list[tuple[int, int]] = []
+
+    def find(self, bit: int, *, members: bool) -> Iterator[tuple[int, bool]]:
+        """Yield bits from ``bit`` on where a block may begin, or (True), with ``members``, a gzip member."""
+        from pparse.kernels.deflate_blocks import find_blocks
+
+        begin = at = bit // 8
+        step = _FIRST
+        while at < self._end:
+            base = max(begin, at - _BEFORE)
+            buffer, unknown = self._read(base, at - base + step + _AHEAD)
+            last = min(at - base + step, len(buffer))
+            if last <= at - base:
+                return
+            first = max(bit, 8 * at) - 8 * base
+            blocks = ((block.bit, False) for block in find_blocks(buffer, first, 8 * last))
+            headers = _headers(buffer, first // 8, last if members else 0)
+            for found, is_member in heapq.merge(blocks, headers):
+                place = base + found // 8
+                if not any(start <= place < start + count for start, count in unknown):
+                    yield 8 * base + found, is_member
+            at, step = base + last, min(4 * step, _SEARCH)
+
+    def _read(self, at: int, count: int) -> tuple[bytes, list[tuple[int, int]]]:
+        """Return what is at ``at``, and which stretches there are not known."""
+        count = min(count, self._end - at)
+        if not self._at <= at <= at + count <= self._at + len(self._buffer):
+            self._at = at
+            self._buffer, unknown = self._data.read_known(at, min(_BEFORE + _SEARCH + _AHEAD, self._end - at))
+            self._unknown = [(at + start, length) for start, length in unknown]
+        return self._buffer[at - self._at : at - self._at + count], self._unknown
 
 
 def _headers(buffer: bytes, first: int, last: int) -> Iterator[tuple[int, bool]]:

@@ -17,10 +17,11 @@ class Failure:
     decoder said.
 
     Whoever finds pieces also says from where on the output is in doubt: ``doubt_from``, an offset of the output (None:
-    it is not), and ``doubt``, why (None: it was decoded from damaged data before that showed).
+    it is not), and ``doubt``, why (None: it was decoded from damaged data before that showed). ``limit`` is as that of
+    a `Piece`, for what comes behind the last of them.
     """
 
-    __slots__ = ("at", "doubt", "doubt_from", "error", "out", "start", "start_out")
+    __slots__ = ("at", "doubt", "doubt_from", "error", "limit", "out", "start", "start_out")
 
     def __init__(self, at: int, out: int, start: int, error: PparseError, start_out: int = 0) -> None:
         self.at = at
@@ -30,6 +31,7 @@ class Failure:
         self.error = error
         self.doubt_from: int | None = None
         self.doubt: str | None = None
+        self.limit: str | None = None
 
     def __repr__(self) -> str:
         return f"Failure(at={self.at}, out={self.out}, start={self.start}, start_out={self.start_out})"
@@ -42,10 +44,10 @@ class Piece:
     ``[at, end)`` are the bytes of the source that it is made of. ``position`` says where in the whole output it begins,
     None where that is not known exactly; it may be less than what had come out before, which then was too much.
     ``joins``: no output is missing between what came before and this. ``error``: why it ends where it ends, None if
-    not by damage.
+    not by damage. ``limit``: which limit of ours kept more of it, or of what precedes it, from being had; None: none.
     """
 
-    __slots__ = ("at", "data", "end", "error", "joins", "position")
+    __slots__ = ("at", "data", "end", "error", "joins", "limit", "position")
 
     def __init__(
         self,
@@ -63,6 +65,7 @@ class Piece:
         self.position = position
         self.joins = joins
         self.error = error
+        self.limit: str | None = None
 
     def __repr__(self) -> str:
         return f"Piece([{self.at}, {self.end}), size={self.data.size}, position={self.position}, joins={self.joins})"

@@ -147,6 +147,7 @@ class ResumedData(Data):
         self.access = self._head.access
         self._placed: list[_Placed] = []
         self._learned = False
+        self._passed_over: list[Doubt] = []  # where a limit of ours kept more from being had
         self._suspects: list[tuple[int, int]] = []  # (output before, end in the source) of stretches with damage inside
         self._revision = 0
         self._source_revision = source.data.revision
@@ -355,6 +356,7 @@ class ResumedData(Data):
         head = self._head
         error = head.error
         self.problems, self.doubts, self.error = [], (), None  # a search before may have been interrupted
+        self._passed_over = []
         self._placed = [_Placed(0, head.produced, head)]
         gaps = GapTable()
         self.contradiction = head.contradiction
@@ -454,6 +456,11 @@ class ResumedData(Data):
                 self._lay(waiting, piece.position, gaps)
                 waiting = []
         self._lay(waiting, None, gaps)
+        for before, placed, (piece, _) in zip(self._placed, self._placed[1:], pieces, strict=False):
+            if piece.limit is not None:
+                self._passed_over.append(Doubt(before.end, placed.end, piece.limit))
+        if failure.limit is not None:
+            self._passed_over.append(Doubt(self._placed[-1].end, 1 << 62, failure.limit))
         for out, end in self._suspects:  # what was decoded of them, up to the place where it begins again
             for placed, reached in zip(self._placed, (failure.at, *(piece.end for piece, _ in pieces)), strict=True):
                 if end <= reached + 1 and out < placed.end:
@@ -547,6 +554,11 @@ class ResumedData(Data):
         if own is not None or super().is_proved(start, end):
             return own
         return self._source.data.doubtful(self._source.start, self._source.end)
+
+    def passed_over(self, start: int, end: int) -> str | None:
+        """Say which limit of ours kept bytes of ``[start, end)`` from being had."""
+        found = (stretch.reason for stretch in self._passed_over if stretch.start < end and start < stretch.end)
+        return next(found, None) or self._source.data.passed_over(self._source.start, self._source.end)
 
     def check_unchanged(self) -> None:
         """Check the source."""
