@@ -119,6 +119,21 @@ def opened(content: bytes, path: Path) -> dict[str, tuple[str, list[int], bytes]
     return {name: (info["dtype"], info["shape"], bytes(info["data"])) for name, info in found.items()}
 
 
+def test_bytes_of_tensors_whose_names_are_lost_are_saved_without_them(save, tmp_path):
+    """The first half of the header is zeros: what it named is there, in the order of the file, without names."""
+    whole, known = every_dtype()
+    length = int.from_bytes(whole[:8], "little")
+    out = save(whole[:8] + bytes(length // 2) + whole[8 + length // 2 :], "safetensors", "m.safetensors")
+    named = opened(out.files["m.safetensors"], tmp_path / "check")
+    assert 0 < len(named) < len(known)
+    lost = [begin for name, (_, _, begin, content) in known.items() if name not in named and content]
+    first = min(begin for name, (_, _, begin, content) in known.items() if name in named and content)
+    assert lost
+    assert max(lost) < first
+    at = 8 + length
+    assert out.files[f"m.safetensors.partial/unnamed-{at}.bin"] == whole[at : at + first]
+
+
 def test_a_file_cut_anywhere(save, tmp_path):
     whole, known = every_dtype()
     base = 8 + int.from_bytes(whole[:8], "little")

@@ -15,6 +15,7 @@ from pparse.findings import Finding, Severity, Status
 from pparse.limits import MIB, count_words
 from pparse.node import SCALAR
 from pparse.parsers.safetensors import METADATA
+from pparse.parsers.safetensors_layout import lay
 from pparse.recovery.report import RecoveredFile, doubtful_name
 from pparse.recovery.salvage import Rest, text_of
 from pparse.viewers.safetensors import SafetensorsViewer
@@ -329,9 +330,29 @@ def _finish(
                     job.kept(tensor.name, tensor.stored_nbytes)
             else:
                 rest.add(_save_part(job, path, tensor, became, why, judge, second if judge.in_doubt else None))
+        if viewer.parser.header.status is not Status.COMPLETE:
+            _save_unclaimed(job, viewer, path)
         job.save_loose(path)
     finally:
         rest.finish(status)
+
+
+def _save_unclaimed(job: Job, viewer: SafetensorsViewer, path: str) -> None:
+    """Write the bytes that belong to no tensor that can be named: those whose header entries are lost."""
+    layout = lay(job.session.budget, viewer.parser.infos())
+    start = viewer.parser.data_start
+    last = max(0, job.solid - start)
+    for begin, end in [*layout.breaks, (layout.end, last)]:
+        stop = min(end, last)
+        if begin >= stop:
+            continue
+        with job.target.create(f"{path}.partial/unnamed-{start + begin}.bin") as file:
+            gaps = job.copy_known(file, start + begin, start + stop)
+            if file.bytes == gaps.known:
+                file.discard()
+                continue
+        reason = "bytes of tensors whose entries in the header are lost"
+        job.report(file, Status.DAMAGED, reason, offset=start + begin, gaps=gaps)
 
 
 def _words(finding: Finding) -> str:
