@@ -274,11 +274,9 @@ class CpbParser(ProtobufParser):
 
             # A file whose beginning is damaged: what is left looks like Riegeli, and the name says the rest. One that
             # begins with zeros was lost there, or never written: no file of whatever kind has that name and begins so.
-            # (Of nothing but zeros there is nothing to be said but that.)
             if named and RiegeliParser.match(reader):
                 return Confidence.LIKELY
-            blank = named and reader.peek(_BLANK) == bytes(_BLANK)
-            return Confidence.EXTENSION if blank and any(reader.peek(_SHAPE_BYTES)) else Confidence.NO
+            return Confidence.EXTENSION if named and reader.peek(_BLANK) == bytes(_BLANK) else Confidence.NO
         if named:
             return Confidence.CERTAIN
         return Confidence.CERTAIN if _ends_with_metadata(reader) else Confidence.NO

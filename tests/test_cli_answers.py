@@ -27,7 +27,9 @@ def test_a_file_of_nothing_is_damaged_whatever_its_name_says(run, tmp_path, cont
     path.write_bytes(content)
     ran = run(command, path, *(("-o", tmp_path / "o") if command == "recover" else ()))
     assert ran.code == 4
-    assert ("the file is empty" if not content else "zeros") in ran.err
+    # Zeros that are called .cpb are one that was not written: it is known what should be there.
+    said = "its beginning is lost" if name == "it.cpb" and content else "zeros" if content else "the file is empty"
+    assert said in ran.err + ran.out
     assert "-f" not in ran.err
 
 
