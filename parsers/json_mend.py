@@ -159,9 +159,11 @@ class Mender:
             match = pattern.search(self.block, offset - self.base)
             if match is not None and self.base + match.start() < stop:
                 return self.base + match.start()
-            if self.base + len(self.block) >= self.end:
+            behind = self.base + len(self.block)
+            if behind >= self.end:
                 return None
-            offset = max(offset + 1, self.base + len(self.block) - AHEAD)
+            # A block that is short ends at a gap, which nothing that is looked for reaches over.
+            offset = behind if len(self.block) < _BLOCK else max(offset + 1, behind - AHEAD)
         return None
 
     # -- what is expected next ---------------------------------------------------------------------------------------

@@ -401,8 +401,11 @@ def _nothing_there(extraction: Extraction) -> str | None:
     if extraction.is_folder:
         return None
     data, start, end = extraction.data, extraction.start, extraction.end
-    if not _head(extraction, 1):
+    head = _head(extraction, 64)
+    if not head:
         return "the file is empty"
+    if head.strip(b"\0"):
+        return None
     if end is None:  # to know more, all of a stream would have to be decoded
         return None
     for at in (start, max(start, end - _ZEROS)):

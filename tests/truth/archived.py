@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 TARRED = ("tar", "gz-in-tar")
 
 
+RECORD = 10_240  # what tar fills up
+
+
 def is_shorter_file(case: Case) -> bool:
     """Say whether a cut leaves another whole file: records files have no mark of their end, and this one ends between
     two chunks."""
@@ -54,7 +57,7 @@ def file_vouched(attempt: Attempt, path: str, seen: Seen) -> Iterator[str]:
     known.append(attempt.case.wrapped.content)
     if seen.content in known or is_made(attempt, path):
         return
-    if seen.verified is True:
+    if seen.verified is True and not is_shorter_file(attempt.case):
         yield f"{what}, and not the original"
         return
     if file is None:
@@ -75,6 +78,8 @@ def is_unwritten(case: Case, file: File) -> bool:
     if case.wrapper not in TARRED or not case.damage.leaves_hole(len(case.wrapped.content)):
         return False
     ranges = file.reach(case.damage.reach(case.wrapped.content)).ranges
+    if ranges == ((0, len(file.content)),) and len(case.wrapped.content) - case.damage.offset <= RECORD:
+        return False  # so many zeros end an archive
     if sum(end - start for start, end in ranges) < 16:
         return False  # so few zeros beside a hole may be the file's own
     return any(file.content[start:end].strip(b"\0") for start, end in ranges)
