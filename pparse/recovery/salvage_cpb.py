@@ -200,8 +200,8 @@ def _save_chunks(
             file.discard()
             job.is_unharmed = copy.records > 0
             return False
-    whole = "" if pruned is None else f"{pruned.whole}; "
-    _report(job, file, copy, rest, f"{whole}{described(copy)}; no .cpb and no .pb: {problem}")
+    whole = "" if pruned is None else f"{pruned.whole} are whole; "
+    _report(job, file, copy, rest, f"{job.name}.partial", f"{whole}{described(copy)}; no .cpb and no .pb: {problem}")
     if old is not None:
         with job.target.create(METADATA.format(job.name)) as kept:
             kept.write(old[1])
@@ -235,12 +235,13 @@ def _save_message(job: Job, parser: CpbParser, metadata: Any) -> bool:
             return _save_chunks(job, f"the places of chunks are wrong: {wrong}", known=_Known(job, parser, metadata))
         job.is_unharmed = copy.records > 0
         return False
+    folder = f"{file.path}.partial"
     if isinstance(problem, LimitError):
-        _report(job, file, copy, rest, f"{pruned.whole}; {described(copy)}; no .pb: {problem.reason}")
+        _report(job, file, copy, rest, folder, f"{pruned.whole} are whole; {described(copy)}; no .pb: {problem.reason}")
         raise problem
     if merged is None:
         return _save_chunks(job, getattr(problem, "reason", str(problem)), pruned)
-    _report(job, file, copy, rest, f"{pruned.whole}; {described(copy)}", merged=(merged, pruned))
+    _report(job, file, copy, rest, folder, f"{pruned.whole} are whole; {described(copy)}", merged=(merged, pruned))
     return True
 
 
@@ -306,7 +307,7 @@ class _Pruned:
     @property
     def whole(self) -> str:
         """How many of the chunks could be read, in words."""
-        return f"{self.count - len(self.lost):,} of {count_words(self.count, 'chunk')} are whole"
+        return f"{self.count - len(self.lost):,} of {count_words(self.count, 'chunk')}"
 
     def tell(self, rest: Rest) -> None:
         """Tell ``rest`` which chunks are lost, and which fields are left out."""
@@ -436,21 +437,21 @@ def _report(
     file: TargetFile,
     copy: RecordCopy,
     rest: Rest,
+    folder: str,
     reason: str,
     merged: tuple[TargetFile, _Pruned] | None = None,
 ) -> None:
-    """Report the file of chunks, what is there of the last of them, the merged message, and what is lost."""
+    """Report the file of chunks, what is there of the last of them (in ``folder``), the message, what is lost."""
     status = Status.DAMAGED if copy.damaged or job.has_gaps else Status.TRUNCATED
-    is_cpb = not file.path.endswith(CHUNKS.format(""))
     job.report(file, status, reason)
     try:
         if merged is not None:
             message, pruned = merged
-            reason = f"merged from {pruned.whole.removesuffix(' are whole')}"
+            reason = f"merged from {pruned.whole}"
             if pruned.left_out:
                 reason += f"; {count_words(len(pruned.left_out), 'field')} left out, whose place is not known"
             job.report(message, status if pruned.lost else Status.COMPLETE, reason)
-        copy.save_tail(f"{file.path}.partial" if is_cpb else file.path.rpartition("/")[0])
+        copy.save_tail(folder)
     finally:
         rest.finish(status)
 
