@@ -383,7 +383,10 @@ class ArchiveParser(Parser):
             verdict.doubtful = ((0, verdict.size),)
         if data is not self.result.extraction.data and opened is None:
             data.close()
-        if verdict.verified is not True and member.status is not Status.COMPLETE:
+        # The checksum of a stream around it proves bytes, not where the member ends: only one of its own does.
+        proved = verdict.verified is True and member.checksum is not None
+        if not proved and member.status is not Status.COMPLETE:
+            verdict.verified = verdict.verified and None
             reason = member.finding.reason if member.finding is not None else str(member.status)
             verdict.worsen(member.status, member.finding.code if member.finding is not None else "malformed", reason)
         return verdict
