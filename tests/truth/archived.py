@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import tarfile
 from typing import TYPE_CHECKING
 
 from tests.truth.damage import Reach
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
 TARRED = ("tar", "gz-in-tar")
 
 
-RECORD = 10_240  # what tar fills up
+BLOCK, RECORD = 512, 10_240  # of a tar: what members, and what the whole archive fill up
 
 
 def is_shorter_file(case: Case) -> bool:
@@ -28,6 +30,20 @@ def is_shorter_file(case: Case) -> bool:
         return False
     cut = case.damage.offset
     return not any(start < cut < end for start, end in (value.place for value in case.sample.values.values()))
+
+
+def is_shorter_tar(case: Case) -> bool:
+    """Say whether a cut leaves a tar that lacks its mark of the end only: it ends where a header, or the mark, began.
+
+    Tars that were written so are read everywhere; a finding tells of it, and no more can be known.
+    """
+    if case.damage.kind != "cut" or case.wrapper not in TARRED:
+        return False
+    with tarfile.open(fileobj=io.BytesIO(case.wrapped.content)) as archive:
+        members = archive.getmembers()
+    last = members[-1]
+    ends = [member.offset for member in members[1:]] + [last.offset_data + -(-last.size // BLOCK) * BLOCK]
+    return case.damage.offset in ends
 
 
 def file_vouched(attempt: Attempt, path: str, seen: Seen) -> Iterator[str]:

@@ -18,10 +18,12 @@ from tests.truth.archived import (
     file_vouched,
     is_exempt,
     is_shorter_file,
+    is_shorter_tar,
     is_unwritten,
 )
 from tests.truth.attempt import BUDGET, Attempt, Command, Seen
 from tests.truth.salvaged import has_grown, judge_file
+from tests.truth.wrappers import lz4_blocks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -134,12 +136,18 @@ def is_cut_off(attempt: Attempt, name: str) -> bool:
 
 
 def is_beyond_proof(case: Case, name: str) -> bool:
-    """Whether a record's hash cannot be compared: bytes removed from the last chunk make a file that ends in it.
+    """Whether a checksum cannot be compared: bytes that went out of the last chunk, or of a stream's last block.
 
-    So does a download that was cut, of which all records are right. Wrappings that have an end of their own tell.
+    The file ends in it now. So does a download that was cut, of which all that is there is right. Wrappings that have
+    an end of their own tell.
     """
+    if case.damage.kind != "remove":
+        return False
+    if case.wrapper == "lz4":
+        ends = [end for end, _ in lz4_blocks(case.wrapped.content)]
+        return case.damage.offset >= max(ends[:-1], default=0)
     values = case.sample.values
-    if case.damage.kind != "remove" or case.sample.kind != "records" or case.wrapper not in ("plain", "zst"):
+    if case.sample.kind != "records" or case.wrapper not in ("plain", "zst"):
         return False
     return name in values and values[name].place == max(value.place for value in values.values())
 
@@ -275,7 +283,9 @@ def sound_codes(attempt: Attempt, command: Command) -> tuple[int, ...]:
 def must_be_noticed(attempt: Attempt, codes: dict[str, int]) -> Iterator[str]:
     """Damage to bytes that a checksum covers is noticed by whoever looks at everything; and so is a cut."""
     case = attempt.case
-    if case.damage.file or (case.wrapped.folder and case.damage.kind != "cut") or is_shorter_file(case):
+    if case.damage.file or (case.wrapped.folder and case.damage.kind != "cut"):
+        return
+    if is_shorter_file(case) or is_shorter_tar(case):
         return
     if case.wrapper in GZIPPED and case.damage.kind == "bit" and case.damage.offset in UNCOVERED:
         return

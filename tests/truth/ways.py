@@ -9,6 +9,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from pparse.errors import DamagedTensorError, PparseError
+from pparse.stream import StreamParser
 from tests.truth.attempt import Attempt, Seen
 
 if TYPE_CHECKING:
@@ -103,6 +104,8 @@ def read_nodes(attempt: Attempt, document: Any, seen: list[Seen]) -> None:
             node = next(node for node in parser.result.root.children() if node.note.at == member.at)
             ask(seen, node, "", "load", lambda: bytes(node.load()))
         return
+    if isinstance(document.result.parser, StreamParser):
+        return  # the stream itself: nothing of what is in it is told by its nodes
     root = document.root
     if kind == "keys":
         names = [(str(node.key if node.key is not None else node.ordinal), node) for node in root.children()]
