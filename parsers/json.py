@@ -368,14 +368,16 @@ class JsonParser(DamagedText):
                 text.closed, text.open_inside = False, index.note
             entry = describe_child(text, is_map, self.decoder, source)
             assert entry is not None  # noqa: S101 -- None only for a cut child, which cut() did not index
-            if entry.status is Status.DAMAGED and entry.finding is not None:
+            wrong = entry.finding if entry.status is Status.DAMAGED else None
+            if text.zeros and wrong is None:
+                wrong = Finding("malformed", "zeros follow the value", offset=text.stop)
+            if wrong is not None:
                 if self._take_mended(node, index):
                     last = min(number + first + 1, index.count)
                     return self._mended_entries(node, index.note, first, max(0, last - first))
-                self._note(
-                    entry.finding.code, entry.finding.reason, entry.finding.offset or entry.start, None,
-                    path="" if self.result.findings.omitted else self._path_below(node, first + number, entry.key),
-                )  # fmt: skip
+                hidden = self.result.findings.omitted or wrong is not entry.finding  # the value itself is good
+                path = "" if hidden else self._path_below(node, first + number, entry.key)
+                self._note(wrong.code, wrong.reason, wrong.offset or entry.start, None, path=path)
             entries.append(entry)
         return entries
 

@@ -286,9 +286,10 @@ class DamagedText(Parser):
         size = HEAD
         raw = data.pread(start, size)
         name_limit = self.result.extraction.session.limits.name_bytes
-        while is_map and KEY.match(raw) is None and len(raw) < min(name_limit, end - start):
-            size *= 8
-            raw = data.pread(start, min(size, name_limit, end - start))
+        # A gap ends what can be read.
+        while is_map and KEY.match(raw) is None and size <= len(raw) < min(name_limit, end - start):
+            size = min(8 * size, name_limit, end - start)
+            raw = data.pread(start, size)
         skipped = 0
         match = KEY.match(raw) if is_map else BLANK.match(raw)
         if match is not None and len(raw) - match.end() < BORN_LOADED:
@@ -296,7 +297,7 @@ class DamagedText(Parser):
             skipped = value_at - start - match.end()
             raw = raw[: match.end()] + data.pread(value_at, min(HEAD, end - value_at))
         tail_at, tail, step = end, b"", 64
-        while not tail.strip(WHITESPACE) and tail_at > start:
+        while not tail.strip(WHITESPACE + b"\0") and tail_at > start:
             stop, tail_at = tail_at, max(start, tail_at - step)
             tail = data.pread(tail_at, stop - tail_at)
             step = min(step * 8, GROUP_READ)

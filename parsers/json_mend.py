@@ -433,7 +433,8 @@ class Mender:
         if near is not None:
             return *near, _MARK_HERE
         self.sure = False
-        there = top.after and bool(top.starts) and self.have(top.ends[-1] - 1, AHEAD)
+        zeroed = self.block[at : at + 1] == b"\0"  # then the quote before them is as it was
+        there = top.after and bool(top.starts) and not zeroed and self.have(top.ends[-1] - 1, AHEAD)
         if there and self.block[top.ends[-1] - 1 - self.base] == 0x22:  # it may have swallowed what follows it
             begin = max(top.starts[-1], lost - _BLOCK // 2)
             top.item, top.after = top.drop(), False

@@ -45,6 +45,8 @@ KINDS: Final = {
     **dict.fromkeys(b"0123456789", "number"),
 }  # fmt: skip
 CLOSER: Final = {"object": 0x7D, "array": 0x5D}
+_CLOSERS: Final = (b'"', b"}", b"]")
+_ZEROED: Final = WHITESPACE + b"\0"
 
 _TEXT = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
 
@@ -176,14 +178,18 @@ class ChildText:
     ``raw`` is all of it, or its head where it is long: the whole key and at least `BORN_LOADED` bytes of the value,
     without ``skipped`` bytes of whitespace before the value. ``stop`` is the offset behind the last byte that is not
     whitespace, ``last`` that byte. ``closed`` is False for the last child of a container that is cut; ``open_inside``
-    then says whether the cut lies inside a string or bracket.
+    then says whether the cut lies inside a string or bracket. ``zeros``: bytes that were overwritten with zeros, or
+    never written, follow a value that has its own end; no text has such, so the value ends before them.
     """
 
-    __slots__ = ("at", "closed", "end", "last", "open_inside", "raw", "skipped", "stop")
+    __slots__ = ("at", "closed", "end", "last", "open_inside", "raw", "skipped", "stop", "zeros")
 
     def __init__(self, raw: bytes, at: int, end: int, tail: bytes | None = None, tail_at: int = 0, skipped: int = 0):
         text = raw if tail is None else tail
         text = text.rstrip(WHITESPACE)
+        self.zeros = text.endswith(b"\0") and text.rstrip(_ZEROED)[-1:] in _CLOSERS
+        if self.zeros:
+            text = text.rstrip(_ZEROED)
         self.raw = raw
         self.at = at
         self.end = end

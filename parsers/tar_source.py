@@ -245,7 +245,10 @@ class TarSource:
         while 0 <= place <= last + 257:
             at = place - 257
             aligned = grid is not None and (base + at - grid) % BLOCK == 0
-            if _believed(raw[at : at + BLOCK], _within(unknown, at), aligned=aligned):
+            lost = _within(unknown, at)
+            # A name is at its beginning: behind zeros of padding, a header may sum up that lacks one of its own.
+            named = raw[at] or (lost and not lost[0][0])
+            if named and _believed(raw[at : at + BLOCK], lost, aligned=aligned):
                 best = at
                 break
             place = raw.find(b"ustar", place + 1)

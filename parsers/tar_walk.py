@@ -7,6 +7,8 @@ answer: reading can begin again at any member. Rules:
 - A header is believed if its checksum agrees; one of which the checksum or a byte is damaged, where a header is due.
 - What follows a member must be a header, zeros or the end. If not, and a header stands *inside* of what the size says,
   so that the members from there on lead past the member's end, the size lies: the member ends at that header.
+- A header that stands a few bytes *behind* where it was due, with the member's padding before it, is as many bytes late
+  as came into the member: it goes on for so many.
 - A block that is no header where one is due is a header destroyed: what lies between it and the next header is a
   ``gap`` (a file, if extended headers before it are left that name it).
 - A gap of the data of which nobody knows how long it is ends all knowledge of positions: the next header is searched at
@@ -16,6 +18,7 @@ answer: reading can begin again at any member. Rules:
 from __future__ import annotations
 
 from pparse.archive import ArchiveMember
+from pparse.data import Access
 from pparse.errors import MalformedError
 from pparse.findings import Finding, Severity, Status
 from pparse.limits import MIB, count_words
@@ -50,6 +53,7 @@ _BODILESS: Final = frozenset((b"1", b"2", b"3", b"4", b"5", b"6", b"V"))
 _MAX_RECORDS: Final = 4 * MIB  # of the data of one pax header
 _MAX_GLOBALS: Final = 256
 _MAGIC: Final = b"ustar"
+_UNPADDED: Final = "no padding follows it: bytes of it are wrong, missing or too many"
 _MOST_SHIFTED: Final = 8 << 10  # how far behind a member the rest of a torn header is looked for
 
 
@@ -363,6 +367,8 @@ class TarWalker:
             self._check_doubted(body, pos)
         elif self._is_bad(body.next):
             self._check_size(body, pos)
+        elif source.probe(body.next) is Blank.ZERO:
+            self._check_last(body, pos)
         self._note_lost(body)
         return body
 
@@ -407,18 +413,62 @@ class TarWalker:
     def _check_size(self, body: Body, pos: int) -> None:
         """No header follows the member: find out whether its size lies, or the next header is destroyed."""
         after = self.search_from(body.start, pos)
-        if after is None or after == body.next:
-            return
-        if after < body.next:
+        if after is None:
+            if self._has_more(body):
+                body.spoil(Status.DAMAGED, "malformed", _UNPADDED)
+        elif after < body.next:
             if after > body.start or leads_past(self.source, after, body.next, None):
                 self._cut_at(body, after)
-        elif self._has_more(body) and (after - body.start) % BLOCK == 0:
-            # Only on the grid: where bytes are missing or came in, the sizes are right, and headers may be lost.
-            self._cut_at(body, after)
-        elif self._has_more(body):
-            body.spoil(Status.DAMAGED, "malformed", "no padding follows it: bytes of it are wrong, missing or too many")
-        elif (after - body.next) % BLOCK and not self._header_was_here(body, after):
-            body.spoil(Status.DAMAGED, "malformed", "what follows it is shifted: bytes came in, here or behind it")
+        elif after > body.next and not self._has_grown(body, after):
+            if self._has_more(body) and (after - body.start) % BLOCK == 0:
+                # Only on the grid: where bytes are missing or came in, the sizes are right, and headers may be lost.
+                self._cut_at(body, after)
+            elif self._has_more(body):
+                body.spoil(Status.DAMAGED, "malformed", _UNPADDED)
+            elif (after - body.next) % BLOCK and not self._header_was_here(body, after):
+                body.spoil(Status.DAMAGED, "malformed", "what follows it is shifted: bytes came in, here or behind it")
+
+    def _has_grown(self, body: Body, after: int) -> bool:
+        """Say whether bytes came into the member, so that it goes on behind its size; it is made to end there then.
+
+        The header at ``after`` is so far from where it was due as the bytes are too many. As much padding as the member
+        had precedes it; and there is no other header that was lost.
+        """
+        more = after - body.next
+        padding, unknown = self.source.read(body.end + more, body.next - body.end)
+        if more > _MOST_SHIFTED or unknown or padding.strip(b"\0"):
+            return False
+        if (more % BLOCK == 0 and not self._has_more(body)) or self._header_was_here(body, after):
+            return False
+        body.spoil(
+            Status.DAMAGED, "size", f"bytes came into it: {body.size or 0:,} are declared, and it goes on for "
+            f"{count_words(more, 'byte')} more",
+        )  # fmt: skip
+        body.end, body.next, body.size = body.end + more, after, body.end + more - body.start
+        return True
+
+    def _check_last(self, body: Body, pos: int) -> None:
+        """Zeros follow the member: bytes of it may be missing, so that it reaches over the last headers.
+
+        One that lies across its end, where padding should be, tells; or an empty member right before the zeros, if that
+        is the one header in it. An archive that is a member itself begins with a header, and has more of them.
+        """
+        source = self.source
+        if source.data.access is not Access.FREE or isinstance(source.probe(body.start), TarHeader):
+            return  # decoded data are not to be read backwards
+        tail = source.trim_zeros(max(body.start, body.next - _MOST_SHIFTED), body.next)
+        last = source.probe(tail - BLOCK) if tail - BLOCK > body.start else None
+        if body.end < body.next and self._has_more(body):
+            after = self.search_from(body.start, pos)
+            if after is not None and after < body.next and leads_past(source, after, body.end, None):
+                self._cut_at(body, after)
+        elif (
+            isinstance(last, TarHeader)
+            and last.sound
+            and not last.size
+            and self.search_from(body.start, pos) == tail - BLOCK
+        ):
+            self._cut_at(body, tail - BLOCK)
 
     def _header_was_here(self, body: Body, after: int) -> bool:
         """Say whether what shifts the header at ``after`` lies behind the member: in the header that followed it.
@@ -429,7 +479,7 @@ class TarWalker:
         head, unknown = self.source.read(body.next, min(after - body.next, _MOST_SHIFTED))
         if unknown or not head:
             return False
-        return _MAGIC in head or (body.end < body.next and head[0] != 0)
+        return _MAGIC in head or (body.end < body.next and head[0] != 0 and not self._has_more(body))
 
     def _has_more(self, body: Body) -> bool:
         """Say whether the padding of a member holds anything."""

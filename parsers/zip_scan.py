@@ -278,8 +278,9 @@ class Scanner(Walker):
         end = start + claim.packed if claim is not None else self.end
         if isinstance(found.error, EndOfDataError):
             extent = Extent(start, self.end, self.end, size, claim.crc if claim is not None else None)
-            if claim is not None and end <= self.end:
-                extent.end = extent.next = self._successor(start, end, header) or end
+            following = None if claim is None else self._successor(start, min(end, self.end), header)
+            if following is not None or (claim is not None and end <= self.end):
+                extent.end = extent.next = following or end
                 return extent.blame("malformed", "its compressed bytes do not end where they should")
             return _cut(extent, max(end, self.end + 1) - start)
         if not self.work.spend(found.end - start):

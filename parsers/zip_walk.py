@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from pparse.session import Session
 
 _RECORDS: Final = re.compile(rb"PK(?:\x03\x04|\x01\x02|\x05\x06|\x06\x06)")
+_LOCALS: Final = re.compile(re.escape(LOCAL))
 _BOUNDARIES: Final = (CENTRAL, END, END64, EXTRA_DATA)
 # Lengths of data descriptors, the likelier ones first.
 LENGTHS: Final = (24, 16, 20, 12)
@@ -109,12 +110,15 @@ class Walker:
     def _is_extra(self, pos: int, header: LocalHeader) -> bool:
         """Say whether the extra field may be one: a damaged length makes it cover the records that follow."""
         used = sum(4 + len(value) for _, value in extra_fields(header.extra))
-        if used == len(header.extra) or LOCAL not in header.extra[used:]:
+        if used == len(header.extra):
             return True
-        at = header.extra.find(LOCAL, used)
-        block, _ = self.read(pos + at, min(self.end - pos - at, LOCAL_SIZE + 256))
-        other = read_local(block)
-        return other is None or not other.is_sane()
+        for match in _LOCALS.finditer(header.extra):
+            at = match.start()
+            block, _ = self.read(pos + at, min(self.end - pos - at, LOCAL_SIZE + 256))
+            other = read_local(block)
+            if other is not None and other.is_sane():
+                return False
+        return True
 
     def listed_header(self, pos: int) -> LocalHeader | None:
         """Return the local header that should stand at ``pos`` and is broken, if where the bytes begin can be told."""

@@ -14,6 +14,7 @@ import pparse
 from pparse import Status
 from pparse.data import BytesData
 from pparse.parsers.json_mend import Mender
+from pparse.testing.fakes import GappyData
 
 DTYPES = (np.float32, np.int64, np.float16, np.uint8)
 SHAPES = ((4, 3), (7,), (2, 5), (16,))
@@ -316,3 +317,40 @@ def test_what_is_one_value_for_sure_leaves_the_numbers_behind_it_alone(word):
     with pparse.open(b'{"a": [0, %s, 2]}' % word, format="json") as document:
         assert (document.node("a[2]").status, document.get("a[2]")) == (Status.COMPLETE, 2)
         assert document.node("a[1]").status is Status.DAMAGED
+
+
+ZEROED = ['{"a": "abc"', '{"a": [1, 2]', '{"n": 1, "a": {"x": [2]}', '{"a": ["' + "b" * 9_000 + '"]']
+
+
+@pytest.mark.parametrize("behind", [b"", b', "z": 3}'])
+@pytest.mark.parametrize("zeros", [1, 40, 70_000])
+@pytest.mark.parametrize("text", ZEROED)
+def test_a_value_that_is_closed_before_zeros_is_whole(text, zeros, behind) -> None:
+    content = text.encode() + bytes(zeros) + behind
+    with pparse.open(content, format="json") as document:
+        found = {node.key: node for node in document.root.children()}
+        assert found["a"].status is Status.COMPLETE
+        assert found["a"].to_python() == json.loads(text + "}")["a"]
+        assert document.root.status is not Status.COMPLETE
+
+
+def test_a_string_before_zeros_in_which_another_ends_is_whole() -> None:
+    with pparse.open(
+        b'{"a": "abc"' + bytes(16) + b'": 0.5, "b": [null, {"c": "d"}]}, "e": 1}', format="json"
+    ) as document:
+        found = {node.key: node for node in document.root.children()}
+        assert (found["a"].status, found["a"].load()) == (Status.COMPLETE, "abc")
+        assert document.root.status is Status.DAMAGED
+
+
+@pytest.mark.parametrize("text", ['{"a": 12', '{"a": "b\\"', '{"a": [1, 2', '{"a": tru'])
+def test_a_value_that_zeros_may_have_cut_is_not_whole(text) -> None:
+    with pparse.open(text.encode() + bytes(40), format="json") as document:
+        assert next(iter(document.root.children())).status is not Status.COMPLETE
+
+
+def test_a_member_with_a_gap_before_its_key_ends_is_read_as_far_as_it_goes() -> None:
+    content = b'{"a": 1, "b" 5, "' + b"k" * 9_000 + b'": 2, "c": 3}'
+    data = GappyData(content, [(4_000, 3_000)])
+    with pparse.open(data, format="json") as document:
+        assert {node.key: node.status for node in document.root.children()}["a"] is Status.COMPLETE

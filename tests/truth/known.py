@@ -16,11 +16,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Value:
-    """A value: its bytes; ``place``, the bytes of the file that it is made of; ``needs``, those that lead to it."""
+    """A value: its bytes; ``place``, the bytes of the file that it is made of; ``needs``, those that lead to it.
+
+    ``ends``: those that tell where it ends; zeros in their place tell that too, since no text has any.
+    """
 
     content: bytes
     place: tuple[int, int]
     needs: tuple[tuple[int, int], ...] = ()
+    ends: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)

@@ -78,7 +78,16 @@ def untouched(attempt: Attempt, name: str) -> bool:
         return True
     if has_grown(attempt):  # nobody can know where the bytes came in
         return False
+    ends = case.sample.values[name].ends
+    if ends is not None and case.reach.touches(*ends) and not is_zeroed(case):
+        return False
     return case.sample.untouched(name, case.reach)
+
+
+def is_zeroed(case: Case) -> bool:
+    """Whether zeros stand in the sample where it was damaged."""
+    stored = all(layer.decoded is None for layer in case.wrapped.files[case.wrapped.main].chain)
+    return case.damage.kind in ("zeros", "unwritten") and stored
 
 
 def same_where_untouched(expected: bytes, got: bytes, place: tuple[int, int], reach: Reach) -> bool:

@@ -153,11 +153,21 @@ def load(path: Path) -> None:
 
 
 def has_grown(attempt: Attempt) -> bool:
-    """Whether bytes came into the data of a safetensors file: it is longer than its tensors, wherever they came in."""
+    """Whether a safetensors file came out longer than its tensors, so that nobody can tell which of them have moved.
+
+    Bytes came into its data; or they went, in a tar, and the header behind it tells that, and nothing where: what is
+    left of the padding counts as its own.
+    """
     case = attempt.case
-    if case.damage.kind != "insert" or case.damage.file or not case.sample.name.startswith("safetensors"):
+    damage = case.damage
+    if damage.kind not in ("insert", "remove") or damage.file or not case.sample.name.startswith("safetensors"):
         return False
-    return case.wrapper in ("plain", "folder") and case.damage.offset >= case.sample.header
+    if case.wrapper == "tar":
+        layer = case.wrapped.files[case.wrapped.main].chain[0]
+        if damage.kind == "remove" and damage.length >= -layer.end % 512:
+            return False
+        return layer.start + case.sample.header <= damage.offset <= layer.end
+    return damage.kind == "insert" and case.wrapper in ("plain", "folder") and damage.offset >= case.sample.header
 
 
 def judge_values(attempt: Attempt, found: dict[str, bytes], row: dict[str, Any]) -> Iterator[str]:

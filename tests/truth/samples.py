@@ -107,7 +107,10 @@ def make_json() -> Sample:
         out += f" {json.dumps(key)}: ".encode()
         at = len(out)
         out += json.dumps(thing, ensure_ascii=bool(number % 2)).encode()
-        values[key] = Value(json.dumps(thing, sort_keys=True).encode(), (at, len(out)), ((0, at),))
+        end = len(out)
+        # A comma or the last bracket tells that it ends there: before anything else, a quote may be of damage's making.
+        ends = (end - 1, end + (1 if number < 39 else 2))
+        values[key] = Value(json.dumps(thing, sort_keys=True).encode(), (at, end), ((0, at),), ends)
         out += b",\n" if number < 39 else b"\n"
         assert start < at
     out += b"}\n"

@@ -34,7 +34,8 @@ class Layer:
     ``decoded`` says how much of the file a prefix of its compressed bytes gives (None: it is stored). ``covered``: a
     checksum confirms the bytes; it stands in the ranges ``checks``. ``size`` of the file. ``edge``: where bytes that
     come in or go are not told from a change of the file itself (the padding behind a member of a tar). ``exact``:
-    ``decoded`` is not just the least that can be had.
+    ``decoded`` is not just the least that can be had. ``listed``: where its name stands once more, in a directory whose
+    word counts: if that is hit, the file may have another name.
     """
 
     start: int
@@ -46,6 +47,7 @@ class Layer:
     checks: tuple[tuple[int, int], ...] = ()
     edge: tuple[int, int] | None = None
     exact: bool = True
+    listed: tuple[int, int] | None = None
 
     def inward(self, reach: Reach) -> Reach:
         """Return what of the file is reached."""
@@ -83,6 +85,14 @@ class File:
     def covered(self) -> bool:
         """Whether a checksum is over its bytes."""
         return any(layer.covered for layer in self.chain)
+
+    def renamed(self, damage: Reach) -> bool:
+        """Whether damage of the outermost file reaches its name in a directory."""
+        for layer in self.chain:
+            if layer.listed is not None and damage.touches(*layer.listed):
+                return True
+            damage = layer.inward(damage)
+        return False
 
     @property
     def exact(self) -> bool:
@@ -148,14 +158,17 @@ def zipped(method: int) -> Callable[[Entries], tuple[bytes, Layers, tuple[int, .
             infos = archive.infolist()
             directory = archive.start_dir
         whole = out.getvalue()
-        layers, marks = {}, [directory, len(whole) - 22]
+        layers, marks, entry = {}, [directory, len(whole) - 22], directory
         for info, (name, content) in zip(infos, entries, strict=True):
             at = info.header_offset
             start = at + 30 + sum(struct.unpack_from("<HH", whole, at + 26))
             end = start + info.compress_size
             packed = whole[start:end]
             decoded = prefix_decoder("deflate", packed) if method else None
-            layers[name] = Layer(start, end, len(content), ((at, start),), decoded, True, ((at + 14, at + 18),))
+            listed = (entry + 46, entry + 46 + len(info.filename.encode()))
+            entry += 46 + sum(struct.unpack_from("<HHH", whole, entry + 28))
+            layers[name] = Layer(start, end, len(content), ((at, start),), decoded, True, ((at + 14, at + 18),),
+                                 listed=listed)  # fmt: skip
             marks += [at, at + 14, start, end]
         return whole, layers, tuple(marks)
 
