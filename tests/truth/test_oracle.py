@@ -331,6 +331,15 @@ def test_a_cut_stream_reaches_what_the_library_no_longer_gives():
     assert 0 < reach.first < len(wrapped.sample.content)
 
 
+def test_bytes_that_come_into_a_member_of_a_tar_push_as_many_beyond_the_end_that_its_header_names():
+    size = len(load("riegeli-plain").content)
+    wrapped = wrap("riegeli-plain", "tar")
+    start = wrapped.files[wrapped.main].chain[0].start
+    assert wrapped.reach(Damage("insert", start + 100, 7)).ranges == ((100, 100), (size - 7, size))
+    assert wrapped.reach(Damage("remove", start + 100, 7)).ranges == ((100, 107),)
+    assert wrap("riegeli-plain", "plain").reach(Damage("insert", 100, 7)).ranges == ((100, 100),)
+
+
 TEXTS = ("none", "cut:7", "bit:9:3", "noise:1:16:5", "remove:3:4", "insert:0:2:9", "unwritten:7")
 
 
