@@ -14,6 +14,7 @@ import pparse
 from pparse import Status
 from pparse.data import BytesData
 from pparse.parsers.json_mend import Mender
+from pparse.testing import GappyData
 
 DTYPES = (np.float32, np.int64, np.float16, np.uint8)
 SHAPES = ((4, 3), (7,), (2, 5), (16,))
@@ -316,3 +317,12 @@ def test_what_is_one_value_for_sure_leaves_the_numbers_behind_it_alone(word):
     with pparse.open(b'{"a": [0, %s, 2]}' % word, format="json") as document:
         assert (document.node("a[2]").status, document.get("a[2]")) == (Status.COMPLETE, 2)
         assert document.node("a[1]").status is Status.DAMAGED
+
+
+def test_text_before_a_gap_is_read_once_however_many_values_it_has():
+    """Each value asks for more text than there is up to the gap."""
+    text = b"[" + b",".join(b"%d" % number for number in range(60_000)) + b"]"
+    source = GappyData(text, [(200_000, 50)])
+    with pparse.open(source, format="json") as document:
+        assert document.get("[30000]") == 30_000
+    assert sum(min(length, len(text) - offset) for offset, length in source.asked) < 12 * len(text)

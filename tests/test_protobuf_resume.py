@@ -11,9 +11,12 @@ import pparse
 from pparse.errors import FormatError, MalformedError, TensorError
 from pparse.findings import Status
 from pparse.kernels.varint import encode_varint
+from pparse.parsers.protobuf_resume import find_resumption
+from pparse.parsers.protobuf_schema import builtin_schema
 from pparse.protos import message_class
 from pparse.recovery.salvage import salvage, salvage_or_keep
 from pparse.recovery.target import Target
+from pparse.testing import FakeData
 
 GRAPH = message_class("tensorflow.GraphDef")
 SAVED_MODEL = message_class("tensorflow.SavedModel")
@@ -364,3 +367,12 @@ def test_a_sound_message_that_holds_a_graph_is_not_called_one(tmp_path):
     assert 1 << 7 <= size < 1 << 14
     assert format_of(tmp_path, around) == "protobuf"
     assert format_of(tmp_path, around[:-5]) == "protobuf"  # nor one that was cut
+
+
+def test_places_that_lead_nowhere_are_tried_with_small_reads():
+    """Heads of nodes whose first field is a name, none of which reaches the end of the message."""
+    heads = b"\x0a\xff\x5d\x0a\x10".ljust(8, b"a") * 4000  # each 12,031 bytes long
+    content = serialized(graph())[:3000] + b"\x07" + heads + serialized(graph(3))[5:]
+    source = FakeData(content)
+    find_resumption(source, 0, len(content), builtin_schema().message("tensorflow.GraphDef"), lambda: None)
+    assert sum(length for _, length in source.asked) < 600 * 4000
