@@ -36,6 +36,7 @@ from pparse.parsers.protobuf_schema import builtin_schema
 from pparse.reader import Range
 from pparse.riegeli.layout import FILE_SIGNATURE
 from pparse.riegeli.lookup import RecordLookup
+from pparse.riegeli.sightings import Sightings
 from pparse.riegeli.verdicts import Verdicts
 
 TYPE_CHECKING = False
@@ -109,6 +110,7 @@ class CpbParser(ProtobufParser):
             raise OptionError(f"the option verify is {', '.join(VERIFY)}, not {verify!r}")
         self.result = result
         self.verdicts = Verdicts()
+        self._sightings = Sightings()
         self._doubts: dict[str, Finding] = {}
         self._known: dict[int, Chunk] = {}  # of a file that bytes moved in
         self.last_found: int | None = None  # the position of its last record
@@ -130,7 +132,7 @@ class CpbParser(ProtobufParser):
         session = self.result.extraction.session
         lookup = RecordLookup(
             self.source(), verify=verify, budget=session.budget, limits=session.limits, scratch=session.spools,
-            verdicts=self.verdicts,
+            verdicts=self.verdicts, sightings=self._sightings,
         )  # fmt: skip
         lookup.known = self._known
         return lookup

@@ -9,11 +9,14 @@ stand:
   their sizes, and all moved by one distance. That distance is less than any chunk takes, so that none is missing
   without a stretch that tells of it;
 - records between two such stretches moved by that distance, or not at all, and only one of it fits.
+
+Where it is not proved so (more bytes came in than a chunk takes, or at several places), their sizes may: the records
+are chunks in their order, and those that can be one chunk only, whichever the others are, are that one.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from itertools import pairwise
 
 from pparse.errors import MalformedError
@@ -70,7 +73,9 @@ def chunks_moved(
     moved.update((position, position) for position, _ in before)
     distance = _distance(expected[len(expected) - len(behind) :], behind)
     if distance is None or abs(distance) >= _least_pitch(expected):
-        return None
+        placed = _by_sizes(expected, before, [record for record in found if record[0] >= first])
+        moved.update(placed)
+        return moved if placed else None
     for position, _ in behind:
         if moved[position + distance] is not None:
             return None
@@ -96,6 +101,30 @@ def _distance(expected: Sequence[Record], behind: Sequence[Record]) -> int | Non
     if any(want[1] != have[1] for want, have in zip(expected, behind, strict=True)) or len(distances) > 1:
         return None
     return distances.pop() if distances else 0
+
+
+def _by_sizes(expected: Sequence[Record], before: Sequence[Record], rest: Sequence[Record]) -> dict[int, int]:
+    """Return where chunks are that only one of the records ``rest`` can be, none of them before those at ``before``.
+
+    Each record is taken for the first chunk of its size that it can be, and for the last one; the truth is between.
+    """
+    start = bisect_left(expected, before[-1]) + 1 if before else 0
+    first, at = [], start
+    for _, size in rest:
+        while at < len(expected) and expected[at][1] != size:
+            at += 1
+        first.append(at)
+        at += 1
+    if at > len(expected):  # a record is none of the chunks
+        return {}
+    at, placed = len(expected) - 1, {}
+    for nth in range(len(rest) - 1, -1, -1):
+        while expected[at][1] != rest[nth][1]:
+            at -= 1
+        if at == first[nth]:
+            placed[expected[at][0]] = rest[nth][0]
+        at -= 1
+    return placed
 
 
 def _least_pitch(expected: Sequence[Record]) -> int:

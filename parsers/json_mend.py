@@ -85,6 +85,7 @@ class Mender:
         self.member = member
         self.no_member_from = self.end if member is not None else 0
         self.block = b""
+        self.short = False
         self.base = self.pos = start
         self.stack = [Open(kind, start)]
         self.trunk: list[Open] | None = None  # what was open at the last fault, while the depth behind it is unknown
@@ -135,7 +136,10 @@ class Mender:
         """Make sure that ``count`` bytes from ``offset`` on are in the block, or all that there are; False: none."""
         if offset >= self.end:
             return False
-        if offset < self.base or offset + count > self.base + len(self.block) < self.end:
+        behind = self.base + len(self.block)
+        # Where the block ends at a gap (or that does), no more bytes follow it, and those that are there were read.
+        wanted = offset + 1 if self.short else offset + count
+        if offset < self.base or wanted > behind < self.end:
             self.parser.result.extraction.session.check_cancelled()
             try:
                 self.block = self.data.pread(offset, min(_BLOCK, self.end - offset))
@@ -147,6 +151,7 @@ class Mender:
                 if not self.gaps or self.gaps[-1][0] < gap.offset:
                     self.gaps.append((gap.offset, gap.offset + gap.length))
             self.base = offset
+            self.short = len(self.block) < min(_BLOCK, self.end - offset)
             if not self.block:
                 self.end = offset
                 return False

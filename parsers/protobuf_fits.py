@@ -57,11 +57,45 @@ def fitting_tags(head: bytes, type: MessageType) -> int:
 
     So a message of which a byte near its beginning is damaged can still be known.
     """
-    count = pos = 0
-    block = head + PADDING
+    return _fitting_tags(head + PADDING, 0, len(head), type)
+
+
+def goes_on_fitting(head: bytes, type: MessageType, least: int) -> bool:
+    """Say whether bytes are the beginning of a message of ``type``, damaged: so many tags fit from a later place on.
+
+    That is where a field begins behind others that may be of the type; or, where they end in what is no message at
+    all, any place behind that. (A message of another type may have one of this type in a field.)
+    """
+    block, pos, size = head + PADDING, 0, len(head)
+    known = True
+    try:
+        while pos < size:
+            if pos and known and _fitting_tags(block, pos, size, type) >= least:
+                return True
+            tag, after = read_tag(block, pos)
+            field = type.fields.get(tag >> 3)
+            if tag < 8 or tag & 7 in (START_GROUP, END_GROUP):
+                break
+            known = known and field is not None and accepts(field, tag & 7)
+            if tag & 7 == LEN:
+                length, after = read_length(block, after)
+                after += length
+            else:
+                after = skip_payload(block, after, tag & 7)
+            pos = after
+        else:
+            return False
+    except MalformedError:
+        pass
+    heads = {number << 3 | LEN for number, field in type.fields.items() if field.message is not None}
+    return any(block[at] in heads and _fitting_tags(block, at, size, type) >= least for at in range(pos, size))
+
+
+def _fitting_tags(block: bytes, pos: int, size: int, type: MessageType) -> int:
+    count = 0
     open_types: list[tuple[int, MessageType]] = [(1 << 62, type)]
     try:
-        while pos < len(head):
+        while pos < size:
             end, kind = open_types[-1]
             if pos >= end:
                 open_types.pop()
@@ -75,7 +109,7 @@ def fitting_tags(head: bytes, type: MessageType) -> int:
                 pos = skip_payload(block, pos, tag & 7)
                 continue
             length, pos = read_length(block, pos)
-            if pos + length > end or (field.type == TYPE_STRING and not is_text(head[pos : pos + length])):
+            if pos + length > end or (field.type == TYPE_STRING and not is_text(block[pos : min(pos + length, size)])):
                 return count - 1
             if field.message is not None:
                 open_types.append((pos + length, field.message))

@@ -44,6 +44,8 @@ _HEAD: Final = 16 << 10
 _HEADER: Final = 16
 # Fields before the damage that are remembered: bytes that are none may pass for so many before one is met that is none.
 _REMEMBERED: Final = 256
+# What is read to see whether a field begins where another one ends.
+_JUMP: Final = 256
 # Steps of a search, beside one for so many bytes: no input costs more than its size times a constant.
 _FREE_STEPS: Final = 100_000
 _BYTES_PER_STEP: Final = 4
@@ -128,7 +130,8 @@ class _Search:
         self._type = type
         self._check_cancelled = check_cancelled
         self._checker = Checker(check_cancelled)
-        self._window = Window(data, end)
+        self._window = Window(data, end, _JUMP)
+        self._heads = Window(data, end)  # of the places that are tried, one behind the other
         self._dead: set[int] = set()
         self._steps = _FREE_STEPS + (end - start) // _BYTES_PER_STEP  # that are left
         self._last = 0
@@ -161,10 +164,10 @@ class _Search:
 
     # -- fields --------------------------------------------------------------------------------------------------------
 
-    def _field(self, pos: int) -> Field | None:
+    def _field(self, pos: int, window: Window | None = None) -> Field | None:
         """Return the field at ``pos``, if it lies in the message."""
         try:
-            field = self._window.field(pos)
+            field = (window or self._window).field(pos)
         except (MalformedError, EndOfDataError, GapError):
             return None
         return field if field.next <= self._end else None
@@ -267,7 +270,7 @@ class _Search:
     def _reaches_end(self, pos: int) -> bool:
         """Say whether the field at ``pos`` is sound, and from there field follows field to the end of the message."""
         self._steps -= 1
-        field = self._field(pos)
+        field = self._field(pos, self._heads)
         known = self._known(field) if field is not None else None
         if field is None or known is None or known.message is None or field.end <= field.start:
             return False

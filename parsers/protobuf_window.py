@@ -45,25 +45,25 @@ class Field:
 
 
 class Window:
-    """The latest bytes of a part, for whoever goes through it mostly forwards; 4 KiB after a jump, then more."""
+    """The latest bytes of a part, for whoever goes through it mostly forwards; ``first`` after a jump, then more."""
 
-    __slots__ = ("base", "block", "data", "end", "last", "size", "step")
+    __slots__ = ("base", "block", "data", "end", "first", "last", "size", "step")
 
-    def __init__(self, data: Data, end: int) -> None:
+    def __init__(self, data: Data, end: int, first: int = _FIRST_WINDOW) -> None:
         self.data = data
         self.end = end
         self.base = 0
         self.block = b""
         self.size = 0  # bytes of the block, without the padding
         self.last = False  # no bytes come behind it
-        self.step = _FIRST_WINDOW
+        self.first = self.step = first
 
     def at(self, offset: int) -> int:
         """Return where in ``block`` the byte at ``offset`` is, with at least 20 bytes behind it (zeros at the end)."""
         index = offset - self.base
         if 0 <= index <= self.size - SLACK or (0 <= index < self.size and self.base + self.size >= self.end):
             return index
-        self.step = min(4 * self.step, _LAST_WINDOW) if 0 < index <= self.size + 64 else _FIRST_WINDOW
+        self.step = min(4 * self.step, _LAST_WINDOW) if 0 < index <= self.size + 64 else self.first
         self._fill(offset, self.step)
         return 0
 

@@ -12,7 +12,7 @@ from pparse.findings import Finding, Severity
 from pparse.parser import Confidence
 from pparse.parsers.cpb import CpbParser
 from pparse.parsers.protobuf import ProtobufParser
-from pparse.parsers.protobuf_fits import fits, fitting_tags
+from pparse.parsers.protobuf_fits import fits, fitting_tags, goes_on_fitting
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 _HEAD = 16 << 10
 # So many tags of the type from the beginning on: what comes behind them is damaged, and the type is known.
 _FITTING = 6
+# So many behind a damaged beginning: a node of a graph has them with its first attributes.
+_FITTING_BEHIND = 12
 # What a folder's model is called; TensorFlow, too, takes the first of these that is there.
 MEMBERS = ("saved_model.cpb", "saved_model.pb")
 
@@ -40,7 +42,7 @@ class _TensorflowParser(ProtobufParser):
 
     @classmethod
     def match(cls, reader: Reader) -> Confidence:
-        """LIKELY where all fields at the beginning are the type's; under its name, where the first of them are."""
+        """LIKELY where all fields at the beginning are the type's; under its name, where some of them are."""
         return cls.match_named(reader, reader.data.name)
 
     @classmethod
@@ -55,8 +57,14 @@ class _TensorflowParser(ProtobufParser):
         type = schema().message(cls.message_name or "")
         if head and (fits(head, type, complete=False) or (whole and fits(head, type, complete=True))):
             return Confidence.LIKELY
-        is_named = bare_name(name).endswith(cls.extensions)
-        return Confidence.LIKELY if is_named and fitting_tags(head, type) >= _FITTING else Confidence.NO
+        bare = bare_name(name)
+        if not bare.endswith(cls.extensions):
+            return Confidence.NO
+        if fitting_tags(head, type) >= _FITTING:
+            return Confidence.LIKELY
+        # The nodes in a SavedModel are not those of a graph that lost its beginning.
+        other = bare.endswith(MEMBERS) and cls is not SavedModelParser
+        return Confidence.LIKELY if not other and goes_on_fitting(head, type, _FITTING_BEHIND) else Confidence.NO
 
 
 class SavedModelParser(_TensorflowParser):

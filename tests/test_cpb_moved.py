@@ -179,3 +179,54 @@ def test_chunks_between_two_stretches_are_placed_where_one_way_fits():
     assert chunks_moved(WHOLE, found, [(200, 400), (500, 793)]) == {64: 64, 200: None, 400: 400, 600: None, 800: 793}
     found = [(64, 50), (397, 80), (793, 80)]
     assert chunks_moved(WHOLE, found, [(200, 397), (500, 793)]) == {64: 64, 200: None, 400: None, 600: None, 800: 793}
+
+
+def test_chunks_whose_sizes_tell_them_apart_may_have_moved_any_distance():
+    """More bytes came in than a chunk takes, at two places: each record can be one chunk only."""
+    whole = infos((64, 50), (200, 81), (400, 82), (600, 83), (800, 84))
+    found = [(64, 50), (4496, 82), (9000, 84)]
+    moved = chunks_moved(whole, found, [(200, 4496), (4700, 9000)])
+    assert moved == {64: 64, 200: None, 400: 4496, 600: None, 800: 9000}
+
+
+def test_of_chunks_of_one_size_none_is_placed_that_may_be_the_other():
+    whole = infos((64, 50), (200, 80), (400, 80), (600, 81), (800, 80))
+    found = [(64, 50), (5000, 80), (5200, 81)]
+    moved = chunks_moved(whole, found, [(200, 5000)])
+    assert moved == {64: 64, 200: None, 400: None, 600: 5200, 800: None}
+
+
+def test_a_record_that_is_none_of_the_chunks_makes_the_others_doubtful():
+    whole = infos((64, 50), (200, 81), (400, 82), (600, 83))
+    assert chunks_moved(whole, [(64, 50), (5000, 82), (5200, 99)], [(200, 5000)]) is None
+    assert chunks_moved(whole, [(64, 50), (5000, 83), (5200, 82)], [(200, 5000)]) is None  # in another order
+
+
+@pytest.fixture(scope="module")
+def uneven() -> tuple[bytes, dict[str, bytes]]:
+    """A graph of constants of different sizes, each a chunk of its own; and the constants."""
+    import tempfile
+    from pathlib import Path
+
+    graph, truth = GRAPH(), {}
+    for number in range(COUNT):
+        tensor = graph.node.add(name=f"w{number}", op="Const").attr["value"].tensor
+        tensor.dtype = 3
+        tensor.tensor_shape.dim.add(size=1000 + number)
+        tensor.tensor_content = truth[f"w{number}"] = random.Random(number).randbytes(4 * (1000 + number))
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "g.pb").write_bytes(graph.SerializeToString(deterministic=True))
+        split_file(
+            f"{folder}/g.pb", f"{folder}/c", message="tensorflow.GraphDef", max_size="2KiB",
+            writer_options="uncompressed",
+        )  # fmt: skip
+        return Path(folder, "c.cpb").read_bytes(), truth
+
+
+@pytest.mark.parametrize("length", [-3000, 5000, 70_000])
+def test_more_bytes_than_a_chunk_takes_cost_the_chunk_they_are_in_alone(uneven, length):
+    content, truth = uneven
+    at = content.index(truth["w3"]) + 900
+    new = random.Random(1).randbytes(max(0, length))
+    found = found_in(content[:at] + new + content[at + max(0, -length) :])
+    assert found == {name: value for name, value in truth.items() if name != "w3"}

@@ -14,7 +14,7 @@ import pparse
 from pparse import Status
 from pparse.data import BytesData
 from pparse.parsers.json_mend import Mender
-from pparse.testing.fakes import GappyData
+from pparse.testing import GappyData
 
 DTYPES = (np.float32, np.int64, np.float16, np.uint8)
 SHAPES = ((4, 3), (7,), (2, 5), (16,))
@@ -354,3 +354,12 @@ def test_a_member_with_a_gap_before_its_key_ends_is_read_as_far_as_it_goes() -> 
     data = GappyData(content, [(4_000, 3_000)])
     with pparse.open(data, format="json") as document:
         assert {node.key: node.status for node in document.root.children()}["a"] is Status.COMPLETE
+
+
+def test_text_before_a_gap_is_read_once_however_many_values_it_has():
+    """Each value asks for more text than there is up to the gap."""
+    text = b"[" + b",".join(b"%d" % number for number in range(60_000)) + b"]"
+    source = GappyData(text, [(200_000, 50)])
+    with pparse.open(source, format="json") as document:
+        assert document.get("[30000]") == 30_000
+    assert sum(min(length, len(text) - offset) for offset, length in source.asked) < 12 * len(text)

@@ -8,12 +8,15 @@ import os
 import pytest
 
 import pparse
-from pparse.errors import MalformedError, TensorError
+from pparse.errors import FormatError, MalformedError, TensorError
 from pparse.findings import Status
 from pparse.kernels.varint import encode_varint
+from pparse.parsers.protobuf_resume import find_resumption
+from pparse.parsers.protobuf_schema import builtin_schema
 from pparse.protos import message_class
 from pparse.recovery.salvage import salvage, salvage_or_keep
 from pparse.recovery.target import Target
+from pparse.testing import FakeData
 
 GRAPH = message_class("tensorflow.GraphDef")
 SAVED_MODEL = message_class("tensorflow.SavedModel")
@@ -336,3 +339,40 @@ def test_a_graph_that_was_never_written_to_its_end_says_so_and_where_to_go_on(tm
     saved = whole_of((tmp_path / "out" / "g.pb").read_bytes())
     assert set(saved) == {f"w{number}" for number in range(5)}
     assert (tmp_path / "out" / "g.doubtful.pb").read_bytes() == path.read_bytes()
+
+
+# -- what it is --------------------------------------------------------------------------------------------------------
+
+
+def format_of(tmp_path, content: bytes, name: str = "g.pb") -> str:
+    (tmp_path / name).write_bytes(content)
+    with pparse.open(tmp_path / name) as document:
+        return document.format
+
+
+@pytest.mark.parametrize("end", [20, 100, 700])
+@pytest.mark.parametrize("start", [0, 2, 8])
+def test_a_graph_whose_beginning_is_lost_is_told_by_the_nodes_behind(tmp_path, start, end):
+    content = serialized(graph())
+    assert format_of(tmp_path, content[:start] + bytes(end - start) + content[end:]) == "graph-def"
+    assert format_of(tmp_path, content[:start] + b"\xff" * (end - start) + content[end:]) == "graph-def"
+    with pytest.raises(FormatError):  # there is no magic number: a name is wanted, too
+        format_of(tmp_path, content[:start] + bytes(end - start) + content[end:], "g.bin")
+
+
+def test_a_sound_message_that_holds_a_graph_is_not_called_one(tmp_path):
+    inner = serialized(graph())
+    size = len(inner)
+    around = b"\x0a\x05hello\x12" + bytes((size & 127 | 128, size >> 7)) + inner
+    assert 1 << 7 <= size < 1 << 14
+    assert format_of(tmp_path, around) == "protobuf"
+    assert format_of(tmp_path, around[:-5]) == "protobuf"  # nor one that was cut
+
+
+def test_places_that_lead_nowhere_are_tried_with_small_reads():
+    """Heads of nodes whose first field is a name, none of which reaches the end of the message."""
+    heads = b"\x0a\xff\x5d\x0a\x10".ljust(8, b"a") * 4000  # each 12,031 bytes long
+    content = serialized(graph())[:3000] + b"\x07" + heads + serialized(graph(3))[5:]
+    source = FakeData(content)
+    find_resumption(source, 0, len(content), builtin_schema().message("tensorflow.GraphDef"), lambda: None)
+    assert sum(length for _, length in source.asked) < 600 * 4000

@@ -963,12 +963,19 @@ def test_gaps_at_every_byte(save):
 def test_without_a_schema_the_cut_is_at_the_top(save):
     inner = b"\x0a\x05hello\x12\x05world"
     content = b"\x08\x01" + b"\x1a" + bytes([len(inner)]) + inner + b"\x22" + bytes([len(inner)]) + inner
+    out = save(content[:-3], "protobuf", "m.binpb")
+    assert out.files["m.binpb"] == content[: 4 + len(inner)]
+    assert out.rest("m.binpb")["lost"] == [{"path": "4[0]", "offset": 18, "length": 13}]
+    assert not save(b"\x1a\x05abc", "protobuf", "m.binpb").ok
+    out = save(GappyData(content, [(8, 2)]), "protobuf", "m.binpb")
+    assert out.files["m.binpb"] == content[:2] + content[4 + len(inner) :]
+
+
+def test_a_message_whose_type_is_not_told_is_saved_under_no_name_of_a_model(save):
+    content = b"\x08\x01\x1a\x05hello\x22\x05world"
     out = save(content[:-3], "protobuf", "m.pb")
-    assert out.files["m.pb"] == content[: 4 + len(inner)]
-    assert out.rest("m.pb")["lost"] == [{"path": "4[0]", "offset": 18, "length": 13}]
-    assert not save(b"\x1a\x05abc", "protobuf", "m.pb").ok
-    out = save(GappyData(content, [(8, 2)]), "protobuf", "m.pb")
-    assert out.files["m.pb"] == content[:2] + content[4 + len(inner) :]
+    assert set(out.files) == {"m.pb.partial/fields.binpb", "m.pb.partial/4[0].bin", "m.pb.rest.json"}
+    assert out.files["m.pb.partial/fields.binpb"] == content[:9]
 
 
 # -- all ---------------------------------------------------------------------------------------------------------------

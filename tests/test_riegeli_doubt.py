@@ -58,6 +58,12 @@ def in_data_of(content: bytes, number: int) -> int:
     return chunk.begin + 40 + chunk.data_size // 2
 
 
+def without_last(content: bytes) -> bytes:
+    """A file whose last chunk is damaged, its header too."""
+    begin = chunk_table(content)[-1].begin
+    return flipped(flipped(content, in_data_of(content, -1)), begin + 20)
+
+
 def recovered(tmp_path, archive: bytes, *options: str) -> dict[str, dict]:
     (tmp_path / "x.zip").write_bytes(archive)
     assert main(["recover", str(tmp_path / "x.zip"), "-o", str(tmp_path / "o"), "-q", *options]) == 4
@@ -95,6 +101,24 @@ def test_chunks_that_a_hash_proves_are_merged_though_the_archive_contradicts(tmp
     assert got == values_in(sample, tmp_path / "o/graph.pb")
     assert len(got) >= len(sample.values) // 2
     assert all(sample.values[name].content == value for name, value in got.items())
+
+
+def test_an_end_that_no_hash_proves_is_lost_and_not_cut_off_without_a_word(tmp_path):
+    """What is before it is not the whole file: that has the name, and all of it another one."""
+    content = records_file("brotli")
+    files = recovered(tmp_path, contradicted("r.riegeli", content, without_last(content)))
+    assert set(files) == {"r.riegeli", "r.riegeli.rest.json", "r.doubtful.riegeli"}
+    with RecordReader(str(tmp_path / "o/r.riegeli")) as reader:
+        saved = list(reader)
+    lost = [chunk.num_records for chunk in chunk_table(content) if chunk.num_records][-1]
+    assert saved == RECORDS[:-lost]
+
+
+def test_chunks_whose_metadata_no_hash_proves_are_no_cpb(tmp_path):
+    sample = load("cpb-plain")
+    archive = contradicted("graph.cpb", sample.content, without_last(sample.content))
+    files = recovered(tmp_path, archive, f"-Omessage={sample.message}")
+    assert set(files) == {"graph.cpb.partial/chunks.riegeli", "graph.rest.json", "graph.doubtful.cpb"}
 
 
 @pytest.mark.parametrize("name", ["r.riegeli", "graph.cpb"])

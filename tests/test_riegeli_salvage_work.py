@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import pytest
 
+from pparse.budget import MemoryBudget
 from pparse.kernels.highway import hash64
 from pparse.riegeli import RecordReader
 from pparse.riegeli.layout import BLOCK_HEADER_SIZE, CHUNK_HEADER_SIZE, FILE_SIGNATURE, ChunkHeader, Layout
-from pparse.testing.fakes import FakeData
+from pparse.riegeli.lookup import RecordLookup
+from pparse.riegeli.sightings import Places
+from pparse.testing.fakes import FakeData, GappyData
 from tests.riegeli_damage import sound, written
 from tests.riegeli_fixtures import BLOCK
 
@@ -82,3 +85,70 @@ def test_damage_in_many_chunks_is_looked_around_once():
     for at in range(700, len(data), 2000):
         data[at] ^= 1
     assert bytes_read(bytes(data)) < 8 * len(data)
+
+
+def bytes_to_go_back(blocks: int) -> int:
+    """Return what it takes to find the last record of a file, behind which each of so many blocks begins with a gap."""
+    head = written("uncompressed", [b"one", b"two"])
+    size = blocks * BLOCK
+    source = GappyData(head + b"\xee" * (size - len(head)), [(at, 100) for at in range(BLOCK, size, BLOCK)])
+    with RecordReader(source, recovery=lambda region: None) as reader:
+        reader.seek_numeric(size)
+        assert reader.seek_back()
+        assert reader.read_record() == b"two"
+    return sum(min(length, size - offset) for offset, length in source.asked)
+
+
+def test_who_goes_back_over_damage_looks_at_each_block_once():
+    """At every block, what stands behind it was seen from the one behind."""
+    assert bytes_to_go_back(64) < 5 * bytes_to_go_back(16)
+
+
+def test_readers_of_a_lookup_know_what_the_others_saw():
+    """Each goes its own way through the same damage: only the first one searches it."""
+    damaged = bytearray(written("uncompressed,chunk_size:1000", [bytes([number]) * 900 for number in range(200)]))
+    damaged[70_000:170_000] = b"\xee" * 100_000
+    source = FakeData(bytes(damaged))
+    lookup = RecordLookup(source.range(0, source.size), budget=MemoryBudget("16MiB"))
+    last = lookup.last_found()
+    first = sum(length for _, length in source.asked)
+    for _ in range(20):
+        assert lookup.last_found() == last
+    assert sum(length for _, length in source.asked) < 6 * first
+
+
+def test_a_header_behind_a_gap_is_found():
+    """What could not be read hides nothing that follows it in the same stretch."""
+    content = written("uncompressed,chunk_size:1000", [bytes([number]) * 900 for number in range(60)])
+    starts = [chunk.begin for chunk in sound(content).chunks]
+    gap = starts[3] + 10
+    with RecordReader(GappyData(content, [(gap, 60)]), recovery=lambda region: None) as reader:
+        found = list(reader)
+    assert found == [bytes([number]) * 900 for number in range(60) if number != 2]
+
+
+def test_places_are_looked_for_once_whatever_the_order():
+    there, asked = {5, 40, 41, 77, 300}, []
+
+    def look(at: int, until: int) -> tuple[int, list[int] | None]:
+        asked.extend(range(at, until))
+        return until, sorted(place for place in there if at <= place < until)
+
+    places = Places()
+    for start, stop in ((60, 80), (30, 41), (10, 70), (0, 100), (250, 301), (41, 260), (0, 400)):
+        assert list(places.find(start, stop, look)) == sorted(place for place in there if start <= place < stop)
+    assert sorted(asked) == list(range(400))
+
+
+def test_a_gap_ends_no_search_and_the_end_does():
+    def look(at: int, until: int) -> tuple[int, list[int] | None]:
+        if 10 <= at < 20:
+            return 20, None
+        if at >= 50:
+            return at, None
+        until = min(until, 10 if at < 10 else 50)
+        return until, [place for place in (7, 30) if at <= place < until]
+
+    places = Places()
+    for _ in range(2):
+        assert list(places.find(0, 100, look)) == [7, 30]

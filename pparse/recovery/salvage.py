@@ -152,11 +152,13 @@ def _save_apart(
     sure = Extraction(
         extraction.session, extraction.name, data, extraction.start, extraction.end, extraction.parent, form
     )
+    start, end = extraction.start, max(extraction.start, extraction.known_end())
     job = Job(sure, target, name, report)
+    if form in ("riegeli", "cpb"):
+        job.end = end  # an end that is in doubt is lost: the chunks before it are not all that there were
     with suppress(MalformedError, EndOfDataError, GapError):
         if not _save(job, form) and job.is_unharmed:
             return _UNHARMED
-    start, end = extraction.start, max(extraction.start, extraction.known_end())
     job = Job(extraction, target, doubtful_name(name), report)
     with target.create(job.name) as file:
         gaps = job.copy_known(file, start, end)

@@ -31,7 +31,7 @@ from pparse.limits import KIB, MIB, count_words
 from pparse.parsers.protobuf_check import Checker
 from pparse.parsers.protobuf_index import accepts
 from pparse.parsers.protobuf_resume import find_resumption
-from pparse.recovery.salvage import Rest
+from pparse.recovery.salvage import MODEL_NAMES, Rest
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -54,6 +54,8 @@ _MAX_GROUPS: Final = 1_000
 _GONE: Final = 7  # instead of a wire type: a stretch in which no field can be told
 # Pieces of lost fields that are written beside the message.
 _MAX_PIECES: Final = 1_000
+# What the whole fields of a message are called that may have been a model.
+FIELDS: Final = "{}.partial/fields.binpb"
 TENSOR: Final = "tensorflow.TensorProto"
 # A TensorProto that has no type: added to one, it takes its type away.
 NO_TYPE: Final = b"\x08\x00"
@@ -304,8 +306,11 @@ class _Walk:
 def salvage_protobuf(job: Job) -> bool:
     """Write the whole fields as a message; see `pparse.recovery.salvage.salvage`."""
     parser: ProtobufParser = job.extraction.parse().parser  # type: ignore[assignment]
-    with job.target.create(job.name) as file:
-        rest = Rest(job, file.path, {"format": parser.name})
+    # Its type was not told, and may be what is damaged: what has the name of a model would be read as one.
+    unlike = parser.root_type is None and job.name.endswith(MODEL_NAMES)
+    with job.target.create(FIELDS.format(job.name) if unlike else job.name) as file:
+        stem = job.name if unlike else file.path
+        rest = Rest(job, stem, {"format": parser.name})
         losses = _Losses(job, rest)
         try:
             sizes = _measure(_Walk(job, parser.root_type, losses.lose))
@@ -332,8 +337,8 @@ def salvage_protobuf(job: Job) -> bool:
     reason = f"{file.bytes:,} of {job.end - job.start:,} bytes are in it; {losses.text()}"
     job.report(file, status, reason if doubt is None else f"{reason}; {doubt}")
     try:
-        losses.save(file.path, status)
-        job.save_loose(file.path)
+        losses.save(stem, status)
+        job.save_loose(stem)
     finally:
         rest.finish(status)
     return True

@@ -41,6 +41,7 @@ from pparse.riegeli.layout import (
     stored_hash,
     unpack_block,
 )
+from pparse.riegeli.sightings import Sightings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -281,7 +282,7 @@ class ChunkReader:
         self._block_at = 0
         self._buffer = bytearray()
         self._bare: tuple[int, int] | None = None
-        self._scanned = (0, 0, 0)
+        self.sightings = Sightings()
         self._ahead = FIRST_BLOCK
 
     def layout_at(self, pos: int) -> Layout:
@@ -306,22 +307,11 @@ class ChunkReader:
         """Say whether that is known: a damaged file is not to be searched to its end time and again."""
         return self._bare is not None and self._bare[0] <= pos and self._bare[1] == layout.shift
 
-    def note_scanned(self, start: int, stop: int, shift: int) -> None:
-        """Note that in ``[start, stop)`` no block header stands off the grid."""
-        if self._scanned[2] == shift and self._scanned[0] <= start <= self._scanned[1]:
-            start = self._scanned[0]
-        self._scanned = start, stop, shift
-
-    def scanned_to(self, pos: int, shift: int) -> int:
-        """Return up to where, from ``pos`` on, no block header off the grid is known to stand."""
-        start, stop, known = self._scanned
-        return stop if known == shift and start <= pos < stop else pos
-
     def forget_block(self) -> None:
         """Drop what was read ahead: the file has grown."""
         self._block = b""
         self._bare = None
-        self._scanned = (0, 0, 0)
+        self.sightings.forget()
 
     def get_view(self, pos: int, length: int) -> bytes | memoryview:
         """Return up to ``length`` bytes at ``pos``, as `get`: a view that is good until the next call."""

@@ -12,6 +12,7 @@ from pparse.riegeli.chunks import ChunkError, header_size, parse_header
 from pparse.riegeli.positions import SkippedRegion
 from pparse.riegeli.records import open_records
 from pparse.riegeli.search import chunk_at
+from pparse.riegeli.sightings import Sightings
 from pparse.riegeli.verdicts import Verdicts
 
 TYPE_CHECKING = False
@@ -53,7 +54,8 @@ class RecordLookup:
     """Finds records of ``source`` by their numeric position (the chunk's begin, plus the record's index in it).
 
     Ranges that were handed out stay good as long as somebody holds them; their data know what the hash of their chunk
-    said, or will say (`pparse.data.Data.doubtful`), by ``verdicts``, which several lookups of a file share. ``verify``
+    said, or will say (`pparse.data.Data.doubtful`), by ``verdicts``, which several lookups of a file share, as they do
+    ``sightings``. ``verify``
     as for `RecordReader`: with "headers", records of a chunk that was found wrong are handed out all the same. Any
     number of threads may ask one.
     """
@@ -67,6 +69,7 @@ class RecordLookup:
         limits: Limits | None = None,
         scratch: Scratch | None = None,
         verdicts: Verdicts | None = None,
+        sightings: Sightings | None = None,
     ) -> None:
         self.verdicts = Verdicts() if verdicts is None else verdicts
         self.lock = threading.RLock()  # the reader stands somewhere, and goes elsewhere for each record
@@ -75,6 +78,7 @@ class RecordLookup:
         self._budget = budget
         self._limits = limits
         self._scratch = scratch
+        self.sightings = Sightings() if sightings is None else sightings
         self._reader = self._new_reader()
         self._cut: Chunk | None = None
         # Chunks of a damaged file that `learn` found, by where they begin; the positions of records lead to them.
@@ -87,10 +91,12 @@ class RecordLookup:
     ) -> RecordReader:
         from pparse.riegeli.reader import RecordReader
 
-        return RecordReader(
+        reader = RecordReader(
             self._range.dup(), verify=verify, budget=self._budget, limits=self._limits, scratch=self._scratch,
             recovery=recovery,
         )  # fmt: skip
+        reader._chunks.sightings = self.sightings
+        return reader
 
     def last(self) -> int | None:
         """Return the position of the last record; None if there is none.

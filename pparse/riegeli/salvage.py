@@ -48,8 +48,6 @@ if TYPE_CHECKING:
 MAX_HEALED: Final = 32 << 20
 # Ends that are tried for a damaged chunk whose data hash may be right.
 MAX_ENDS: Final = 64
-_FIRST_WINDOW: Final = 4 << 10
-_WINDOW: Final = 1 << 20
 # Chunks between damage and safe ground whose data are looked at.
 MAX_TRIED: Final = 256
 # The longest list of sizes that is believed without a header.
@@ -352,26 +350,29 @@ def _body_end(chunks: ChunkReader, begin: int, size: int, layout: Layout) -> int
 
 def _candidates(chunks: ChunkReader, begin: int, stop: int, layout: Layout) -> Iterator[tuple[int, ChunkHeader]]:
     """Yield where in ``(begin, stop)`` a chunk header with a right hash stands, and what it says."""
-    at, size, window = begin + 1, end_of_file(chunks, stop), _FIRST_WINDOW
-    while at < stop:
-        until, window = min(stop, at + window), min(window * 4, _WINDOW)
-        raw = chunks.source.pread(at, until - at + CHUNK_HEADER_SIZE + BLOCK_HEADER_SIZE)
+    size = end_of_file(chunks, stop)
+
+    def look(at: int, until: int) -> tuple[int, list[int] | None]:
+        wanted = until - at + CHUNK_HEADER_SIZE + BLOCK_HEADER_SIZE
+        raw = chunks.source.pread(at, wanted)
         if not raw:
-            gap = chunks.source.gap_end(at)
-            if gap is None or gap <= at:
-                return
-            at = gap
-            continue
-        places = {at + found for found in chunk_headers(raw, size)}
+            return chunks.source.gap_end(at) or at, None
+        if len(raw) < wanted:  # up to a gap, or the end
+            until = min(until, at + len(raw))
+        places = {at + found for found in chunk_headers(raw, MAX_POSITION)}
         # A header that a block header cuts in two is not in one piece: look at each place it may begin.
         for boundary in range(layout.next_block(at), until + CHUNK_HEADER_SIZE, BLOCK_SIZE):
-            places.update(range(boundary - CHUNK_HEADER_SIZE + 1, boundary + 1))
-        for pos in sorted(places):
-            if at <= pos < until:
-                place = pos - BLOCK_HEADER_SIZE if not layout.can_begin(pos) else pos
-                if place > begin and (found := read_header(chunks, place, layout)) is not None and found[1]:
-                    yield place, found[0]
-        at = until
+            cut = range(max(at, boundary - CHUNK_HEADER_SIZE + 1), min(until, boundary + 1))
+            places.update(pos for pos in cut if _is_sound(chunks, pos, layout))
+        return until, sorted(pos for pos in places if at <= pos < until)
+
+    for pos in chunks.sightings.chunks(layout.shift).find(begin + 1, stop, look):
+        place = pos - BLOCK_HEADER_SIZE if not layout.can_begin(pos) else pos
+        if place <= begin:
+            continue
+        found = read_header(chunks, place, layout)
+        if found is not None and found[1] and found[0].data_size <= size:
+            yield place, found[0]
 
 
 def _first_chunk(
@@ -439,13 +440,20 @@ def _leads_on(chunks: ChunkReader, pos: int, stop: int, layout: Layout, boundari
 
 
 def _data_agrees(chunks: ChunkReader, chunk: Chunk) -> bool:
+    known = chunks.sightings.agrees(chunk.begin, chunk.layout.shift)
+    if known is not None:
+        return known
     data = chunk_data(chunks, chunk)
     if data is not None:
-        return hash64(data) == chunk.header.data_hash
-    try:
-        return chunks.verify(chunk) or True
-    except ChunkError:
-        return False
+        agrees = hash64(data) == chunk.header.data_hash
+    else:
+        try:
+            chunks.verify(chunk)
+            agrees = True
+        except ChunkError:
+            agrees = False
+    chunks.sightings.note_data(chunk.begin, chunk.layout.shift, agrees)
+    return agrees
 
 
 def _true_end(chunks: ChunkReader, error: ChunkError, ends: list[int], layout: Layout) -> int | None:
@@ -474,30 +482,30 @@ def _moved_grid(chunks: ChunkReader, error: ChunkError, stop: int) -> tuple[Layo
     Return the new grid, where the chunk begins that the header interrupts, and where reading can go on behind it.
     """
     begin, shift = error.begin, chunks.layout_at(error.begin).shift
-    start = at = _where_it_moved(error)
-    stop = min(stop, at + MAX_MOVED)
-    at, clean = max(at, chunks.scanned_to(at, shift)), True
-    while at < stop:
-        raw = chunks.source.pread(at, min(4 * BLOCK_SIZE, stop - at) + FILE_SIGNATURE_SIZE)
-        size = end_of_file(chunks, at + len(raw) + MAX_MOVED)
-        for place in block_headers(raw):
-            block = at + place
-            if Layout(block).shift == shift or block >= stop:
-                continue
-            clean = False
-            found = _grid_from(raw, place, block, begin, size)
-            if found is None:
-                continue
-            layout, crossing, behind = found
-            whole = read_header(chunks, crossing, layout) if crossing > begin or not begin else None
-            from_here = crossing if whole is not None and whole[1] else behind
-            if _has_partner(chunks, block) or _leads_on(chunks, from_here, size, layout, boundaries=2):
-                return found
-        if len(raw) <= FILE_SIGNATURE_SIZE:
-            break
-        at += len(raw) - FILE_SIGNATURE_SIZE + 1
-    if clean:
-        chunks.note_scanned(start, min(at, stop), shift)
+    start = _where_it_moved(error)
+    stop = min(stop, start + MAX_MOVED)
+
+    def look(at: int, until: int) -> tuple[int, list[int] | None]:
+        wanted = until - at + BLOCK_HEADER_SIZE - 1
+        raw = chunks.source.pread(at, wanted)
+        if not raw:
+            return chunks.source.gap_end(at) or at, None
+        if len(raw) < wanted:  # up to a gap, or the end
+            until = min(until, at + len(raw))
+        return until, sorted({at + found for found in block_headers(raw) if at + found < until})
+
+    for block in chunks.sightings.blocks.find(start, stop, look):
+        if Layout(block).shift == shift:
+            continue
+        size = end_of_file(chunks, block + MAX_MOVED)
+        found = _grid_from(chunks.get(block, BLOCK_HEADER_SIZE), block, begin, size)
+        if found is None:
+            continue
+        layout, crossing, behind = found
+        whole = read_header(chunks, crossing, layout) if crossing > begin or not begin else None
+        from_here = crossing if whole is not None and whole[1] else behind
+        if _has_partner(chunks, block) or _leads_on(chunks, from_here, size, layout, boundaries=2):
+            return found
     return None
 
 
@@ -511,9 +519,9 @@ def _where_it_moved(error: ChunkError) -> int:
     return max(error.begin, chunk.layout.block_of(chunk.data_end))
 
 
-def _grid_from(raw: bytes, at: int, block: int, begin: int, size: int) -> tuple[Layout, int, int] | None:
-    """Return the grid of the sound block header at ``raw[at]``, as `_moved_grid` does."""
-    previous_chunk, next_chunk = unpack_block(raw, at)
+def _grid_from(raw: bytes, block: int, begin: int, size: int) -> tuple[Layout, int, int] | None:
+    """Return the grid of the sound block header ``raw``, as `_moved_grid` does."""
+    previous_chunk, next_chunk = unpack_block(raw)
     if next_chunk > size:
         return None
     crossing = block - previous_chunk

@@ -112,7 +112,7 @@ class Damage:
         if self.kind == "unwritten":
             return Reach(((at, size),))
         if self.kind == "insert":  # the bytes stay what they are, but what has some on both sides is taken apart
-            return Reach(((at, at),), shifted=True)
+            return Reach(((at, at),), shifted=True, came=self.length)
         if self.kind == "remove" and end == size:
             return Reach(((at, size),), cut=True)
         return Reach(((at, end),), shifted=self.kind == "remove")
@@ -127,7 +127,7 @@ class Reach:
     hit (its header), so that it need not be found, or under another name. ``doubt``: it was decoded from damaged bytes,
     or its checksum is hit, so that nobody can vouch for bytes that are right. ``frayed``: the stream that it comes from
     is hit, if only where it no longer matters: it need not be called whole, but what is in it is to be had.
-    ``vouched``: in doubt or not, a checksum of its own that is not hit confirms it.
+    ``vouched``: in doubt or not, a checksum of its own that is not hit confirms it. ``came``: so many bytes came in.
     """
 
     ranges: tuple[tuple[int, int], ...] = ()
@@ -137,6 +137,7 @@ class Reach:
     doubt: bool = False
     frayed: bool = False
     vouched: bool = False
+    came: int = 0
 
     @property
     def is_clean(self) -> bool:

@@ -23,6 +23,7 @@ from tests.truth.archived import (
 )
 from tests.truth.attempt import BUDGET, Attempt, Command, Seen
 from tests.truth.salvaged import has_grown, judge_file
+from tests.truth.samples_proto import numbers_behind
 from tests.truth.wrappers import lz4_blocks
 
 if TYPE_CHECKING:
@@ -81,7 +82,26 @@ def untouched(attempt: Attempt, name: str) -> bool:
     ends = case.sample.values[name].ends
     if ends is not None and case.reach.touches(*ends) and not is_zeroed(case):
         return False
-    return case.sample.untouched(name, case.reach)
+    return case.sample.untouched(name, case.reach) and not has_rival(case, name)
+
+
+def has_rival(case: Case, name: str) -> bool:
+    """Whether behind the damage another field of that number may be read, in a message without a schema: it counts.
+
+    Behind bytes that came in or went, and in what is decoded from damaged bytes, a tag may be any of the bytes.
+    """
+    reach = case.reach
+    if case.sample.name != "protobuf" or not (reach.shifted or reach.doubt):
+        return False
+    (layer, *more) = case.wrapped.files[case.wrapped.main].chain
+    if more or layer.decoded is not None:
+        return True  # what is decoded may be longer than it was
+    if reach.first is None:
+        return False
+    content = case.damage.apply(case.wrapped.content)
+    if layer.edge is not None:  # a tar's member is as long as its header says
+        content = content[layer.start : layer.start + layer.size]
+    return name in numbers_behind(content, reach.first)
 
 
 def is_zeroed(case: Case) -> bool:

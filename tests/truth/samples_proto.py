@@ -151,6 +151,41 @@ def make_protobuf() -> Sample:
     return Sample("protobuf", "message.binpb", bytes(out), "keys", values, "stream", marks)
 
 
+def numbers_behind(content: bytes, first: int) -> set[str]:
+    """Return the numbers of the fields of a message that begin at ``first`` or behind it, up to what is no field."""
+    found, at, depth = set(), 0, 0
+    while at < len(content):
+        begin = at
+        tag, at = read_varint(content, at)
+        number, wire = tag >> 3, tag & 7
+        if not number or wire > 5 or at > len(content):
+            break
+        depth += (wire == 3) - (wire == 4)
+        if depth < 0:  # a group ends that never began
+            break
+        if begin >= first and not depth - (wire == 3):
+            found.add(str(number))
+        if wire == 0:
+            _, at = read_varint(content, at)
+        elif wire == 2:
+            length, at = read_varint(content, at)
+            at += length
+        elif wire in (1, 5):
+            at += 8 if wire == 1 else 4
+    return found
+
+
+def read_varint(content: bytes, at: int) -> tuple[int, int]:
+    """Return the number at ``at``, and where it ends: beyond the content if it does not."""
+    number = shift = 0
+    while at < len(content):
+        number |= (content[at] & 127) << shift
+        at, shift = at + 1, shift + 7
+        if content[at - 1] < 128:
+            return number, at
+    return 0, len(content) + 1
+
+
 def chunked(name: str, compression: str, saved_model: bool = False) -> Sample:
     """Return a `.cpb` of constants, some of which share a chunk of the Riegeli file with the metadata."""
     from pparse.proto_splitter.stream_split import split_file

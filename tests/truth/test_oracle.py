@@ -11,8 +11,10 @@ from pparse.errors import DamagedTensorError
 from pparse.findings import Status
 from tests.truth.cases import DRAWN, WAY_NAMES, Case, choose
 from tests.truth.damage import Damage, Reach
+from tests.truth.oracle import has_rival
 from tests.truth.runner import run_case, watched
 from tests.truth.samples import SAMPLES, load
+from tests.truth.samples_proto import numbers_behind
 from tests.truth.wrappers import WRAPPERS, applies, wrap
 
 BIT = load("safetensors").values["h.2.mlp.weight"].place[0] + 100
@@ -329,6 +331,27 @@ def test_a_cut_stream_reaches_what_the_library_no_longer_gives():
     reach = wrapped.reach(Damage("cut", len(wrapped.content) // 2))
     assert reach.first is not None
     assert 0 < reach.first < len(wrapped.sample.content)
+
+
+def test_bytes_that_come_into_a_member_of_a_tar_push_as_many_beyond_the_end_that_its_header_names():
+    size = len(load("riegeli-plain").content)
+    wrapped = wrap("riegeli-plain", "tar")
+    start = wrapped.files[wrapped.main].chain[0].start
+    assert wrapped.reach(Damage("insert", start + 100, 7)).ranges == ((100, 100), (size - 7, size))
+    assert wrapped.reach(Damage("remove", start + 100, 7)).ranges == ((100, 107),)
+    assert wrap("riegeli-plain", "plain").reach(Damage("insert", 100, 7)).ranges == ((100, 100),)
+
+
+def test_a_field_behind_bytes_that_came_in_may_be_of_any_number_and_no_other_is_exempt():
+    sample = load("protobuf")
+    start, end = sample.values["14"].place
+    fields = b"\x22\x02hi\x32\x00\x07"  # the fields 4 and 6, and what is none
+    damaged = sample.content[:end] + fields + sample.content[end:]
+    assert numbers_behind(damaged, end) == {"4", "6"}
+    assert numbers_behind(sample.content, start) == {"15"}
+    case = Case.parse("protobuf/plain/insert:5437:100:242/view")
+    assert [name for name in sample.values if has_rival(case, name)] == ["4"]
+    assert not has_rival(Case.parse("protobuf/plain/zeros:5437:100/view"), "4")
 
 
 TEXTS = ("none", "cut:7", "bit:9:3", "noise:1:16:5", "remove:3:4", "insert:0:2:9", "unwritten:7")

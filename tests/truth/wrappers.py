@@ -70,6 +70,9 @@ class Layer:
             for at, end in reach.ranges
             if Reach(((at, end),)).touches(self.start, self.end)
         )
+        if self.edge is not None and reach.came:
+            # The header of a tar's member says how long it is: as many bytes as came in lie beyond its end now.
+            ranges += ((max(0, self.size - reach.came), self.size),)
         # Behind a checksum, the whole of a file that was hit is in doubt.
         return Reach(ranges, reach.shifted, reach.cut, lost, doubt or (self.covered and not reach.cut), True)
 
