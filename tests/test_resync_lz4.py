@@ -6,6 +6,7 @@ import struct
 import cramjam
 import pytest
 
+import pparse
 from pparse.codecs.lz4 import _Xxh32
 from pparse.kernels.lz4 import short_xxh32
 from pparse.limits import KIB, MIB
@@ -201,3 +202,20 @@ def test_absurd_sizes():
     flags = bytes([0x68, 0x70]) + struct.pack("<Q", 1 << 63)
     head = b"\x04\x22\x4d\x18" + flags + bytes([short_xxh32(flags) >> 8 & 0xFF])
     Salvage("lz4", head + b"\xff\xff\xff\x7f" + bytes(100) + head + bytes(4), budget=32 * MIB)
+
+
+@pytest.mark.parametrize("stored", [(), (3,)], ids=["packed", "stored"])
+def test_bytes_that_went_out_of_the_last_block_put_all_of_it_in_doubt(stored):
+    """The file seems to be cut, but for the end mark and the checksum at its end."""
+    truth = TRUTH[: 4 * FULL]
+    data, blocks = frame(truth, stored=stored)
+    at = blocks[-1][0] + 2_000
+    with pparse.open(data[:at] + data[at + 16 :], format="lz4") as doc:
+        errors = [finding.reason for finding in doc.check()]
+        assert any(reason.startswith("the end mark of the lz4 frame comes early") for reason in errors)
+        content = doc.result.parser.content
+        assert content.doubtful(3 * FULL, 3 * FULL + 1)
+        assert not content.doubtful(0, 2 * FULL)
+        assert content.pread(0, 2 * FULL) == truth[: 2 * FULL]
+    with pparse.open(data[:-40], format="lz4") as doc:  # cut
+        assert [str(doc.status), doc.result.parser.content.doubtful(0, 3 * FULL + 100)] == ["truncated", None]

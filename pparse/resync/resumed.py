@@ -364,7 +364,7 @@ class ResumedData(Data):
             self.problems.append(Problem(error.reason, self._source.start, self._source.end))
             self.doubts = (Doubt(0, head.produced, error.reason),)
             error = None
-        if isinstance(error, EndOfDataError) and self.codec in ("gzip", "zlib", "deflate"):
+        if isinstance(error, EndOfDataError) and self.codec in ("gzip", "zlib", "deflate", "lz4"):
             error = self._judge_cut(error, gaps)
         proved = head.is_proved(0, head.produced)
         if proved and error is not None and error.reason.startswith("bytes follow"):
@@ -417,7 +417,10 @@ class ResumedData(Data):
 
     def _judge_cut(self, error: EndOfDataError, gaps: GapTable) -> PparseError:
         """A stream that ends early may have its end all the same, or zeros where it was never written."""
-        from pparse.resync.deflate import judge_cut
+        if self.codec == "lz4":
+            from pparse.resync.lz4 import judge_cut
+        else:
+            from pparse.resync.deflate import judge_cut
 
         failure = self._failure(error)
         found = judge_cut(self._source, failure, self.codec)

@@ -24,7 +24,6 @@ from tests.truth.archived import (
 from tests.truth.attempt import BUDGET, Attempt, Command, Seen
 from tests.truth.salvaged import has_grown, judge_file
 from tests.truth.samples_proto import numbers_behind
-from tests.truth.wrappers import lz4_blocks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -165,16 +164,12 @@ def is_cut_off(attempt: Attempt, name: str) -> bool:
 
 
 def is_beyond_proof(case: Case, name: str) -> bool:
-    """Whether a checksum cannot be compared: bytes that went out of the last chunk, or of a stream's last block.
+    """Whether a record's hash cannot be compared: bytes that went out of the last chunk make a file that ends in it.
 
-    The file ends in it now. So does a download that was cut, of which all that is there is right. Wrappings that have
-    an end of their own tell.
+    So does a download that was cut, of which all that is there is right. Wrappings that have an end of their own tell.
     """
     if case.damage.kind != "remove":
         return False
-    if case.wrapper == "lz4":
-        ends = [end for end, _ in lz4_blocks(case.wrapped.content)]
-        return case.damage.offset >= max(ends[:-1], default=0)
     values = case.sample.values
     if case.sample.kind != "records" or case.wrapper not in ("plain", "zst"):
         return False
