@@ -48,7 +48,11 @@ def piped(*words):
             self.kill()
             super().__exit__(*exc)
 
-    return Piped([COMMAND, *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    def as_in_a_terminal():  # what runs the tests in the background may ignore interrupts, and pass that on
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return Piped([COMMAND, *map(str, words)], preexec_fn=as_in_a_terminal, **pipes)
 
 
 def wait_until_full(process):

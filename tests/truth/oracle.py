@@ -311,7 +311,9 @@ def must_be_noticed(attempt: Attempt, codes: dict[str, int]) -> Iterator[str]:
         return
     if is_shorter_file(case) or is_shorter_tar(case):
         return
-    if case.wrapper in GZIPPED and case.damage.kind == "bit" and case.damage.offset in UNCOVERED:
+    gzip_at = case.wrapped.content.find(b"\x1f\x8b\x08") if case.wrapper == "gz-in-tar" else 0
+    in_header = case.damage.kind == "bit" and case.damage.offset - gzip_at in UNCOVERED
+    if in_header and (case.wrapper in GZIPPED or case.wrapper == "gz-in-tar"):
         return
     reach = case.reach
     hit = bool(case.wrapped.files[case.wrapped.main].covered and reach.ranges and not all_equal(attempt, reach))

@@ -237,10 +237,10 @@ def get(attempt: Attempt) -> None:
     """Some values one by one, each by a command of its own; and a member of the archive."""
     case = attempt.case
     rng = random.Random(str(case))
-    # Of a stream in an archive, `get` gives the member as it is.
-    names = (
-        sorted(case.sample.values) if case.sample.kind != "blob" or not case.wrapped.inner or case.wrapped.given else []
-    )
+    names = sorted(case.sample.values)
+    # Of a stream in an archive, `get` gives the member as it is; of what has no format, it gives nothing.
+    if case.sample.kind == "blob" and not case.wrapped.given and (case.wrapped.inner or case.wrapper == "plain"):
+        names = []
     out = attempt.folder / "got"
     for name in rng.sample(names, min(SLICES, len(names))):
         out.unlink(missing_ok=True)
