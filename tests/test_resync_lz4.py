@@ -212,7 +212,7 @@ def test_bytes_that_went_out_of_the_last_block_put_all_of_it_in_doubt(stored):
     at = blocks[-1][0] + 2_000
     with pparse.open(data[:at] + data[at + 16 :], format="lz4") as doc:
         errors = [finding.reason for finding in doc.check()]
-        assert any(reason.startswith("the end mark of the lz4 frame comes early") for reason in errors)
+        assert any("what looks like the lz4 frame's end" in reason for reason in errors)
         content = doc.result.parser.content
         assert content.doubtful(3 * FULL, 3 * FULL + 1)
         assert not content.doubtful(0, 2 * FULL)

@@ -175,7 +175,9 @@ def test_every_prefix(codec):
             assert document.status is Status.TRUNCATED
             with pytest.raises(EndOfDataError):
                 document.get("content")
-            assert codes(document) == ["truncated"], cut
+            # An lz4 frame that is cut behind four zeros, and four other bytes, may have lost bytes before its end.
+            ended = codec == "lz4" and cut > 15 and stream[cut - 8 : cut - 4] == bytes(4) != stream[cut - 4 : cut]
+            assert codes(document) == (["truncated", "doubt"] if ended else ["truncated"]), cut
 
 
 # -- every byte changed ----------------------------------------------------------------------------------------------

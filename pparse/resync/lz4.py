@@ -17,7 +17,7 @@ from itertools import islice
 
 from pparse.codecs.lz4 import MAGIC
 from pparse.data import BytesData
-from pparse.errors import EndOfDataError, GapError, MalformedError
+from pparse.errors import EndOfDataError, GapError
 from pparse.inflated import InflatedData
 from pparse.kernels.lz4 import short_xxh32
 from pparse.limits import MIB
@@ -46,7 +46,6 @@ _LONG: Final = 4 * MIB + 64
 _ENOUGH: Final = 2
 _WHOLE: Final = 1 << 8  # in a tag: a frame, not a block
 _TRAILER: Final = 8  # the end mark, and the checksum of all
-_LACKS: Final = "the end mark of the lz4 frame comes early"
 _STORED: Final = "it may be a frame that was stored in a damaged one"
 
 
@@ -65,19 +64,20 @@ def pieces(
 
 
 def judge_cut(source: Range, failure: Failure, codec: str) -> PparseError:
-    """Look at a frame that ends early: return the error that says what it is.
+    """Look at a frame that ends early: return the error that says what it is; perhaps sets ``failure.doubt_from``.
 
-    If the source ends with an end mark and a checksum, the file was not cut: its last block lost bytes, and nobody
-    knows where.
+    If the source ends with what looks like an end mark and a checksum, it was perhaps not cut: its last block may have
+    lost bytes, and nobody knows where.
     """
     look = Look(source)
     frame = _frame_at(look, failure.start)
     if frame is None or frame.trailer != _TRAILER:
         return failure.error
     tail = look.get(look.end - _TRAILER, _TRAILER)
-    if tail[:4] != bytes(4) or tail[4:] == bytes(4):
-        return failure.error
-    return MalformedError(f"{_LACKS}: its last block is longer than what there is of it", offset=look.end)
+    if tail[:4] == bytes(4) and tail[4:] != bytes(4):
+        failure.doubt_from = max(failure.start_out, failure.out - frame.most)
+        failure.doubt = "the file ends with what looks like the lz4 frame's end: bytes may be missing before it"
+    return failure.error
 
 
 class _Opener:
@@ -268,10 +268,7 @@ class _Walk:
         failure = self._failure
         if isinstance(failure.error, GapError | EndOfDataError):
             return
-        if failure.error.reason.startswith(_LACKS):
-            failure.doubt_from = max(failure.start_out, failure.out - frame.most)
-            failure.doubt = "bytes of this block of the lz4 frame are missing, nobody knows where"
-        elif failure.error.reason.startswith("the checksum of the lz4 frame"):
+        if failure.error.reason.startswith("the checksum of the lz4 frame"):
             failure.doubt_from, failure.doubt = failure.start_out, CONTRADICTED
         elif failure.error.reason.startswith("a block of the lz4 frame is damaged"):
             came = frame.most  # the block came out as far as it could be decoded
