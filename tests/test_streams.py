@@ -172,11 +172,11 @@ def test_every_prefix(codec):
             least = len(got)
             assert isinstance(data.error, EndOfDataError), cut
             assert data.gaps[-1].length is None
-            assert document.status is Status.TRUNCATED
-            with pytest.raises(EndOfDataError):
-                document.get("content")
             # An lz4 frame that is cut behind four zeros, and four other bytes, may have lost bytes before its end.
             ended = codec == "lz4" and cut > 15 and stream[cut - 8 : cut - 4] == bytes(4) != stream[cut - 4 : cut]
+            assert document.status is (Status.DAMAGED if ended else Status.TRUNCATED)
+            with pytest.raises(MalformedError if ended else EndOfDataError):
+                document.get("content")
             assert codes(document) == (["truncated", "doubt"] if ended else ["truncated"]), cut
 
 
