@@ -6,9 +6,12 @@ out, which makes a wheel for every platform.
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
 import sys
 import sysconfig
+import tempfile
 
 from setuptools import Extension, setup
 
@@ -26,7 +29,10 @@ extensions = [
     )
     for name in ("_highway", "_farmhash")
 ]
-setup(
-    ext_modules=extensions if WANTED else [],
-    options={"bdist_wheel": {"py_limited_api": "cp311"}} if STABLE else {},
-)
+# Not in a folder "build" of the source tree: whatever is imported there later would find the copies in it.
+build_base = tempfile.mkdtemp(prefix="pparse-build-")
+atexit.register(shutil.rmtree, build_base, ignore_errors=True)
+options = {"build": {"build_base": build_base}}
+if STABLE:
+    options["bdist_wheel"] = {"py_limited_api": "cp311"}
+setup(ext_modules=extensions if WANTED else [], options=options)

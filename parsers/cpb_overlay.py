@@ -16,7 +16,7 @@ import re
 from array import array
 
 from pparse.errors import PASSING, MalformedError, PparseError
-from pparse.index import ranked
+from pparse.key_table import ranked
 from pparse.parsers.cpb_metadata import INDEX, KEY
 from pparse.parsers.protobuf_index import ChunkRange, FieldGraft, Graft, Lost
 

@@ -467,31 +467,31 @@ class JsonParser(DamagedText):
             return assemble(self, node)
         return super().to_python(node)
 
-    def key_hashes(self, node: Node) -> Iterator[int]:
-        """Yield the hash of each key, from the text."""
-        index = node.index_to(None)
+    def key_hashes(self, node: Node, first: int = 0, stop: int | None = None) -> Iterator[int]:
+        """Yield the hashes of the keys, from the text."""
+        index = node.index_to(stop)
+        stop = index.count if stop is None else min(stop, index.count)
         if isinstance(index.note, Mended):
-            yield from super().key_hashes(node)
+            yield from super().key_hashes(node, first, stop)
             return
-        first = 0
-        while first < index.count:
-            count = min(4096, index.count - first)
+        while first < stop:
+            count = min(4096, stop - first)
             bounds = self._bounds(node, index, first, count)
             begin = 0
             while begin < count:
-                stop = begin + 1
-                while stop < count and bounds[stop + 1] - bounds[begin] <= GROUP_READ:
-                    stop += 1
-                size = bounds[stop] - 1 - bounds[begin]
+                behind = begin + 1
+                while behind < count and bounds[behind + 1] - bounds[begin] <= GROUP_READ:
+                    behind += 1
+                size = bounds[behind] - 1 - bounds[begin]
                 if size > GROUP_READ:  # one child, of which only the key is needed
                     yield key_hash(self._child_text(bounds[begin], bounds[begin] + size, True).raw, self.decoder)
-                    begin = stop
+                    begin = behind
                     continue
                 block = self.result.extraction.data.pread(bounds[begin], size)
-                for number in range(begin, stop):
+                for number in range(begin, behind):
                     at = bounds[number] - bounds[begin]
                     yield key_hash(block[at : bounds[number + 1] - 1 - bounds[begin]], self.decoder)
-                begin = stop
+                begin = behind
             first += count
 
     def each_member(self, node: Node, first: int = 0) -> Iterator[tuple[int, str | None, Any, Entry | None]]:

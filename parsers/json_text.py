@@ -36,6 +36,8 @@ BLANK: Final = re.compile(rb"[ \t\n\r]*+")
 STRING: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 # Numbers that lack digits: they were cut.
 NUMBER_START: Final = re.compile(rb"-|-?(?:0|[1-9][0-9]*+)(?:\.|(?:\.[0-9]++)?[eE][+-]?)")
+# Strings from this size on are decoded without the copies that the decoder makes.
+_LONG: Final = 1 << 16
 _CONTROL: Final = re.compile(rb"[\x00-\x1f]")
 _SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
 _PAIR: Final = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}")
@@ -57,6 +59,12 @@ def _leaf(levels: int) -> bytes:
 
 
 SUBTREE: Final = re.compile(_leaf(3), re.DOTALL).match
+
+
+def _is_plain_string(text: bytes) -> bool:
+    """Say whether a text is one string in quotes, with nothing in it that has to be decoded or refused."""
+    whole = text[:1] == text[-1:] == b'"' and text.find(b'"', 1) == len(text) - 1
+    return whole and b"\\" not in text and _CONTROL.search(text) is None
 
 
 class StrictDecoder:
@@ -86,6 +94,8 @@ class StrictDecoder:
             self.refuse_lone_surrogates(text, offset)
         unicode = ""
         try:
+            if len(text) > _LONG and _is_plain_string(text):
+                return str(memoryview(text)[1:-1], "utf-8")  # as the decoder would, without a copy of all
             unicode = text.decode()
             return self._json.decode(unicode)
         except UnicodeDecodeError as error:

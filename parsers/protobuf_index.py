@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     Contribution: TypeAlias = "tuple[PartScan, Occurrences] | FieldGraft"
 
 DENSE: Final = 100_000
+OFTEN: Final = 4_096
 STRIDE: Final = 64
 # What one `Occurrences` costs beside its offsets.
 _COST: Final = 400
@@ -140,7 +141,12 @@ class Occurrences:
         self.count += len(begins)
         self._before = base + begins[-2] if len(begins) > 1 else self.last
         self.last = base + begins[-1]
-        if self.count > DENSE and self.stride == 1:
+        if self.count > DENSE:
+            self.thin_out()
+
+    def thin_out(self) -> None:
+        """Keep every 64th offset only."""
+        if self.stride == 1:
             self.offsets = self.offsets[::STRIDE]
             self.stride = STRIDE
 
@@ -224,6 +230,12 @@ class PartScan:
         """Bytes held, about."""
         return sum(_COST + 8 * len(slot.offsets) for slot in self.slots.values())
 
+    def thin_out(self) -> None:
+        """Keep fewer offsets of fields that occur often: of others there may be some to be merged."""
+        for slot in self.slots.values():
+            if slot.count > OFTEN:
+                slot.thin_out()
+
     def window(self) -> Window:
         """Return a window on the part's bytes."""
         return Window(self.part.data, self.part.end)
@@ -306,11 +318,14 @@ class MessageIndex:
 
     @property
     def memory(self) -> int:
-        """Bytes held, about; counted part by part as they are added."""
+        """Bytes held, about; counted part by part as they are added. All parts share what may be dense."""
         parts = self.parts
         while self._counted < len(parts) - 1:
             part = parts[self._counted]
-            self._memory += part.memory if isinstance(part, PartScan) else 0
+            if isinstance(part, PartScan):
+                if self._memory > 8 * DENSE:
+                    part.thin_out()
+                self._memory += part.memory
             self._counted += 1
         last = parts[-1] if parts else None
         return self._memory + (last.memory if isinstance(last, PartScan) else 0)

@@ -21,7 +21,7 @@ from array import array
 
 from pparse.errors import EndOfDataError, LimitError, MalformedError, UnsupportedError
 from pparse.findings import Finding, Severity, Status
-from pparse.index import has_repeats
+from pparse.key_table import has_repeats
 from pparse.limits import format_size
 from pparse.node import LIST, MAP, UNLOADED_VALUE, Entry
 from pparse.parser import DONE, Confidence, NodeContext, Parser, as_dict
@@ -383,7 +383,7 @@ class SafetensorsParser(Parser):
             self.repeats = has_repeats(self.header.parser.key_hashes(root))
         if not self.repeats:
             return set()
-        found = {ordinal for group in self.header.key_table(root).repeated() for ordinal in group}
+        found = self.header.same_keys(root)
         mark(self.conflicts, found, NAMESAKE)
         return found
 
@@ -564,9 +564,7 @@ class SafetensorsParser(Parser):
     def metadata_at(self) -> list[int]:
         """Return the ordinals in the header of ``__metadata__``: one, or none, in a good file."""
         if self._metadata_ordinals is None:
-            header = self.header
-            candidates = header.key_table(header.root).candidates(METADATA)
-            self._metadata_ordinals = [at for at in candidates if header.entry(header.root, at).key == METADATA]
+            self._metadata_ordinals = list(self.header.ordinals_of(self.header.root, METADATA))
         return self._metadata_ordinals
 
     def _header_ordinal(self, ordinal: int) -> int:

@@ -15,7 +15,7 @@ from bisect import bisect_left
 from struct import Struct
 
 from pparse.errors import LimitError
-from pparse.index import KeyTable, ranked
+from pparse.key_table import KeyTable, ranked
 from pparse.limits import KIB, MIB
 from pparse.parsers.zip_records import (
     CENTRAL,

@@ -56,6 +56,19 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
+
+def _find_rooms() -> None:
+    """In a source tree, parsers, viewers and protos lie beside this folder: Python started there finds them, too."""
+    from os.path import dirname, exists, join
+
+    if len(__path__) == 1 and not exists(join(__path__[0], "parsers")):
+        root = dirname(__path__[0])
+        if exists(join(root, "parsers", "__init__.py")) and exists(join(root, "pyproject.toml")):
+            __path__.append(root)
+
+
+_find_rooms()
+
 _WHERE = {
     "BytesData": "data", "Confidence": "parser", "Cursor": "reader", "DONE": "parser", "DType": "tensor",
     "Data": "data", "Entry": "node", "Extraction": "extraction", "FileData": "data", "Finding": "findings",

@@ -16,7 +16,7 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Sequence
 
-from pparse.errors import ClosedError, DataChangedError, EndOfDataError, GapError, SourceError
+from pparse.errors import ClosedError, EndOfDataError, GapError, SourceError
 from pparse.reader import Cursor, Range, byte_view
 from pparse.standing import Condemned, Doubt, Proofs, joined, standing
 
@@ -473,8 +473,8 @@ class BytesData(Data):
 class FileData(Data):
     """A regular file (or block device), read by ``pread`` through a pool that keeps few descriptors open.
 
-    The file is known by device, inode, size and modification time; when any of them changes, reading raises
-    `DataChangedError` rather than a wrong answer.
+    The file is known by device, inode, size and modification time; when any of them changes, or it was written to and
+    its time put back, reading raises `DataChangedError` rather than a wrong answer.
     """
 
     def __init__(self, path: str | os.PathLike[str], pool: DescriptorPool | None = None, stats: IoStats | None = None):
@@ -535,14 +535,7 @@ class FileData(Data):
     def check_unchanged(self) -> None:
         """Compare the file with what it was at open. Raises `DataChangedError` if it differs, `ClosedError`."""
         super().check_unchanged()
-        now = self._file.current_identity()
-        if now != self.identity:
-            raise DataChangedError(
-                f"the file changed while it was open: {self.identity.difference(now)}",
-                source=self.name,
-                wanted=self.identity.size,
-                got=now.size,
-            )
+        self._file.check_unchanged()
 
     def holes(self, start: int, end: int) -> Iterator[tuple[int, int]]:
         """Yield the file holes in ``[start, end)``, as the file system reports them (SEEK_HOLE)."""

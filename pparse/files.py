@@ -1,5 +1,8 @@
 """Files of the system: few descriptors open at a time, and a way to notice that a file changed.
 
+A document opens a few files at a time (`DescriptorPool`), and all documents of the process together no more than half
+of what the system allows it: the one that was used longest ago is closed, and opened again when it is read.
+
 Works without ``os.pread`` (Windows) through a locked seek and read.
 """
 
@@ -23,15 +26,39 @@ _HAS_PREADV = hasattr(os, "preadv")
 
 
 class FileIdentity:
-    """Device, inode, size and modification time (ns): the same four mean the same file, unchanged."""
+    """Device, inode, size and modification time (ns): the same four mean the same file, unchanged.
 
-    __slots__ = ("device", "inode", "mtime_ns", "size")
+    Unless somebody put the time back: ``ctime_ns``, when the system last noted a change, tells that. It changes with
+    the name too, and with the mode, the owner and the number of links, of which ``attributes`` is the hash.
+    """
 
-    def __init__(self, device: int, inode: int, size: int, mtime_ns: int) -> None:
+    __slots__ = ("attributes", "ctime_ns", "device", "inode", "mtime_ns", "size")
+
+    def __init__(
+        self,
+        device: int,
+        inode: int,
+        size: int,
+        mtime_ns: int,
+        ctime_ns: int = 0,
+        attributes: int = 0,
+    ) -> None:
         self.device = device
         self.inode = inode
         self.size = size
         self.mtime_ns = mtime_ns
+        self.ctime_ns = ctime_ns
+        self.attributes = attributes
+
+    def may_have_been_written(self, now: FileIdentity, path: str) -> bool:
+        """Say whether all but ``ctime_ns`` are the same, and nothing else explains that: its time was put back."""
+        if self.ctime_ns == now.ctime_ns or self != now or self.attributes != now.attributes:
+            return False
+        try:
+            info = os.stat(path)
+        except OSError:
+            return False  # it has another name now
+        return (info.st_dev, info.st_ino) == (self.device, self.inode)
 
     def same_file(self, other: FileIdentity) -> bool:
         """Say whether this is the same file, though it may have grown or changed."""
@@ -54,6 +81,8 @@ class FileIdentity:
             return "another file has its name now"
         if self.size != now.size:
             return f"it had {self.size} bytes and has {now.size}"
+        if self.mtime_ns == now.mtime_ns:
+            return "it was written to, and the time of that was put back"
         return "it was written to"
 
 
@@ -103,7 +132,9 @@ def _identify(descriptor: int, path: str) -> FileIdentity:
         raise SourceError(
             f"is {word}, which cannot be read at any offset; save it to a file first", errno=errno.ESPIPE, source=path
         )
-    return FileIdentity(info.st_dev, info.st_ino, size, info.st_mtime_ns)
+    # On Windows st_ctime is when the file was made, which never changes.
+    attributes = hash((info.st_mode, info.st_nlink, info.st_uid, info.st_gid))
+    return FileIdentity(info.st_dev, info.st_ino, size, info.st_mtime_ns, info.st_ctime_ns, attributes)
 
 
 class PooledFile:
@@ -124,12 +155,14 @@ class PooledFile:
             if self._descriptor < 0:
                 self._pool.make_room()
                 descriptor, identity = self._pool.open(self.path)
-                if self.identity is not _UNKNOWN and identity != self.identity:
+                try:
+                    self._compare(identity)
+                except DataChangedError:
                     os.close(descriptor)
-                    raise DataChangedError(
-                        f"the file changed while it was open: {self.identity.difference(identity)}", source=self.path
-                    )
-                self._descriptor, self.identity = descriptor, identity
+                    raise
+                self._descriptor = descriptor
+                if self.identity is _UNKNOWN:
+                    self.identity = identity
             self._pool.touch(self)
             self._users += 1
             return self._descriptor
@@ -182,13 +215,26 @@ class PooledFile:
         finally:
             self._release()
 
-    def current_identity(self) -> FileIdentity:
-        """Return the identity of what is open now (``fstat``)."""
+    def check_unchanged(self) -> None:
+        """Compare what is open now (``fstat``) with what it was at first. Raises `DataChangedError`."""
         descriptor = self._acquire()
         try:
-            return _identify(descriptor, self.path)
+            self._compare(_identify(descriptor, self.path))
         finally:
             self._release()
+
+    def _compare(self, now: FileIdentity) -> None:
+        before = self.identity
+        if before is _UNKNOWN or (before == now and before.ctime_ns == now.ctime_ns):
+            return
+        if before != now or before.may_have_been_written(now, self.path):
+            raise DataChangedError(
+                f"the file changed while it was open: {before.difference(now)}",
+                source=self.path,
+                wanted=before.size,
+                got=now.size,
+            )
+        self.identity = now  # renamed, linked, given away
 
     def holes(self, start: int, end: int) -> Iterator[tuple[int, int]]:
         """Yield file holes in ``[start, end)``; nothing where the system cannot tell."""
@@ -242,12 +288,27 @@ class PooledFile:
                 self._close_descriptor()
 
 
+# One lock for all pools: who has no room may close the files of another.
+_LOCK: Final = threading.RLock()
+_OPEN: Final[dict[int, weakref.ref[PooledFile]]] = {}  # the open files of all pools, in order of last use
+
+
+def process_limit() -> int:
+    """Return how many descriptors all documents of the process keep open: half of what the system allows it."""
+    try:
+        import resource
+    except ImportError:  # pragma: no cover (Windows)
+        return 256
+    allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return 4096 if allowed == resource.RLIM_INFINITY else max(8, min(4096, allowed // 2))
+
+
 class DescriptorPool:
     """Keeps at most ``limit`` descriptors open; the least recently used idle one is closed first."""
 
     def __init__(self, limit: int = 64) -> None:
         self.limit = limit
-        self.lock = threading.RLock()
+        self.lock = _LOCK
         self._open: dict[int, weakref.ref[PooledFile]] = {}  # in order of last use
 
     @property
@@ -264,29 +325,39 @@ class DescriptorPool:
 
     def touch(self, file: PooledFile) -> None:
         """Note that ``file`` was used now."""
-        self._open.pop(id(file), None)
-        self._open[id(file)] = weakref.ref(file)
+        key = id(file)
+        self._open.pop(key, None)
+        _OPEN.pop(key, None)
+        self._open[key] = _OPEN[key] = weakref.ref(file)
 
     def forget(self, file: PooledFile) -> None:
         """Note that ``file`` has no descriptor any more."""
         self._open.pop(id(file), None)
+        _OPEN.pop(id(file), None)
 
     def open(self, path: str) -> tuple[int, FileIdentity]:
         """Open ``path``; where the system has no descriptor left, close idle ones of ours and try again."""
         try:
             return open_descriptor(path)
         except SourceError as error:
-            if error.errno not in (errno.EMFILE, errno.ENFILE) or not self._open:
+            if error.errno not in (errno.EMFILE, errno.ENFILE) or not _OPEN:
                 raise
-            self.make_room(len(self._open) // 2 + 1)
+            _close_idle(_OPEN, len(_OPEN) // 2 + 1)
             return open_descriptor(path)
 
-    def make_room(self, below: int | None = None) -> None:
-        """Close idle descriptors until fewer than ``below`` (the limit, if None) are open."""
-        for key in list(self._open):
-            if len(self._open) < (self.limit if below is None else below):
-                return
-            ref = self._open.get(key)  # a dropped file leaves the table by itself
-            file = ref() if ref is not None else None
-            if file is not None and not file._users:
-                file._close_descriptor()
+    def make_room(self) -> None:
+        """Close idle descriptors until one more may be opened."""
+        _close_idle(self._open, self.limit)
+        if len(_OPEN) >= 8:  # what the system allows is asked only where it may matter
+            _close_idle(_OPEN, process_limit())
+
+
+def _close_idle(files: dict[int, weakref.ref[PooledFile]], below: int) -> None:
+    """Close idle ones of ``files``, the one that was used longest ago first, until there are fewer than ``below``."""
+    for key in list(files):
+        if len(files) < below:
+            return
+        ref = files.get(key)  # a dropped file leaves the table by itself
+        file = ref() if ref is not None else None
+        if file is not None and not file._users:
+            file._close_descriptor()

@@ -4,26 +4,34 @@ A `ChildIndex` is one of two things. Where the children follow each other in the
 child up to 100,000 children, then one *checkpoint* per 64 (an eighth of a byte each); the entries between two
 checkpoints are read again from the file when asked for. Where they do not, it is a plain list of entries.
 
-A `KeyTable` finds children by key: sorted 64-bit hashes beside ordinals, 12 bytes a child, made on the second lookup
-in a map of more than 64 children.
+Children are found by key with a `pparse.key_table.KeyTable`, which the index keeps.
 """
 
 from __future__ import annotations
 
+import weakref
 from array import array
-from bisect import bisect_left, bisect_right
+from collections import deque
+
+from pparse.errors import LimitError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable
     from typing import Any, Final
 
     from pparse.budget import Charge, MemoryBudget
-    from pparse.node import Entry
+    from pparse.key_table import KeyTable
+    from pparse.node import Entry, Node
     from pparse.parser import NodeContext
 
 DENSE_LIMIT: Final = 100_000
 STRIDE: Final = 64
+# Indexes that keep the group of entries that was asked for last.
+GROUPS: Final = 64
+# Small indexes are charged in steps of so many bytes; one takes so many besides its offsets.
+_STEP: Final = 1 << 20
+_INDEX: Final = 400
 # Below this an index is not worth the bookkeeping of a charge.
 _CHARGE_FROM: Final = 32 << 10
 
@@ -32,10 +40,12 @@ class ChildIndex:
     """Offsets, checkpoints or entries of a node's children; grows while the node is parsed.
 
     ``count`` children are indexed so far, all of them once ``complete``. ``context`` is the parse in progress and dies
-    with it. ``group`` is the last group of entries that was asked for.
+    with it. ``group`` is the last group of entries that was asked for, while it is among the session's latest.
+    ``tail`` are the entries of the last children, where the input ended: no state would make them again.
     """
 
     __slots__ = (
+        "__weakref__",
         "_budget",
         "_charge",
         "_evict",
@@ -48,8 +58,10 @@ class ChildIndex:
         "lookups",
         "note",
         "offsets",
+        "repeated",
         "stride",
         "table",
+        "tail",
     )
 
     def __init__(self, budget: MemoryBudget, evict: Callable[[], None]) -> None:
@@ -61,7 +73,9 @@ class ChildIndex:
         self.end = 0  # where the children end, for formats in which that is not implied by the last child
         self.context: NodeContext | None = None
         self.group: tuple[int, list[Entry]] | None = None
+        self.tail: list[Entry] | None = None
         self.table: KeyTable | None = None
+        self.repeated: frozenset[int] | None = None  # hashes of keys that occur twice, if known
         self.lookups = 0
         self.note: Any = None  # for the parser; what has `memory` is charged with the index
         self._budget = budget
@@ -98,6 +112,13 @@ class ChildIndex:
         if not self.count & 0xFF:
             self.account()
 
+    def add_last(self, entry: Entry) -> None:
+        """Append a child that was emitted where the input ended."""
+        if self.tail is None:
+            self.tail = []
+        self.tail.append(entry)
+        self.count += 1
+
     def _thin_out(self) -> None:
         self.offsets = self.offsets[::STRIDE]
         self.stride = STRIDE
@@ -106,10 +127,10 @@ class ChildIndex:
     def memory(self) -> int:
         """Bytes that the index holds, about."""
         size = self.offsets.itemsize * len(self.offsets)
-        if self.entries is not None:
-            size += 200 * len(self.entries)
+        size += 200 * (len(self.entries or ()) + len(self.tail or ()))
         if self.table is not None:
             size += self.table.memory
+        size += 100 * len(self.repeated or ())
         return size + (self.note.memory if hasattr(self.note, "memory") else 0)
 
     def keep(self, note: Any, count: int) -> None:
@@ -125,6 +146,11 @@ class ChildIndex:
             self._charge.resize(size)
         elif size >= _CHARGE_FROM:
             self._charge = self._budget.charge(size, "the index of a node's children", self._evict)
+
+    @property
+    def is_charged(self) -> bool:
+        """Whether the index has a charge of its own."""
+        return self._charge is not None
 
     def touch(self) -> None:
         """Say that the index was just used: it is evicted later than others."""
@@ -143,82 +169,82 @@ class ChildIndex:
         if self._charge is not None:
             self.account()
 
+    def keep_repeated(self, hashes: frozenset[int]) -> None:
+        """Keep the hashes of the keys that occur twice as long as the index lives."""
+        self.repeated = hashes
+        self.account()
+
     def set_table(self, table: KeyTable) -> None:
         """Keep ``table`` as long as the index lives."""
         self.table = table
         self.account()
 
 
-class KeyTable:
-    """Ordinals of children by the hash of their key: 12 bytes a child."""
+class IndexLedger:
+    """Accounts for what all indexes of a session hold beside charges of their own.
 
-    __slots__ = ("_hashes", "_ordinals")
+    Of groups of entries only the latest `GROUPS` are kept. Small indexes are charged together, in steps; when room is
+    needed, all of them go at once, and are made again when they are asked for.
+    """
 
-    def __init__(self, hashes: Iterable[int]) -> None:
-        self._hashes, self._ordinals = ranked(array("q", hashes))
+    __slots__ = ("__weakref__", "_budget", "_charge", "_groups", "_next", "_nodes", "_step", "held")
 
-    def candidates(self, key: object) -> Iterator[int]:
-        """Yield, in file order, the ordinals whose key has the hash of ``key``; nearly always its own."""
-        wanted = hash(key)
-        slot = bisect_left(self._hashes, wanted)
-        while slot < len(self._hashes) and self._hashes[slot] == wanted:
-            yield self._ordinals[slot]
-            slot += 1
+    def __init__(self, budget: MemoryBudget) -> None:
+        self._budget = budget
+        self._groups: deque[tuple[weakref.ref[ChildIndex], tuple[int, list[Entry]]]] = deque()
+        self._nodes: list[weakref.ref[Node]] = []  # whose index is small; one reference serves all who have one
+        self.held = 0  # bytes, about, at most
+        self._step = min(_STEP, budget.limit // 16)
+        self._next = self._step
+        self._charge: Charge | None = None
 
-    def _run(self, key: object) -> tuple[int, int]:
-        wanted = hash(key)
-        return bisect_left(self._hashes, wanted), bisect_right(self._hashes, wanted)
+    def keep_group(self, index: ChildIndex, group: tuple[int, list[Entry]]) -> None:
+        """Note that ``index`` was given ``group`` just now; the one that got its own longest ago loses that."""
+        self._groups.append((weakref.ref(index), group))
+        if len(self._groups) > GROUPS:
+            ref, old = self._groups.popleft()
+            owner = ref()
+            if owner is not None and owner.group is old:
+                owner.group = None
 
-    def nth(self, key: object, occurrence: int) -> int | None:
-        """Return the ordinal of the n-th key with the hash of ``key``; None if there are fewer."""
-        low, high = self._run(key)
-        return self._ordinals[low + occurrence - 1] if low + occurrence <= high else None
+    def add(self, node: Node, index: ChildIndex) -> None:
+        """Note that ``node`` has got a whole index now."""
+        if index.is_charged:
+            return
+        self._nodes.append(weakref.ref(node))
+        self.held += _INDEX + index.memory
+        if self.held >= self._next:
+            self._count()
 
-    def before(self, key: object, ordinal: int) -> int:
-        """Return how many keys with the hash of ``key`` come before ``ordinal``."""
-        low, high = self._run(key)
-        return bisect_left(self._ordinals, ordinal, low, high) - low
+    def _count(self) -> None:
+        """Leave out the nodes that are gone, and charge what the others hold."""
+        nodes, held = [], 0
+        for ref in self._nodes:
+            node = ref()
+            index = None if node is None else node.index
+            if index is not None and not index.is_charged:
+                nodes.append(ref)
+                held += _INDEX + index.memory
+        self._nodes, self.held = nodes, held
+        self._next = held + max(self._step, held // 2)
+        if self._charge is None:
+            owner = weakref.ref(self)
 
-    def repeated(self) -> Iterator[list[int]]:
-        """Yield groups of ordinals that share a hash, so may share a key."""
-        hashes = self._hashes
-        slot = 0
-        while slot + 1 < len(hashes):
-            last = slot
-            while last + 1 < len(hashes) and hashes[last + 1] == hashes[slot]:
-                last += 1
-            if last > slot:
-                yield list(self._ordinals[slot : last + 1])
-            slot = last + 1
+            def evict() -> None:
+                ledger = owner()
+                if ledger is not None:
+                    ledger._evict()
 
-    @property
-    def memory(self) -> int:
-        """Bytes held."""
-        return 12 * len(self._hashes)
+            self._charge = self._budget.charge(0, "small indexes", evict)
+        try:
+            self._charge.resize(self._next)
+        except LimitError:
+            self._evict()
 
-
-def has_repeats(hashes: Iterable[int]) -> bool:
-    """Say whether a number occurs twice, in 8 bytes a number."""
-    numbers = array("q", hashes)
-    if len(numbers) <= 50_000:
-        return len(set(numbers)) != len(numbers)
-    import numpy as np
-
-    ranked = np.frombuffer(numbers, np.int64)
-    ranked.sort()
-    return bool((ranked[1:] == ranked[:-1]).any())
-
-
-def ranked(numbers: array[int]) -> tuple[array[int], array[int]]:
-    """Return ``numbers`` (64 bits) in ascending order, and where each of them was; equal ones stay in order."""
-    ordinals = array("I")
-    if len(numbers) > 50_000:
-        import numpy as np
-
-        order = np.argsort(np.frombuffer(numbers, np.int64), kind="stable")
-        ascending = array("q")
-        ascending.frombytes(np.frombuffer(numbers, np.int64)[order].tobytes())
-        ordinals.frombytes(order.astype(np.uint32).tobytes())
-        return ascending, ordinals
-    ordinals.extend(sorted(range(len(numbers)), key=numbers.__getitem__))
-    return array("q", (numbers[ordinal] for ordinal in ordinals)), ordinals
+    def _evict(self) -> None:
+        # Called from any thread. What is kept is replaced, not changed: another one may be at work on it.
+        nodes, self._nodes, self.held, self._next, self._charge = self._nodes, [], 0, self._step, None
+        for ref in nodes:
+            node = ref()
+            if node is not None:
+                node.evict()

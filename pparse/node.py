@@ -105,18 +105,19 @@ class Entry:
 
 
 class Node:
-    """One piece of a document. Made by its parser; see the module's rules."""
+    """One piece of a document. Made by its parser; see the module's rules. ``depth``: how many ancestors it has."""
 
     # ~200 bytes with its offsets. `_content` is a scalar's value or a container's index; `_extra` holds what few
     # nodes have: a finding of its own, parts, or a parser's note.
     __slots__ = (
-        "__weakref__", "_content", "_end", "_extra", "_kids", "_start", "_status", "key", "kind", "ordinal", "parent",
-        "result",
+        "__weakref__", "_content", "_end", "_extra", "_kids", "_start", "_status", "depth", "key", "kind", "ordinal",
+        "parent", "result",
     )  # fmt: skip
 
     def __init__(self, result: Result, parent: Node | None, ordinal: int, entry: Entry) -> None:
         self.result = result
         self.parent = parent
+        self.depth: int = 0 if parent is None else parent.depth + 1
         self.ordinal = ordinal
         self.key = entry.key
         self.kind = entry.kind
@@ -189,16 +190,6 @@ class Node:
     def end(self) -> int | None:
         """Offset after the last byte; None while it is not known (`load` finds it)."""
         return self._end
-
-    @property
-    def depth(self) -> int:
-        """How many ancestors the node has."""
-        depth = 0
-        node = self.parent
-        while node is not None:
-            depth += 1
-            node = node.parent
-        return depth
 
     @property
     def steps(self) -> list[Step]:

@@ -40,13 +40,17 @@ class NodeMap:
 
     def items(self) -> Iterator[tuple[Key, Any]]:
         """Yield each key with its value."""
-        for kid in self.node.children():
-            if self.node.result.occurrence(self.node, kid.ordinal, kid.key) == 1:
+        result, node = self.node.result, self.node
+        repeated = result.repeated_keys(node)
+        for kid in node.children():
+            if hash(kid.key) not in repeated or result.occurrence(node, kid.ordinal, kid.key) == 1:
                 yield kid.key, kid.load()
 
     def __iter__(self) -> Iterator[Key]:
-        for ordinal, entry in self.node.result.entries_from(self.node, 0):
-            if self.node.result.occurrence(self.node, ordinal, entry.key) == 1:
+        result, node = self.node.result, self.node
+        repeated = result.repeated_keys(node)
+        for ordinal, entry in result.entries_from(node, 0):
+            if hash(entry.key) not in repeated or result.occurrence(node, ordinal, entry.key) == 1:
                 yield entry.key
 
     def __contains__(self, key: object) -> bool:

@@ -105,12 +105,14 @@ class NodeContext:
         "emitted",
         "end",
         "entered",
+        "entries_limit",
         "index",
         "jumps",
         "need",
         "node",
         "pos",
         "result",
+        "resumable",
         "scratch",
         "stack",
         "state",
@@ -124,6 +126,8 @@ class NodeContext:
         self.result: Result = node.result
         self.data: Data = node.extraction.data
         self.entered = False
+        self.resumable = False  # the last run ended with an error of the source, between two steps
+        self.entries_limit = self.result.extraction.session.limits.entries
         self.index = index
         self.pos = node.start
         self.end = node.end if node.end is not None else node.extraction.end
@@ -167,11 +171,14 @@ class NodeContext:
         index = self.index
         if index is None:
             return
-        self.result.extraction.session.limits.check(
-            "entries", index.count + 1, "the number of children", path=self.node.path if index.count == 0 else None
-        )
+        if index.count >= self.entries_limit:
+            self.result.extraction.session.limits.check(
+                "entries", index.count + 1, "the number of children", path=self.node.path
+            )
         if self.result.parser.child_state is None:
             index.add_entry(entry)
+        elif index.tail is not None:
+            index.add_last(entry)
         else:
             index.add(entry.at)
         if self.wanted_occurrence and entry.key == self.wanted_key and type(entry.key) is type(self.wanted_key):
@@ -244,6 +251,9 @@ def run(ctx: NodeContext) -> None:
                     if not _damaged(ctx, MalformedError(reason, offset=error.offset)):
                         return
                     continue
+                except BaseException:
+                    ctx.resumable = True  # nothing was done with the block yet
+                    raise
                 base = ctx.pos
                 have = len(block)
                 gap = ctx.data.next_gap(base + have)
@@ -304,7 +314,17 @@ def _close(ctx: NodeContext, how: Callable[[NodeContext], None]) -> None:
 
 def _cut(ctx: NodeContext) -> bool:
     """Input ended: say whether the parser goes on in another part."""
-    again = ctx.result.parser.cut(ctx) if ctx.collected is None else None
+    index = ctx.index
+    if ctx.collected is not None:
+        again = None  # what was emitted here the first time is kept, see `ChildIndex.tail`
+    elif index is None or ctx.result.parser.child_state is None:
+        again = ctx.result.parser.cut(ctx)
+    else:
+        index.tail = []
+        again = ctx.result.parser.cut(ctx)
+        if again is not None and index.tail:
+            raise EngineError("cut() made children visible, and went on", offset=ctx.pos, state="cut")
+        index.tail = index.tail or None
     if again is not None and ctx.entered:
         ctx.pos, ctx.state, ctx.need = again
         return True
@@ -511,9 +531,11 @@ class Parser:
         run(ctx)
         return ctx.collected[:count]
 
-    def key_hashes(self, node: Node) -> Iterator[int]:
-        """Yield the hash of every child's key, in order, for the `KeyTable`."""
-        for _, entry in self.result.entries_from(node, 0):
+    def key_hashes(self, node: Node, first: int = 0, stop: int | None = None) -> Iterator[int]:
+        """Yield the hashes of the keys of the children from ``first`` to before ``stop`` (None: all), in order."""
+        for ordinal, entry in self.result.entries_from(node, first):
+            if stop is not None and ordinal >= stop:
+                return
             yield hash(entry.key)
 
     def python_size(self, node: Node) -> int:

@@ -7,6 +7,8 @@ where that is in the Data.
 from __future__ import annotations
 
 import os
+import weakref
+from collections import deque
 from copy import copy
 
 from pparse.errors import EndOfDataError, EndOfRangeError, GapError
@@ -20,6 +22,9 @@ if TYPE_CHECKING:
 # Small reads are served from a block: the first one after a jump is small, then it grows while reading goes on.
 _FIRST_BLOCK: Final = 4 << 10
 _LAST_BLOCK: Final = 64 << 10
+# Readers that keep a block, of all in the process: 2,000 cursors of a document would hold 125 MiB.
+_BLOCKS: Final = 64
+_with_blocks: deque[tuple[weakref.ref[Reader], int]] = deque()  # and where each of these blocks begins
 
 
 def byte_view(buffer: Buffer) -> memoryview:
@@ -31,7 +36,7 @@ def byte_view(buffer: Buffer) -> memoryview:
 class Reader:
     """A position in a stretch ``[start, end)`` of a Data; ``end`` is None where the data has no known size."""
 
-    __slots__ = ("_block", "_block_at", "_next_block", "_pos", "data", "start")
+    __slots__ = ("__weakref__", "_block", "_block_at", "_next_block", "_pos", "data", "start")
 
     def __init__(self, data: Data, start: int) -> None:
         self.data = data
@@ -93,17 +98,31 @@ class Reader:
         remaining = self.remaining
         if remaining is not None:
             count = min(count, remaining)
-        at = self._pos - self._block_at
-        if at >= 0 and at + count <= len(self._block):
-            return self._block[at : at + count]
+        at, block = self._pos - self._block_at, self._block  # which another reader may take away at any time
+        if at >= 0 and at + count <= len(block):
+            return block[at : at + count]
         if count >= _LAST_BLOCK:
             return self.data.pread(self._pos, count)
-        sequential = 0 <= at <= len(self._block) and self._block
+        sequential = 0 <= at <= len(block) and block
         self._next_block = min(self._next_block * 4, _LAST_BLOCK) if sequential else _FIRST_BLOCK
         size = max(self._next_block, count)
-        self._block = self.data.pread(self._pos, size if remaining is None else min(size, remaining))
-        self._block_at = self._pos
-        return self._block[:count]
+        block = self.data.pread(self._pos, size if remaining is None else min(size, remaining))
+        self._block, self._block_at = block, self._pos
+        _with_blocks.append((weakref.ref(self), self._pos))
+        if len(_with_blocks) > _BLOCKS:
+            self._drop_oldest_block()
+        return block[:count]
+
+    @staticmethod
+    def _drop_oldest_block() -> None:
+        """Take the block of the reader that filled one longest ago, unless it filled another one since."""
+        try:
+            oldest, begin = _with_blocks.popleft()
+        except IndexError:  # another thread did
+            return
+        reader = oldest()
+        if reader is not None and reader._block_at == begin:
+            reader._block = b""
 
     def read(self, count: int = -1) -> bytes:
         """Return up to ``count`` bytes and move past them; all that is left if negative. Empty at the end.

@@ -155,8 +155,13 @@ class Registry:
         self.failed: dict[str, str] = {}
 
     def add(self, parser: type[Parser], viewer: Any = None) -> None:
-        """Add a parser (and its viewer) by hand; it counts as a plug-in."""
-        self._extra_parsers[parser.name] = parser
+        """Add a parser (and its viewer) by hand; it counts as a plug-in.
+
+        With a built-in parser, its viewer is added, and asked before the built-in one.
+        """
+        known = builtin(parser.name)
+        if known is None or import_dotted(known.parser) is not parser:
+            self._extra_parsers[parser.name] = parser
         if viewer is not None:
             self._extra_viewers[parser.name] = viewer
 
@@ -171,6 +176,10 @@ class Registry:
                     self.failed[entry] = "it is no subclass of pparse.Parser"
             self._plugin_parsers = found
         return {**self._plugin_parsers, **self._extra_parsers}
+
+    def added_viewer(self, name: str) -> Any:
+        """Return the viewer that was added by hand for the format ``name``; None if there is none."""
+        return self._extra_viewers.get(name)
 
     def plugin_viewers(self) -> dict[str, Any]:
         """Return the viewers that are not built in, by format name."""
@@ -442,9 +451,21 @@ def _what_it_is(extraction: Extraction) -> str:
 def viewer_for(extraction: Extraction) -> Any:
     """Return the viewer of the extraction's format, or None if there is none (or it says that it does not apply)."""
     result = extraction.parse()
-    viewers = extraction.session.registry.plugin_viewers() if builtin(result.parser.name) is None else {}
-    known = builtin(result.parser.name)
-    made = import_dotted(known.viewer) if known is not None and known.viewer else viewers.get(result.parser.name)
-    if made is None or not getattr(made, "applies", lambda parser: True)(result.parser):
-        return None
-    return made(result.extraction)
+    for made in _viewers_of(result.parser.name, extraction.session.registry):
+        if getattr(made, "applies", lambda parser: True)(result.parser):
+            return made(result.extraction)
+    return None
+
+
+def _viewers_of(name: str, registry: Registry) -> Iterator[Any]:
+    """Yield the viewers of a format: what was added by hand, what is built in, what is installed."""
+    added = registry.added_viewer(name)
+    if added is not None:
+        yield added
+    known = builtin(name)
+    if known is not None and known.viewer:
+        yield import_dotted(known.viewer)
+    else:
+        installed = registry.plugin_viewers().get(name)
+        if installed is not None and installed is not added:
+            yield installed

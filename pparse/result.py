@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import weakref
+from collections import Counter
 
-from pparse.errors import ClosedError, PparseError
+from pparse.errors import ClosedError, EngineError, LimitError, PparseError
 from pparse.findings import Finding, FindingList, Severity, Status
-from pparse.index import ChildIndex, KeyTable
+from pparse.index import ChildIndex
+from pparse.key_table import EACH, MAKING, SLICE, KeyTable, repeated_hashes
 from pparse.locking import guard
 from pparse.node import Node
 from pparse.parser import NodeContext, run
@@ -16,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Final
 
-    from pparse.errors import LimitError
     from pparse.extraction import Extraction
     from pparse.node import Entry, Key
     from pparse.parser import Parser
@@ -25,6 +26,10 @@ if TYPE_CHECKING:
 
 # Entries fetched at a time while iterating: as many as lie between two checkpoints.
 GROUP: Final = 64
+# Children whose keys are read again and again, where a table has no room, rather than all indexed.
+BY_READING: Final = 10_000
+# The part of the budget that stays free for the blocks in which keys are read, while they are collected.
+SCANNED: Final = 4
 
 
 class Result:
@@ -89,6 +94,7 @@ class Result:
             try:
                 if self.parser.fill(node, index):
                     index.finish()
+                    self.extraction.session.indexes.add(node, index)
                     return None if wanted_key is None else self._find_by_reading(node, index, wanted_key, nth)
             except BaseException:
                 node.unload()
@@ -103,12 +109,16 @@ class Result:
         ctx.wanted_count = wanted_count
         ctx.wanted_key, ctx.wanted_occurrence = wanted_key, nth
         ctx.answer = None
+        ctx.resumable = False
         try:
             run(ctx)
         except BaseException:
             # A state may have failed half-way: whoever asks again begins anew.
-            node.unload()
+            if not ctx.resumable:
+                node.unload()
             raise
+        if index.complete:
+            self.extraction.session.indexes.add(node, index)
         return ctx.answer
 
     def close_node(
@@ -175,8 +185,24 @@ class Result:
         if not is_fresh:
             self.extraction.data.check_unchanged()
         index.touch()
-        group = self.parser.entries(node, index, first, count)
-        index.group = (first, group)
+        group = self._read_group(node, index, first, count)
+        index.group = kept = (first, group)
+        self.extraction.session.indexes.keep_group(index, kept)
+        return group
+
+    def _read_group(self, node: Node, index: ChildIndex, first: int, count: int) -> list[Entry]:
+        """Return entries, one at least, as the parser makes them."""
+        tail = index.tail or []
+        behind = index.count - len(tail)
+        if first >= behind and tail:
+            return tail[first - behind : first - behind + count]
+        group = self.parser.entries(node, index, first, min(count, behind - first))
+        if not group:
+            raise EngineError(
+                f"parser {self.parser.name} indexed {index.count} children, and gives none from number {first} on",
+                path=node.path,
+                state="entries",
+            )
         return group
 
     # -- keys --------------------------------------------------------------------------------------------------------
@@ -189,6 +215,8 @@ class Result:
         if index.table is None and (index.lookups == 1 or (index.complete and index.count <= GROUP)):
             return self._find_by_reading(node, index, key, occurrence)
         table = self.key_table(node)
+        if table is None:
+            return self._find_by_reading(node, index, key, occurrence)
         nth = table.nth(key, occurrence)
         if nth is None:
             return None
@@ -215,25 +243,87 @@ class Result:
             return None
         return self.extend_index(node, index, wanted_key=key, nth=occurrence)
 
-    def key_table(self, node: Node) -> KeyTable:
-        """Return the table of the keys of ``node``, made on the first call."""
-        index = node.index_to(None)
-        if index.table is None:
-            with self.extraction.session.budget.charge(28 * index.count, "a table of keys in the making"):
-                table = KeyTable(self.parser.key_hashes(node))
+    def key_table(self, node: Node, count: int | None = None) -> KeyTable | None:
+        """Return a table of the keys of the first ``count`` children of ``node`` at least; None if there is no room."""
+        index = node.index_to(count)
+        count = index.count if count is None else count
+        table = index.table or KeyTable()
+        missing = index.count - table.covered
+        if table.covered >= count:
+            return table
+        budget = self.extraction.session.budget
+        making = EACH * missing + MAKING * min(SLICE, missing)
+        # The index counts as what could go, and it must not: it is what the table is of.
+        index.touch()
+        if not budget.fits(making + index.memory + budget.limit // SCANNED):
+            return None
+        try:
+            with budget.charge(making, "a table of keys in the making"):
+                table.extend(self.parser.key_hashes(node, table.covered, index.count))
             index.set_table(table)
-        assert index.table is not None  # noqa: S101 -- set just above
-        return index.table
+        except LimitError:  # whatever has no room now: nobody needs the table
+            index.table = None
+            return None
+        return table
 
     def occurrence(self, node: Node, ordinal: int, key: Key) -> int:
-        """Return which one of the children with ``key`` the child ``ordinal`` is, counted from 1."""
+        """Return which one of the children with ``key`` the child ``ordinal`` is, counted from 1.
+
+        No more children are indexed for it than there are up to this one.
+        """
         index = node.index_to(ordinal + 1)
         if ordinal < GROUP:
             group = self._group(node, index, 0, min(GROUP, index.count))
             if len(group) >= ordinal:
                 return 1 + sum(1 for entry in group[:ordinal] if _same_key(entry.key, key))
         # By hash alone: equal keys have it, others do not but by a chance of one in 2^64.
-        return 1 + self.key_table(node).before(key, ordinal)
+        table = self.key_table(node, ordinal + 1)
+        if table is not None:
+            return 1 + table.before(key, ordinal)
+        if not index.complete and ordinal > BY_READING:
+            index = node.index_to(None)
+        if index.complete and hash(key) not in self.repeated_keys(node):
+            return 1
+        before = zip(range(ordinal), self.parser.key_hashes(node, 0, ordinal), strict=False)
+        return 1 + sum(1 for _, number in before if number == hash(key))
+
+    def same_keys(self, node: Node) -> set[int]:
+        """Return the ordinals of all children of ``node`` whose key may be that of another one, too."""
+        table = self.key_table(node)
+        if table is not None:
+            return {ordinal for group in table.repeated() for ordinal in group}
+        repeated = self.repeated_keys(node)
+        hashes = enumerate(self.parser.key_hashes(node)) if repeated else ()
+        return {ordinal for ordinal, number in hashes if number in repeated}
+
+    def ordinals_of(self, node: Node, key: Key) -> Iterator[int]:
+        """Yield the ordinals of all children of ``node`` with ``key``, in file order."""
+        table = self.key_table(node)
+        if table is None:
+            yield from (at for at, entry in self.entries_from(node, 0) if _same_key(entry.key, key))
+            return
+        for ordinal in table.candidates(key):
+            if _same_key(self.entry(node, ordinal).key, key):
+                yield ordinal
+
+    def repeated_keys(self, node: Node) -> frozenset[int]:
+        """Return the hashes of the keys of ``node`` that occur twice; read in as many passes as the budget asks for."""
+        index = node.index_to(None)
+        if index.repeated is None and index.count <= GROUP:
+            numbers = Counter(hash(entry.key) for entry in self.entries_at(node, 0))
+            index.repeated = frozenset(number for number, count in numbers.items() if count > 1)
+        elif index.repeated is None:
+            budget = self.extraction.session.budget
+            parts = 1
+            rest = index.memory + budget.limit // SCANNED
+            while parts < 1024 and not budget.fits(16 * index.count // parts + rest):
+                parts *= 2
+            found: set[int] = set()
+            with budget.charge(16 * index.count // parts, "the keys of a container that occur twice"):
+                for part in range(parts):
+                    found.update(repeated_hashes(self.parser.key_hashes(node), part, parts))
+            index.keep_repeated(frozenset(found))
+        return index.repeated or frozenset()
 
     def suggest(self, node: Node, key: Key) -> tuple[str, ...]:
         """Return up to three keys of ``node`` that look like ``key``."""

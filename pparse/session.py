@@ -9,6 +9,7 @@ from pparse.budget import MemoryBudget
 from pparse.data import IoStats
 from pparse.errors import CancelledError
 from pparse.files import DescriptorPool
+from pparse.index import IndexLedger
 from pparse.limits import Limits
 from pparse.retention import Retention
 
@@ -61,6 +62,7 @@ class Session:
         self._spools: Scratch | None = None
         self.block_size = block_size  # 0: adaptive; tests set 1 or 7
         self.closed = False
+        self.indexes = IndexLedger(self.budget)
         self._sources: weakref.WeakSet[Data] = weakref.WeakSet()
         self._retentions: weakref.WeakSet[Retention] = weakref.WeakSet()
 

@@ -16,8 +16,8 @@ LAYERS = {
     0: "errors limits budget findings standing locking data files reader streams spliced hidden zero_runs inflated "
     "gzip_index gzip_indexing scratch codecs kernels descriptors schema dtype selection",
     1: "riegeli protos resync",
-    2: "content archive stream node node_views index result session document retention parser extraction registry "
-    "paths tensor tensor_facts viewer visit writers testing judgement",
+    2: "content archive stream node node_views index key_table result session document retention parser extraction "
+    "registry paths tensor tensor_facts viewer visit writers testing judgement",
     3: "parsers",
     4: "viewers",
     5: "proto_splitter recovery",

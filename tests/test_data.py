@@ -4,6 +4,7 @@ import errno
 import io
 import os
 import socket
+import subprocess
 import sys
 import threading
 import tracemalloc
@@ -1231,3 +1232,62 @@ def test_doubt():
         (40, 99, None),
     ):
         assert data.doubtful(start, end) == wanted, (start, end)
+
+
+# -- all documents of the process ------------------------------------------------------------------------------------
+
+
+@needs_proc
+def test_all_pools_together_leave_half_of_the_descriptors(many):
+    script = """
+import os, resource, sys
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+from pparse.data import FileData
+from pparse.files import DescriptorPool
+pools = [DescriptorPool(limit=20) for _ in range(6)]
+files = [FileData(path, pools[number % 6]) for number, path in enumerate(sys.argv[1:])]
+most = 0
+for _ in range(2):
+    for number, file in enumerate(files):
+        assert file.pread(6, 3) == b"%03d" % number
+        most = max(most, len(os.listdir("/proc/self/fd")))
+print(most, sum(pool.open_count for pool in pools))
+for file in files:
+    file.close()
+print(sum(pool.open_count for pool in pools))
+"""
+    ran = subprocess.run([sys.executable, "-c", script, *map(str, many[:90])], capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+    most, together, left = map(int, ran.stdout.split())
+    assert together <= 32
+    assert most <= 32 + 8
+    assert left == 0
+
+
+def test_a_file_whose_time_was_put_back_has_changed(tmp_path):
+    path = tmp_path / "model.bin"
+    path.write_bytes(b"a" * 5_000)
+    data = FileData(path)
+    before = path.stat()
+    with open(path, "r+b") as file:
+        file.write(b"b" * 5_000)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    if path.stat().st_ctime_ns == before.st_ctime_ns:
+        pytest.skip("the clock of this file system is too coarse, or it has none")
+    with pytest.raises(DataChangedError, match="the time of that was put back"):
+        data.check_unchanged()
+    data.close()
+
+
+def test_what_leaves_the_content_alone_is_no_change(tmp_path):
+    path = tmp_path / "model.bin"
+    path.write_bytes(b"a" * 5_000)
+    data = FileData(path)
+    path.chmod(0o600)
+    data.check_unchanged()
+    os.link(path, tmp_path / "other name")
+    data.check_unchanged()
+    path.rename(tmp_path / "model.part")
+    data.check_unchanged()
+    assert data.pread(0, 3) == b"aaa"
+    data.close()

@@ -605,6 +605,23 @@ def test_each_read_may_fail(parser):
     assert number > 20
 
 
+def test_a_read_that_fails_leaves_the_parse_where_it_was():
+    text = document([b"x" * 40] * 400)
+    data = FailingData(text, 12)
+    extraction = read(data, Records, block_size=64)
+    root = extraction.root
+    with pytest.raises(SourceError):
+        root.index_to(None)
+    known = root.index.count
+    assert known > 5
+    before = extraction.session.stats.bytes
+    assert len(root) == 400
+    served = extraction.session.stats.bytes - before
+    fresh = read(FakeData(text), Records, block_size=64)
+    assert len(fresh.root) == 400
+    assert served < fresh.session.stats.bytes * (400 - known) / 400 + 200
+
+
 # -- stopping --------------------------------------------------------------------------------------------------------
 
 
@@ -687,3 +704,70 @@ def test_made_up_names_do_not_replace_others():
     found = pparse.parser.as_dict(pairs)
     assert found == {1: "a", "1#2": "b", "1": "c", "1#4": "d", "1#3": "e", b"1": "f", "b'1'#2": "g"}
     assert list(found.values()) == list("abcdefg")
+
+
+# -- what a parser may get wrong when it is asked again --------------------------------------------------------------
+
+
+class Forgetful(Records):
+    """Indexes children, and makes no entries of them."""
+
+    def entries(self, node, index, first, count):
+        return super().entries(node, index, first, count) if first < 64 else []
+
+
+@pytest.mark.parametrize("ask", [
+    lambda root: list(root.children()), lambda root: root.child(70),
+    lambda root: list(root.result.entries_from(root, 0)),
+], ids=["children", "child", "entries"])  # fmt: skip
+def test_children_that_are_counted_and_not_given_are_an_error_of_the_parser(ask):
+    doc = pparse.open(document([b"a"] * 100), parsers=[Forgetful], format="records")
+    with doc, pytest.raises(EngineError, match="children, and gives none from number 64 on"):
+        ask(doc.root)
+
+
+class WithRest(Records):
+    """Makes a child of what is left where the input ends."""
+
+    shapes = {"records": LIST, "list": LIST}
+
+    def cut(self, ctx):
+        ctx.emit(Entry(None, "rest", ctx.pos, None, b"rest", Status.TRUNCATED))
+        return super().cut(ctx)
+
+
+def test_a_child_that_was_made_at_the_cut_can_be_read_again():
+    cut = document([b"abc"] * 70)[:-5]
+    with pparse.open(cut, parsers=[WithRest], format="records") as doc:
+        root = doc.root
+        assert [kid.kind for kid in root.children()] == ["bytes"] * 69 + ["rest"]
+        root.index.group = None
+        assert [kid.kind for kid in root.children()][-2:] == ["bytes", "rest"]
+        root.unload()
+        assert root.child(69).kind == "rest"
+        root.index.group = None
+        assert (root.child(68).kind, root.result.entry(root, 69).kind, len(root)) == ("bytes", "rest", 70)
+
+
+def test_the_way_down_costs_what_it_is_long():
+    def calls(depth):
+        value = b"x"
+        for _ in range(depth):
+            value = [value]
+        count = 0
+        with pparse.open(document(value), parsers=[Records], format="records") as doc:
+            step_to = doc.parse().parser.step_to
+
+            def counting(*arguments):
+                nonlocal count
+                count += 1
+                return step_to(*arguments)
+
+            doc.parse().parser.step_to = counting
+            node = doc.root
+            for _ in range(depth):
+                node = node.child(0)
+            assert node.depth == depth
+        return count
+
+    assert calls(400) <= 2 * calls(200) + 10

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import signal
 import sys
 import tomllib
 from pathlib import Path
@@ -13,8 +14,10 @@ import numpy as np
 import pytest
 
 import pparse
+from pparse import DONE, Parser
 from pparse.registry import PARSER_GROUP, VIEWER_GROUP
 from pparse.testing import ParserContract, UnknownSizeData, tree_of
+from pparse.testing.patience import EndlessCaseError, Patience
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -203,3 +206,31 @@ def test_viewer_of_what_is_not_whole() -> None:
         assert model.status is pparse.Status.DAMAGED
     with view_toy(b"TOY1" + record(7, "what", b"")) as model:
         assert model.status is pparse.Status.DAMAGED
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no timer that interrupts here")
+def test_the_contract_names_the_case_that_has_no_end():
+    class Endless(Parser):
+        """Loops over one input."""
+
+        name = "endless"
+        description = "toy"
+        shapes = {"endless": "list"}
+
+        def begin(self, ctx):
+            while ctx.node.end == 3:
+                pass
+            return ctx.node.start, DONE, 0
+
+    class Contract(ParserContract):
+        parser = Endless
+        samples = {"one": b"abcd"}
+        patience = Patience(0.2)
+
+    contract = Contract()
+    try:
+        with pytest.raises(EndlessCaseError, match=r"3 bytes: b'abc': no end after 0.2 seconds"):
+            contract.test_every_prefix()
+    finally:
+        contract.teardown_method()
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)

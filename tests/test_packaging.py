@@ -121,3 +121,33 @@ def test_wheel_that_does_without_serves_every_platform(wheel) -> None:
     assert native == "False"
     assert not extensions(names)
     assert name.endswith("-py3-none-any.whl")
+
+
+def test_a_build_leaves_nothing_in_the_source_tree(sdist, tmp_path) -> None:
+    with tarfile.open(sdist) as archive:
+        archive.extractall(tmp_path, filter="data")
+    (source,) = tmp_path.iterdir()
+    build("build_wheel", source, tmp_path, PPARSE_PURE_PYTHON="1")
+    assert not (source / "build").exists()
+
+
+def test_python_started_in_the_source_tree_finds_all_of_it(sdist, tmp_path) -> None:
+    """`python -c` looks for `pparse` where it was started first: the source tree, whose parsers lie beside it."""
+    with tarfile.open(sdist) as archive:
+        archive.extractall(tmp_path, filter="data")
+    (source,) = tmp_path.iterdir()
+    script = """
+import sys
+sys.meta_path[:] = [finder for finder in sys.meta_path if "editable" not in repr(finder)]
+import pparse
+from pparse.viewers.safetensors import SafetensorsViewer
+with pparse.open(b'{"a": 1}') as document:
+    print(document.format, document.root["a"].value)
+print(pparse.__file__)
+"""
+    ran = subprocess.run(
+        [sys.executable, "-c", script], cwd=source, env=clean_environment(), capture_output=True, text=True
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.split()[:2] == ["json", "1"]
+    assert ran.stdout.split()[2].startswith(str(source))

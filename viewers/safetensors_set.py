@@ -8,7 +8,7 @@ from bisect import bisect_left
 
 from pparse.errors import FormatError, PparseError, SourceError
 from pparse.findings import Finding, Severity, Status
-from pparse.index import ranked
+from pparse.key_table import ranked
 from pparse.limits import count_words
 from pparse.parser import Confidence
 from pparse.parsers.safetensors import SafetensorsParser

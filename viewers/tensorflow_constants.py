@@ -13,8 +13,8 @@ from bisect import bisect_right
 from pparse import errors
 from pparse.errors import LimitError, PparseError
 from pparse.findings import Finding, Status
-from pparse.index import KeyTable
 from pparse.kernels.wire import PADDING, VARINT, read_length, skip_payload
+from pparse.key_table import KeyTable
 from pparse.node import SCALAR
 from pparse.parsers.cpb import CHUNKS
 from pparse.parsers.protobuf_index import ChunkRange

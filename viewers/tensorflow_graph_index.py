@@ -11,7 +11,7 @@ from bisect import bisect_left, bisect_right
 
 from pparse.errors import LimitError
 from pparse.findings import Finding, FindingList
-from pparse.index import ranked
+from pparse.key_table import ranked
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -325,9 +325,12 @@ def _give_node(node: Node, options: Any, out: Output) -> int:
         return _give_slice(node, (slice(None),), options, out)
     text = _node_json(node, options.file) if options.json else _node_text(node)
     if options.output:
-        _write(options.output, out, lambda stream: stream.write(text.encode("utf-8", "backslashreplace")))
+        _write(options.output, out, lambda stream: _write_lines(text, stream))
+    elif options.json or not sys.stdout.isatty():
+        for piece in _pieces(text):
+            out.write(piece)
     else:
-        out.write(text if options.json or not sys.stdout.isatty() else safe_lines(text))
+        out.write(safe_lines(text) + "\n")
     if node.finding is not None and node.finding.code == UNSURE_NUMBER:  # the value is whole: nothing else would say it
         out.error(f"{node.path or 'the root'}: {node.finding.reason}")
     return OK if _known_status(node) in (None, Status.COMPLETE) else DAMAGED
@@ -481,8 +484,8 @@ def _node_text(node: Node) -> str:
     if isinstance(value, bytes):
         value = value.hex()
     if isinstance(value, str):
-        return value + "\n"
-    return dumps(value, indent=2, ensure_ascii=False, default=_hex) + "\n"
+        return value
+    return dumps(value, indent=2, ensure_ascii=False, default=_hex)
 
 
 def _node_json(node: Node, file: str) -> str:
@@ -491,7 +494,19 @@ def _node_json(node: Node, file: str) -> str:
     value = _node_value(node)
     status = _known_status(node) or Status.COMPLETE
     return dumps({"schema": 1, "file": file, "path": node.path, "kind": node.kind, "status": status.value,
-                  "value": value}, default=_hex) + "\n"  # fmt: skip
+                  "value": value}, default=_hex)  # fmt: skip
+
+
+def _pieces(text: str) -> Iterator[str]:
+    """Yield a text, and the end of its line, a mebibyte at a time: encoded as a whole it would be there once more."""
+    for at in range(0, len(text), MIB):
+        yield text[at : at + MIB]
+    yield "\n"
+
+
+def _write_lines(text: str, stream: BinaryIO) -> None:
+    for piece in _pieces(text):
+        stream.write(piece.encode("utf-8", "backslashreplace"))
 
 
 def _hex(value: object) -> object:

@@ -16,7 +16,7 @@ and tested:
   where `ParserContract.is_whole` says that it is a good file by itself;
 - every single-byte change is survived;
 - unloading and loading again gives equal answers; block sizes 1, 7 and whole give equal trees;
-- one descriptor; memory within the budget;
+- one descriptor; memory within the budget; each case comes to an end;
 - a read that fails passes its error on, and leaves a tree that can be read afterwards; gaps and sources of unknown size
   are survived.
 """
@@ -32,6 +32,7 @@ from pparse.findings import Severity, Status
 from pparse.node import SCALAR
 from pparse.parser import Confidence
 from pparse.testing.fakes import FailingData, GappyData, UnknownSizeData
+from pparse.testing.patience import Patience
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -96,6 +97,13 @@ def tree_of(extraction: Extraction, most: int = 100_000) -> list[TreeLeaf]:
     return found
 
 
+def _case_of(source: Any) -> str:
+    """Return the name of a case: what is parsed."""
+    if isinstance(source, bytes | bytearray):
+        return f"{len(source)} bytes: {bytes(source[:400])!r}{'…' if len(source) > 400 else ''}"
+    return f"{source!r}"
+
+
 class ParserContract:
     """Base of a parser's conformance tests; see the module."""
 
@@ -106,9 +114,16 @@ class ParserContract:
     options: ClassVar[dict[str, object]] = {}
     # What parses one sample, in bytes of budget.
     budget: ClassVar[str] = "8MiB"
+    # What bounds each case: a parser that never ends fails with the bytes that make it so.
+    patience: ClassVar[Patience] = Patience()
+
+    def teardown_method(self) -> None:
+        """Let the last case of a test go."""
+        self.patience.end()
 
     def open(self, source: Any, **more: Any) -> Extraction:
-        """Open ``source`` with the parser under test."""
+        """Open ``source`` with the parser under test; with this a case begins."""
+        self.patience.begin(_case_of(source))
         return open_document(
             source, parsers=[self.parser], format=self.parser.name, budget=self.budget, options=self.options, **more
         )

@@ -1,0 +1,160 @@
+"""Finding children by key: sorted 64-bit hashes beside ordinals, 12 bytes a child.
+
+A `KeyTable` is made on the second lookup in a map of more than 64 children. It consists of slices, each sorted by
+itself, so that making it takes little more than what it is in the end, and it can cover the first children alone and
+grow with the index. Where even that does not fit into the budget there is none, and children are found by reading.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, bisect_right
+from itertools import islice
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from typing import Final
+
+# Children of one slice, and what each takes while the slice is made; in a table, each takes 12 bytes.
+SLICE: Final = 1 << 18
+MAKING: Final = 40
+EACH: Final = 12
+# From so many on numpy sorts, which is not imported for fewer.
+_MANY: Final = 50_000
+
+
+class KeyTable:
+    """Ordinals of children by the hash of their key: 12 bytes a child. ``covered``: how many children it knows."""
+
+    __slots__ = ("_slices", "covered")
+
+    def __init__(self, hashes: Iterable[int] = ()) -> None:
+        self._slices: list[tuple[array[int], array[int]]] = []  # ascending hashes, ordinals; in the order of ordinals
+        self.covered = 0
+        self.extend(hashes)
+
+    def extend(self, hashes: Iterable[int]) -> None:
+        """Cover the children that follow, given the hashes of their keys."""
+        rest = iter(hashes)
+        while chunk := array("q", islice(rest, SLICE)):
+            ascending, ordinals = ranked(chunk)
+            if self.covered:
+                ordinals = _shifted(ordinals, self.covered)
+            self._slices.append((ascending, ordinals))
+            self.covered += len(chunk)
+            self._merge()
+
+    def _merge(self) -> None:
+        """Keep few slices: one that is no larger than twice the next one is merged with it."""
+        slices = self._slices
+        while len(slices) > 1:
+            (one, ordinals), (other, behind) = slices[-2:]
+            if len(one) > 2 * len(other) or len(one) + len(other) > SLICE:
+                return
+            slices[-2:] = [_sorted(one + other, ordinals + behind)]
+
+    def candidates(self, key: object) -> Iterator[int]:
+        """Yield, in file order, the ordinals whose key has the hash of ``key``; nearly always its own."""
+        wanted = hash(key)
+        for hashes, ordinals in self._slices:
+            slot = bisect_left(hashes, wanted)
+            while slot < len(hashes) and hashes[slot] == wanted:
+                yield ordinals[slot]
+                slot += 1
+
+    def nth(self, key: object, occurrence: int) -> int | None:
+        """Return the ordinal of the n-th key with the hash of ``key``; None if there are fewer."""
+        wanted = hash(key)
+        for hashes, ordinals in self._slices:
+            low = bisect_left(hashes, wanted)
+            if low < len(hashes) and hashes[low] == wanted:
+                high = bisect_right(hashes, wanted, low)
+                if low + occurrence <= high:
+                    return ordinals[low + occurrence - 1]
+                occurrence -= high - low
+        return None
+
+    def before(self, key: object, ordinal: int) -> int:
+        """Return how many keys with the hash of ``key`` come before ``ordinal``."""
+        wanted, count = hash(key), 0
+        for hashes, ordinals in self._slices:
+            low = bisect_left(hashes, wanted)
+            high = bisect_right(hashes, wanted, low)
+            if high > low:
+                count += bisect_left(ordinals, ordinal, low, high) - low
+        return count
+
+    def repeated(self) -> Iterator[list[int]]:
+        """Yield groups of ordinals that share a hash, so may share a key."""
+        group: list[int] = []
+        last: int | None = None
+        for wanted, ordinal in self._in_order():
+            if wanted != last:
+                if len(group) > 1:
+                    yield group
+                group, last = [], wanted
+            group.append(ordinal)
+        if len(group) > 1:
+            yield group
+
+    def _in_order(self) -> Iterator[tuple[int, int]]:
+        pairs = [zip(*one, strict=True) for one in self._slices]
+        if len(pairs) == 1:
+            return pairs[0]
+        from heapq import merge
+
+        return merge(*pairs)
+
+    @property
+    def memory(self) -> int:
+        """Bytes held."""
+        return EACH * self.covered
+
+
+def repeated_hashes(hashes: Iterable[int], part: int, parts: int) -> array[int]:
+    """Return, ascending, those numbers that occur twice and leave the remainder ``part`` when divided by ``parts``.
+
+    Takes 8 bytes for each number of that part, and once more to sort them.
+    """
+    mine = array("q", hashes if parts == 1 else (number for number in hashes if number % parts == part))
+    if len(mine) > _MANY:
+        import numpy as np
+
+        numbers = np.frombuffer(mine, np.int64)
+        numbers.sort()  # in place, in the array's own memory
+        return array("q", sorted(set(numbers[1:][numbers[1:] == numbers[:-1]].tolist())))
+    seen: set[int] = set()
+    return array("q", sorted({number for number in mine if number in seen or seen.add(number)}))  # type: ignore[func-returns-value]
+
+
+def has_repeats(hashes: Iterable[int]) -> bool:
+    """Say whether a number occurs twice, in 8 bytes a number."""
+    return bool(repeated_hashes(hashes, 0, 1))
+
+
+def ranked(numbers: array[int]) -> tuple[array[int], array[int]]:
+    """Return ``numbers`` (64 bits) in ascending order, and where each of them was; equal ones stay in order."""
+    return _sorted(numbers, array("I", range(len(numbers))))
+
+
+def _sorted(numbers: array[int], beside: array[int]) -> tuple[array[int], array[int]]:
+    """Return both arrays in the order of ``numbers``; equal ones stay in order."""
+    if len(numbers) > _MANY:
+        import numpy as np
+
+        order = np.argsort(np.frombuffer(numbers, np.int64), kind="stable")
+        return (
+            array("q", np.frombuffer(numbers, np.int64)[order].tobytes()),
+            array("I", np.frombuffer(beside, np.uint32)[order].tobytes()),
+        )
+    ranks = sorted(range(len(numbers)), key=numbers.__getitem__)
+    return array("q", map(numbers.__getitem__, ranks)), array("I", map(beside.__getitem__, ranks))
+
+
+def _shifted(ordinals: array[int], by: int) -> array[int]:
+    if len(ordinals) > _MANY:
+        import numpy as np
+
+        return array("I", (np.frombuffer(ordinals, np.uint32) + np.uint32(by)).tobytes())
+    return array("I", (ordinal + by for ordinal in ordinals))

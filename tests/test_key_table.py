@@ -1,0 +1,101 @@
+"""Children by key, where there are too many for a table, and where a table must not be made."""
+
+from __future__ import annotations
+
+import json
+import random
+
+import pytest
+
+import pparse
+from pparse.key_table import SLICE, KeyTable, repeated_hashes
+
+MANY = 120_000
+
+
+@pytest.fixture(scope="module")
+def wide():
+    """A map of more keys than a table has room for in 2 MiB; two keys occur twice."""
+    names = [f"key{number}" for number in range(MANY)]
+    names[MANY - 7], names[MANY - 3] = "key5", "key70000"
+    return ("{" + ",".join(f'"{name}":{number}' for number, name in enumerate(names)) + "}").encode()
+
+
+def test_every_lookup_gives_the_same_answer_where_a_table_has_no_room(wide):
+    with pparse.open(wide, budget="1MiB") as doc:
+        root = doc.root
+        for _ in range(3):
+            assert root[f"key{MANY - 1}"].value == MANY - 1
+            assert "no such key" not in root
+        assert root.index.table is None
+        assert root.find("key5", 2).ordinal == MANY - 7
+        assert root.find("key5", 3) is None
+
+
+def test_paths_and_iteration_need_no_table(wide):
+    with pparse.open(wide, budget="1MiB") as doc:
+        root = doc.root
+        assert root.child(MANY - 1).path == f"key{MANY - 1}"
+        assert root.child(MANY - 7).path == "key5#2"
+        names = list(root.load())
+        assert len(names) == MANY - 2
+        assert names[:2] + names[-2:] == ["key0", "key1", f"key{MANY - 2}", f"key{MANY - 1}"]
+        assert root.index.table is None
+
+
+def test_a_path_indexes_no_more_than_leads_to_it():
+    text = b'{"a":1,' + b",".join(b'"k%d":[%s]' % (number, b"1," * 400 + b"1") for number in range(5_000)) + b"}"
+    with pparse.open(text) as doc:
+        assert doc.root.child(200).path == "k199"
+        assert not doc.root.index.complete
+        assert doc.session.stats.bytes < len(text) // 2
+
+
+def test_a_table_grows_with_its_index():
+    rng = random.Random(3)
+    hashes = [rng.randrange(1_000) - 500 for _ in range(9_000)]
+    whole, grown = KeyTable(hashes), KeyTable()
+    at = 0
+    while at < len(hashes):
+        step = rng.randrange(1, 300)
+        grown.extend(hashes[at : at + step])
+        at += step
+        assert grown.covered == min(at, len(hashes))
+    for key in range(-500, 500):
+        expected = [number for number, one in enumerate(hashes) if one == hash(key)]
+        assert list(whole.candidates(key)) == list(grown.candidates(key)) == expected
+        for occurrence in (1, 2, len(expected), len(expected) + 1):
+            wanted = expected[occurrence - 1] if 0 < occurrence <= len(expected) else None
+            assert whole.nth(key, occurrence) == grown.nth(key, occurrence) == wanted or not occurrence
+        assert grown.before(key, 4_500) == sum(number < 4_500 for number in expected)
+    assert sorted(grown.repeated()) == sorted(whole.repeated())
+    assert len(grown._slices) < 12
+
+
+def test_a_table_of_several_slices_is_one(monkeypatch):
+    monkeypatch.setattr("pparse.key_table.SLICE", 100)
+    hashes = [number % 250 for number in range(1_000)]
+    table = KeyTable(hashes)
+    assert len(table._slices) == 10
+    assert list(table.candidates(7)) == [7, 257, 507, 757]
+    assert table.nth(7, 3) == 507
+    assert table.nth(7, 5) is None
+    assert table.before(7, 600) == 3
+    assert sorted(table.repeated()) == [[n, n + 250, n + 500, n + 750] for n in range(250)]
+    assert SLICE > 100_000
+
+
+@pytest.mark.parametrize("parts", [1, 3, 8])
+@pytest.mark.parametrize("count", [40, 60_000])  # without numpy and with it
+def test_repeated_hashes_are_found_in_parts(parts, count):
+    hashes = [*range(-count, count), 5, -7, 5, count - 1]
+    found = [number for part in range(parts) for number in repeated_hashes(hashes, part, parts)]
+    assert sorted(found) == [-7, 5, count - 1]
+
+
+def test_small_maps_with_a_key_twice():
+    with pparse.open(b'{"a":1,"b":2,"a":3}') as doc:
+        view = doc.root.load()
+        assert list(view) == ["a", "b"]
+        assert dict(view.items()) == {"a": 1, "b": 2}
+        assert json.dumps([kid.path for kid in doc.root.children()]) == '["a", "b", "a#2"]'
