@@ -125,6 +125,7 @@ OBJECTS = {
             "missing_bytes": "bytes that a cut document without tensors lacks at least; null where it does not say",
             "resume_at": "where to resume its download: at its end if it is cut, at the first hole if parts were "
             "never written; null if it is whole or damaged otherwise",
+            "resume": "which file that is, as in an [extent](#extent); inside an archive, the outermost one",
             "details": "what only this format knows, label to text, where there are no tensors",
         }
         | FINDINGS,
@@ -178,6 +179,7 @@ OBJECTS = {
             "missing_bytes": "bytes that a cut document without tensors lacks at least; null where it does not say",
             "resume_at": "where to resume its download: at its end if it is cut, at the first hole if parts were "
             "never written; null if it is whole or damaged otherwise",
+            "resume": "which file that is, as in an [extent](#extent); inside an archive, the outermost one",
         }
         | FINDINGS,
     ),
@@ -318,7 +320,8 @@ OBJECTS = {
             "missing_bytes": "the difference",
             "first_hit": "first tensor that is not whole, in the order of bytes",
             "resume_at": "byte from which a download should go on",
-            "resume_file": "the file of that byte",
+            "resume_file": "the file of that byte; inside an archive, the outermost one",
+            "resume": "every file to resume (`file`, and `at` which byte) or to fetch (`at` 0)",
             "tensors": "number of tensors",
             "whole": "how many of them are complete",
             "truncated": "how many begin inside the file and end beyond it",

@@ -9,7 +9,7 @@ nothing to compare a file with.
 from __future__ import annotations
 
 from pparse.cli.common import DAMAGED, OK, USAGE, add_json, open_file
-from pparse.cli.output import cut_to_dict, report_cut, report_document_cut, safe, stream_verdict
+from pparse.cli.output import cut_to_dict, report_cut, report_document_cut, safe
 from pparse.errors import EndOfDataError, GapError, MalformedError
 from pparse.findings import Finding, Severity, Status
 from pparse.judgement import compared, document_status
@@ -96,7 +96,7 @@ def run(options: Any, out: Output) -> int:
             }, indent=2))  # fmt: skip
         elif not options.quiet and not options.jsonl:
             if extent is not None:
-                report_cut(out, extent, stream=stream_verdict(document))
+                report_cut(out, extent, document)
             else:
                 report_document_cut(out, document, status)
             words = None

@@ -9,7 +9,6 @@ from pparse.cli.output import (
     report_cut,
     report_document_cut,
     safe,
-    stream_verdict,
 )
 from pparse.findings import Status
 from pparse.judgement import document_status
@@ -100,8 +99,7 @@ def _model(document: Extraction, viewer: Viewer, options: Any, out: Output) -> i
         _field(out, "metadata", f"… {len(facts) - 20} more; 'pparse {how}' shows all")
     _field(out, "status", out.status(extent.status, extent.all_verified))
     hit = viewer.find(extent.first_hit) if extent.first_hit is not None else None
-    report_cut(out, extent, hit if hit is not None and hit.status is Status.TRUNCATED else None,
-               stream_verdict(document))  # fmt: skip
+    report_cut(out, extent, document, hit if hit is not None and hit.status is Status.TRUNCATED else None)
     out.findings((finding for finding in viewer.findings if finding.code != "truncated"), limit=10)
     return code
 

@@ -18,7 +18,6 @@ from pparse.cli.output import (
     safe,
     shape_words,
     status_words,
-    stream_verdict,
 )
 from pparse.errors import PathError
 from pparse.findings import Status
@@ -205,8 +204,8 @@ def _list_tensors(viewer: Viewer, options: Any, matches: Callable[[str], bool], 
             f"{count_words(extent.count, 'tensor')}, {size(extent.tensor_bytes)}, "
             f"{parameters_words(extent.parameters)}: " + out.status(extent.status, extent.all_verified)
         )
-        report_cut(out, extent, listing.hit if listing.hit and listing.hit.name == extent.first_hit else None,
-                   stream_verdict(viewer.extraction))  # fmt: skip
+        hit = listing.hit if listing.hit and listing.hit.name == extent.first_hit else None
+        report_cut(out, extent, viewer.extraction, hit)
         if listing.unwritten and listing.unwritten_first is not None:
             out.line(
                 f"never written: {count_words(listing.unwritten, 'tensor')}, in file holes, which read as zeros; "
