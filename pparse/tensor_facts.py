@@ -247,6 +247,11 @@ class TensorFacts:
         return tuple(reversed(strides))
 
     @property
+    def is_complete(self) -> bool:
+        """Whether nothing is known against it: its status is complete."""
+        return self.status is Status.COMPLETE
+
+    @property
     def available_nbytes(self) -> int:
         """Bytes from the tensor's start that are in the file (or that it stands for); what follows them is not."""
         there = 0
