@@ -20,6 +20,7 @@ class Status(enum.StrEnum):
     DAMAGED = "damaged"  # there, but a check fails
     UNSUPPORTED = "unsupported"  # encrypted, unknown codec or dtype, or beyond a limit of ours
 
+
 class Severity(enum.StrEnum):
     """How much a finding matters: only an error changes the exit code. Compares with its word, too."""
 

@@ -224,7 +224,7 @@ def test_an_unknown_command(run):
 
 BAD_ARGUMENTS = {
     ("ls",): "required: FILE",
-    ("ls", "f", "p", "more"): "unrecognized arguments: more",
+    ("tree", "f", "p", "more"): "more: no file, and a second path",
     ("ls", "f", "--nothing"): "unrecognized arguments: --nothing",
     ("ls", "f", "--jso"): "unrecognized arguments: --jso",
     ("ls", "f", "--budget", "x"): "not a size: 'x' (write 64MiB, 64MB, 64M or plain bytes)",

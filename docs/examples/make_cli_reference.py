@@ -56,6 +56,9 @@ EXIT_CODES = """## Exit codes
 `check` reads every member and compares its checksum, and `check -R` and `recover` look into the documents in it, too:
 those two come to the same code, and so do all three for a file that is no archive. A finding of severity `error` means
 4; notes do not change the code, warnings only with `--strict` (`ls`, `info`, `check`, `extract`, `recover`).
+
+`ls`, `info`, `tree` and `check` take several files. One that cannot be read does not keep the others from being looked
+at; the code is the first of 1, 2, 3 and 4 that one of them has. A pattern of `ls` must match in one of them (else 2).
 """
 
 OUTPUT = """## Output
@@ -65,7 +68,9 @@ shown on a terminal only, after half a second. Names are made safe to show: cont
 the direction of text appear as `\\x1b`, `\\u202e`. Colours are used on a terminal, unless `NO_COLOR` is set.
 
 Text for people may change between versions. `--json` (one document) and `--jsonl` (one object a line, streamed) are
-the contract; `"schema"` counts up when a key changes its meaning or goes. Keys may be added.
+the contract; `"schema"` counts up when a key changes its meaning or goes. Keys may be added. Of several files, `--json`
+is one document, `{"schema": 1, "files": [...]}`, with what it is of one file for each (`file`, `error` and `code` for one
+that could not be read), and rows of `--jsonl` begin with `file`.
 """
 
 JSON_HEAD = """## JSON
