@@ -974,7 +974,7 @@ def test_formats(run):
     ]  # fmt: skip
     assert run("formats", "-q").lines[:4] == ["safetensors", "safetensors-index", "safetensors-folder", "json"]
     found = run("formats", "--json").json
-    assert set(found) == {"schema", "formats", "failed"}
+    assert set(found) == {"schema", "formats", "named", "failed"}
     for row in found["formats"]:
         assert set(row) == {
             "name", "description", "extensions", "media_type", "from", "refines", "root_at", "viewer", "options",

@@ -68,9 +68,9 @@ shown on a terminal only, after half a second. Names are made safe to show: cont
 the direction of text appear as `\\x1b`, `\\u202e`. Colours are used on a terminal, unless `NO_COLOR` is set.
 
 Text for people may change between versions. `--json` (one document) and `--jsonl` (one object a line, streamed) are
-the contract; `"schema"` counts up when a key changes its meaning or goes. Keys may be added. Of several files, `--json`
-is one document, `{"schema": 1, "files": [...]}`, with what it is of one file for each (`file`, `error` and `code` for one
-that could not be read), and rows of `--jsonl` begin with `file`.
+the contract; `"schema"` counts up when a key changes its meaning or goes. Keys may be added. Of several files,
+`--json` is one document, `{"schema": 1, "files": [...]}`, with what it is of one file for each (`file`, `error` and
+`code` for one that could not be read), and rows of `--jsonl` begin with `file`.
 """
 
 JSON_HEAD = """## JSON
@@ -271,6 +271,7 @@ OBJECTS = {
         SCHEMA
         | {
             "formats": "list of [formats](#format)",
+            "named": "formats that are recognised but not read yet: `name`, `extensions`, `description`, `told_by`",
             "failed": "plug-ins that could not be loaded: name to reason",
         },
     ),

@@ -420,6 +420,10 @@ def _close_members(document: Extraction, counted: _Counted, size: Callable[[int]
         f"{size(total) if total is not None else 'unknown size'}: {out.status(status)}"
         f"{f'; {unsupported:,} unsupported' if unsupported else ''}"
     )
+    holds = getattr(document.result.parser, "holds", None)
+    held = holds() if holds is not None else None
+    if held is not None:
+        out.line(f"it holds {held}, whose tensors this version does not read yet")
     report_document_cut(out, document, status)
     out.findings(document.findings, limit=10)
 
