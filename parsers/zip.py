@@ -15,11 +15,13 @@ bytes, as far as the directory knows. Else ``at`` is the local header, and ``[st
 from __future__ import annotations
 
 from array import array
+from itertools import islice
 
 from pparse.archive import ArchiveMember, ArchiveParser
 from pparse.errors import MalformedError, UnsupportedError
 from pparse.findings import Finding, Severity, Status
 from pparse.limits import KIB
+from pparse.named import MOST_NAMES, held_model
 from pparse.parser import DONE, Confidence
 from pparse.parsers.zip_directory import (
     BLOCK,
@@ -591,8 +593,16 @@ class ZipParser(ArchiveParser):
             offset=member.start,
         ))  # fmt: skip
 
+    def holds(self) -> str | None:
+        """Say which model its members are, if any."""
+        most = MOST_NAMES if self.directory is not None else 64  # beyond that, it must be searched for them
+        return held_model(member.name for member in islice(self.members(), most))
+
     def details(self) -> Iterator[tuple[str, str]]:
         """Yield what `pparse info` shows."""
+        held = self.holds()
+        if held is not None:
+            yield "holds", f"{held}, whose tensors this version does not read yet"
         directory = self.directory
         if directory is None:
             yield "directory", "missing or not to be trusted"

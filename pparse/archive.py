@@ -307,6 +307,10 @@ class ArchiveParser(Parser):
             return root.find(base, max(1, int(number)))
         return None
 
+    def holds(self) -> str | None:
+        """Say in words which model the members are, by their names; None: of none that is known."""
+        return None
+
     def enter(self, name: str) -> Extraction:
         """Return the content of the member ``name`` as an extraction. Raises `PathError`, `UnsupportedError`."""
         extraction = self.result.extraction

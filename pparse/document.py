@@ -84,12 +84,34 @@ def open(
         raise
 
 
-def view(source: Source, **options: Any) -> Viewer:
+def view(
+    source: Source,
+    *,
+    format: str | None = None,
+    parsers: Iterable[type[Parser]] | None = None,
+    registry: Registry | None = None,
+    options: Mapping[str, object] | None = None,
+    budget: int | str | MemoryBudget = "64MiB",
+    retain: float | str = 0,
+    include: Sequence[str] = (),
+    exclude: Sequence[str] = (),
+    limits: Limits | None = None,
+    scratch: str | None = None,
+    strict: bool = False,
+    progress: Progress | None = None,
+    cancel: Callable[[], bool] | None = None,
+    stats: IoStats | None = None,
+    block_size: int = 0,
+) -> Viewer:
     """Open ``source`` and return its viewer: a mapping of tensor names to `Tensor`. Keyword arguments as for `open`.
 
     Raises `FormatError` if the format is not recognised, `UnsupportedError` if it has no tensors to show.
     """
-    extraction = open(source, **options)
+    extraction = open(
+        source, format=format, parsers=parsers, registry=registry, options=options, budget=budget, retain=retain,
+        include=include, exclude=exclude, limits=limits, scratch=scratch, strict=strict, progress=progress,
+        cancel=cancel, stats=stats, block_size=block_size,
+    )  # fmt: skip
     try:
         return extraction.view()  # type: ignore[no-any-return]
     except BaseException:

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from typing import Final
 
 
-class Status(enum.Enum):
-    """What became of a node, member, tensor or document. People see it in lower case."""
+class Status(enum.StrEnum):
+    """What became of a node, member, tensor or document. People see it in lower case, and may compare it with that."""
 
     COMPLETE = "complete"  # all its bytes are there (whether a checksum confirmed them is `verified`)
     TRUNCATED = "truncated"  # begins inside the file, ends beyond
@@ -20,19 +20,13 @@ class Status(enum.Enum):
     DAMAGED = "damaged"  # there, but a check fails
     UNSUPPORTED = "unsupported"  # encrypted, unknown codec or dtype, or beyond a limit of ours
 
-    def __str__(self) -> str:
-        return self.value
 
-
-class Severity(enum.Enum):
-    """How much a finding matters: only an error changes the exit code."""
+class Severity(enum.StrEnum):
+    """How much a finding matters: only an error changes the exit code. Compares with its word, too."""
 
     NOTE = "note"
     WARNING = "warning"
     ERROR = "error"
-
-    def __str__(self) -> str:
-        return self.value
 
 
 # The code of a finding on a value that can be read, while nobody knows which element of its list it is.

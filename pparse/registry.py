@@ -24,6 +24,7 @@ from pparse.errors import (
     SourceError,
 )
 from pparse.limits import MIB
+from pparse.named import named, named_as, named_folder, words
 from pparse.parser import Confidence, Parser
 
 TYPE_CHECKING = False
@@ -131,11 +132,6 @@ _MISTAKEN: Final = (
     (b"<html", "an HTML page, not a model: the download was answered with a web page"),
     (b"<HTML", "an HTML page, not a model: the download was answered with a web page"),
     (b"<?xml", "an XML document (an error message of a file server?)"),
-    (b"GGUF", "a GGUF model, which this version does not read yet"),
-    (b"\x89HDF", "an HDF5 file, which this version does not read yet"),
-    (b"\x93NUMPY", "a numpy .npy array, which this version does not read yet"),
-    (b"\x80\x02", "a pickle (an old PyTorch file?), which this version does not read yet"),
-    (b"\x80\x04", "a pickle, which this version does not read yet"),
 )
 
 _EXTENSIONS: Final = tuple(extension for known in BUILTINS for extension in known.extensions)
@@ -231,6 +227,9 @@ def parser_class(registry: Registry, name: str) -> type[Parser]:
         return import_dotted(known.parser)  # type: ignore[no-any-return]
     parsers = registry.plugin_parsers()
     if name not in parsers:
+        other = named_as(name)
+        if other is not None:
+            raise FormatError(f"{name}: {words(other)}")
         from pparse.result import near_misses
 
         close = near_misses(name, registry.names())
@@ -300,12 +299,12 @@ def _file_candidates(extraction: Extraction) -> Iterator[tuple[type[Parser], Con
     for known in BUILTINS:
         if known.folder:
             continue
-        named = name.endswith(known.extensions)
-        if named or any(head.startswith(magic, offset) for offset, magic in known.magic):
+        by_name = name.endswith(known.extensions)
+        if by_name or any(head.startswith(magic, offset) for offset, magic in known.magic):
             parser = import_dotted(known.parser)
             confidence = _ask(parser, extraction)
-            if not confidence and named and known.named_is_enough and not _mistaken(head) and not _is_text(head):
-                confidence = Confidence.EXTENSION
+            if not confidence and by_name and known.named_is_enough and not _mistaken(head) and not _is_text(head):
+                confidence = Confidence.NO if named(head, _tail(extraction, 8)) is not None else Confidence.EXTENSION
             if confidence:
                 yield parser, confidence
 
@@ -382,6 +381,17 @@ def _head(extraction: Extraction, count: int) -> bytes:
         return b""
 
 
+def _tail(extraction: Extraction, count: int) -> bytes:
+    """Return the last bytes of an extraction; none where its end is not known, or not cheap to come to."""
+    if extraction.end is None and extraction.data.access is not Access.FREE:
+        return b""
+    end = extraction.known_end()
+    try:
+        return extraction.data.pread(max(extraction.start, end - count), count) if end > extraction.start else b""
+    except GapError:
+        return b""
+
+
 def bare_name(name: str) -> str:
     """Return the file name in lower case, without what marks a download that is not finished."""
     name = name.lower()
@@ -391,7 +401,11 @@ def bare_name(name: str) -> str:
 
 
 def _mistaken(head: bytes) -> str | None:
-    return next((what for start, what in _MISTAKEN if head.startswith(start)), None)
+    found = next((what for start, what in _MISTAKEN if head.startswith(start)), None)
+    if found is not None:
+        return found
+    known = named(head)
+    return None if known is None else words(known)
 
 
 def _is_text(head: bytes) -> bool:
@@ -430,6 +444,9 @@ def _nothing_there(extraction: Extraction) -> str | None:
 
 def _what_it_is(extraction: Extraction) -> str:
     if extraction.is_folder:
+        other = named_folder(extraction.members)  # type: ignore[attr-defined]
+        if other is not None:
+            return words(other)
         names = [name for name in extraction.members if bare_name(name).endswith(_EXTENSIONS)]  # type: ignore[attr-defined]
         hint = f"name one of its files: {', '.join(names[:4])}{' …' if len(names) > 4 else ''}"
         if not names:
@@ -437,9 +454,12 @@ def _what_it_is(extraction: Extraction) -> str:
             hint = "it holds no files" if empty else "a folder is read as one model; name a file to look into that"
         return f"no model recognised in this folder; {hint}"
     head = _head(extraction, 64)
-    what = _mistaken(head.lstrip())
+    what = _mistaken(head.lstrip()) or _mistaken(head)
     if what is not None:
         return what
+    known = named(head, _tail(extraction, 8))
+    if known is not None:
+        return words(known)
     if _is_text(head):
         text = head.decode("utf-8", "replace")
         return f"it is text that no parser recognises: {text!r}; see 'pparse formats' for what is read"

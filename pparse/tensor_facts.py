@@ -18,25 +18,30 @@ if TYPE_CHECKING:
 
 
 class Span:
-    """A stretch of bytes: ``length`` at ``offset`` of ``data``, which people know as ``path``."""
+    """A stretch of bytes: ``length`` at ``offset`` of ``data``, which people know as ``path``.
 
-    __slots__ = ("data", "length", "offset", "path")
+    ``end``: where the document ends in ``data``, if that goes on behind it with bytes of others (an archive does).
+    """
 
-    def __init__(self, data: Data | None, offset: int, length: int, path: str) -> None:
+    __slots__ = ("data", "end", "length", "offset", "path")
+
+    def __init__(self, data: Data | None, offset: int, length: int, path: str, end: int | None = None) -> None:
         self.data = data
         self.offset = offset
         self.length = length
         self.path = path
+        self.end = end
 
     @property
     def there(self) -> int:
         """How many of the bytes exist."""
         if self.data is None:
             return 0
+        length = self.length if self.end is None else max(0, min(self.length, self.end - self.offset))
         if self.data.flawed:
-            return self.data.standing(self.offset, self.offset + self.length).there
+            return self.data.standing(self.offset, self.offset + length).there
         size = self.data.size
-        return self.length if size is None else max(0, min(self.length, size - self.offset))
+        return length if size is None else max(0, min(length, size - self.offset))
 
     def to_dict(self) -> dict[str, object]:
         """Return the span as plain data, for JSON."""
@@ -240,6 +245,11 @@ class TensorFacts:
             strides.append(distance)
             distance *= length
         return tuple(reversed(strides))
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether nothing is known against it: its status is complete."""
+        return self.status is Status.COMPLETE
 
     @property
     def available_nbytes(self) -> int:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pparse.errors import PathError
 from pparse.findings import Finding, FindingList, Status
 from pparse.locking import Guarded
+from pparse.resume import Resume, is_inside, outside
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -82,6 +83,13 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
             found = data.standing(inner.start, end or 0).status
             if found is Status.DAMAGED or (found is not Status.COMPLETE and extent.document_status is Status.COMPLETE):
                 extent.document_status = Status.DAMAGED if found is Status.DAMAGED else Status.TRUNCATED
+        if extent.resume_at is not None and not extent.resume:
+            name = extent.resume_file or self.extraction.name
+            extent.resume.append(Resume(name, extent.resume_at, hole=bool(extent.unwritten)))
+        if extent.resume and is_inside(self.extraction):
+            extent.resume = outside(self.extraction)
+        first = extent.resume[0] if extent.resume else None
+        extent.resume_at, extent.resume_file = (None, None) if first is None else (first.at, first.file)
         self._extent = extent
         return extent
 
@@ -186,7 +194,8 @@ class Extent:
     """How large a document is, and should be.
 
     ``actual`` and ``expected`` bytes (None: not to be known; ``at_least``: a cut header may name more); ``first_hit``,
-    the first tensor that is not whole; ``resume_at``, the byte from which a download should go on; ``whole``,
+    the first tensor that is not whole; ``resume``, every file whose download is to go on, and from which byte;
+    ``resume_at`` and ``resume_file``, those of the first; ``whole``,
     ``truncated``, ``missing``, ``damaged`` and ``unsupported``: numbers of tensors; ``parameters`` per dtype;
     ``tensor_bytes`` in all.
     """
@@ -205,6 +214,7 @@ class Extent:
         "missing",
         "missing_files",
         "parameters",
+        "resume",
         "resume_at",
         "resume_file",
         "tensor_bytes",
@@ -223,6 +233,7 @@ class Extent:
         self.at_least = False  # the header is cut: what it would go on to say is not in `expected`
         self.first_hit: str | None = None
         self._hit = ("", 0)
+        self.resume: list[Resume] = []
         self.resume_at: int | None = None
         self.resume_file: str | None = None
         self.cut_files = 0
@@ -322,6 +333,7 @@ class Extent:
             "first_hit": self.first_hit,
             "resume_at": self.resume_at,
             "resume_file": self.resume_file,
+            "resume": [file.to_dict() for file in self.resume],
             "tensors": self.count,
             "whole": self.whole,
             "truncated": self.truncated,

@@ -17,7 +17,7 @@ LAYERS = {
     "gzip_index gzip_indexing scratch codecs kernels descriptors schema dtype selection",
     1: "riegeli protos resync",
     2: "content archive stream node node_views index key_table result session document retention parser extraction "
-    "registry paths tensor tensor_facts viewer visit writers testing judgement",
+    "registry paths tensor tensor_facts viewer visit writers testing judgement resume named",
     3: "parsers",
     4: "viewers",
     5: "proto_splitter recovery",

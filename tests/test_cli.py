@@ -16,8 +16,9 @@ from pparse.cli.output import safe, unescaped
 FILE_COMMANDS = ("ls", "info", "tree", "get", "check")
 FINDING_KEYS = {"code", "severity", "path", "source", "offset", "length", "wanted", "got", "reason"}
 EXTENT_KEYS = {
-    "actual", "expected", "expected_at_least", "missing_bytes", "first_hit", "resume_at", "resume_file", "tensors",
-    "whole", "truncated", "missing", "damaged", "unsupported", "unwritten", "verified", "tensor_bytes", "parameters",
+    "actual", "expected", "expected_at_least", "missing_bytes", "first_hit", "resume_at", "resume_file", "resume",
+    "tensors", "whole", "truncated", "missing", "damaged", "unsupported", "unwritten", "verified", "tensor_bytes",
+    "parameters",
 }  # fmt: skip
 TENSOR_KEYS = {"name", "dtype", "stored_dtype", "shape", "nbytes", "status", "verified", "spans"}
 NODE_KEYS = {"path", "depth", "kind", "status", "offset", "length", "loaded"}
@@ -223,7 +224,7 @@ def test_an_unknown_command(run):
 
 BAD_ARGUMENTS = {
     ("ls",): "required: FILE",
-    ("ls", "f", "p", "more"): "unrecognized arguments: more",
+    ("tree", "f", "p", "more"): "more: no file, and a second path",
     ("ls", "f", "--nothing"): "unrecognized arguments: --nothing",
     ("ls", "f", "--jso"): "unrecognized arguments: --jso",
     ("ls", "f", "--budget", "x"): "not a size: 'x' (write 64MiB, 64MB, 64M or plain bytes)",
@@ -580,7 +581,8 @@ def test_a_cut_file_says_where_to_resume(run, model):
         extent = run(command, path, "--json").json["extent"]
         assert extent == {
             "actual": whole - 450, "expected": whole, "expected_at_least": False, "missing_bytes": 450,
-            "first_hit": "b", "resume_at": whole - 450, "resume_file": str(path), "tensors": 4, "whole": 2,
+            "first_hit": "b", "resume_at": whole - 450, "resume_file": str(path),
+            "resume": [{"file": str(path), "at": whole - 450}], "tensors": 4, "whole": 2,
             "truncated": 1, "missing": 1, "damaged": 0, "unsupported": 0, "unwritten": 0, "verified": 0,
             "tensor_bytes": 900, "parameters": {"uint8": 900},
         }  # fmt: skip
@@ -861,7 +863,7 @@ def test_json_of_nodes(run, layers, tmp_path):
     info = run("info", broken, "--json").json
     assert set(info) == {
         "schema", "file", "format", "description", "status", "size", "kind", "members", "metadata", "details",
-        "missing_bytes", "resume_at",
+        "missing_bytes", "resume_at", "resume",
         "findings",
     }  # fmt: skip
 
@@ -972,7 +974,7 @@ def test_formats(run):
     ]  # fmt: skip
     assert run("formats", "-q").lines[:4] == ["safetensors", "safetensors-index", "safetensors-folder", "json"]
     found = run("formats", "--json").json
-    assert set(found) == {"schema", "formats", "failed"}
+    assert set(found) == {"schema", "formats", "named", "failed"}
     for row in found["formats"]:
         assert set(row) == {
             "name", "description", "extensions", "media_type", "from", "refines", "root_at", "viewer", "options",

@@ -500,8 +500,8 @@ def test_extent_of_a_whole_file():
         extent = model.extent().to_dict()
     assert extent == {
         "actual": len(SAMPLE), "expected": len(SAMPLE), "expected_at_least": False, "missing_bytes": 0,
-        "first_hit": None, "resume_at": None, "resume_file": None, "tensors": 6, "whole": 6, "truncated": 0,
-        "missing": 0, "damaged": 0, "unsupported": 0, "unwritten": 0, "verified": 0, "tensor_bytes": 49,
+        "first_hit": None, "resume_at": None, "resume_file": None, "resume": [], "tensors": 6, "whole": 6,
+        "truncated": 0, "missing": 0, "damaged": 0, "unsupported": 0, "unwritten": 0, "verified": 0, "tensor_bytes": 49,
         "parameters": {"float32": 6, "int16": 5, "int64": 1, "bool": 3, "uint8": 4},
     }  # fmt: skip
 

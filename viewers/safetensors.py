@@ -89,7 +89,8 @@ class SafetensorsViewer(Viewer):
         if self._base is None:
             self._base = self.parser.data_start
             self._there = self.extraction.known_end() - self._base
-        span = Span(self.extraction.data, self._base + info.begin, info.end - info.begin, self._path)
+        end = self._base + self._there if self.extraction.end is not None else None
+        span = Span(self.extraction.data, self._base + info.begin, info.end - info.begin, self._path, end)
         tensor = Tensor(
             shown, info.dtype, info.shape, (span,), stored_dtype=info.stored_dtype,
             status=self.parser.claimed_status(info, self._there), owner=self,

@@ -12,6 +12,7 @@ from pparse.key_table import ranked
 from pparse.limits import count_words
 from pparse.parser import Confidence
 from pparse.parsers.safetensors import SafetensorsParser
+from pparse.resume import Resume
 from pparse.tensor import Tensor
 from pparse.viewer import Extent, Viewer
 from pparse.viewers.safetensors import SafetensorsViewer
@@ -129,8 +130,8 @@ class SafetensorsSetViewer(Viewer):
                 missing[name] = self._note("missing-shard", f"a shard cannot be read: {error.reason}", path=name)
                 # Only a file that is not there can be fetched; another one in its place, or a bad name, is no download.
                 absent = isinstance(error, SourceError) and error.errno == errno.ENOENT
-                if absent and extent.resume_at is None and extent.missing_files + extent.cut_files == 1:
-                    extent.resume_at, extent.resume_file = 0, name
+                if absent:
+                    extent.resume.append(Resume(name, 0))
                 continue
             cut_before = extent.at_least
             extent.at_least = False
@@ -207,11 +208,9 @@ class SafetensorsSetViewer(Viewer):
             extent.document_status = own.document_status
         if own.missing_bytes:
             extent.cut_files += 1
-            if extent.cut_files + extent.missing_files == 1:
-                extent.resume_file, extent.resume_at = name, own.resume_at
             self.findings.add(viewer.truncation(own))
-        elif own.resume_at is not None and extent.resume_at is None:
-            extent.resume_file, extent.resume_at = name, own.resume_at
+        if own.resume_at is not None:
+            extent.resume.append(Resume(name, own.resume_at, hole=bool(own.unwritten)))
         if not self._held(viewer):
             # 5,000 shards: their headers are read again when asked for.
             viewer.extraction.results.clear()
@@ -352,8 +351,9 @@ class SafetensorsSetViewer(Viewer):
                 self.findings.add(finding)
             if index.unnamed_shards():
                 self._note_unnamed(index, status)
-            if status is Status.TRUNCATED and extent.resume_at is None:
-                extent.resume_at, extent.resume_file = index.result.extraction.known_end(), index.result.extraction.name
+            if status is Status.TRUNCATED:
+                source = index.result.extraction
+                extent.resume.append(Resume(source.name, source.known_end()))
         promised = self.parser.index_metadata().get("total_size")
         known = not extent.missing_files and not extent.at_least and not self.parser.is_alone
         if known and type(promised) is int and promised != extent.tensor_bytes:

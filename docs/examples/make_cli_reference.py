@@ -56,6 +56,9 @@ EXIT_CODES = """## Exit codes
 `check` reads every member and compares its checksum, and `check -R` and `recover` look into the documents in it, too:
 those two come to the same code, and so do all three for a file that is no archive. A finding of severity `error` means
 4; notes do not change the code, warnings only with `--strict` (`ls`, `info`, `check`, `extract`, `recover`).
+
+`ls`, `info`, `tree` and `check` take several files. One that cannot be read does not keep the others from being looked
+at; the code is the first of 1, 2, 3 and 4 that one of them has. A pattern of `ls` must match in one of them (else 2).
 """
 
 OUTPUT = """## Output
@@ -65,7 +68,9 @@ shown on a terminal only, after half a second. Names are made safe to show: cont
 the direction of text appear as `\\x1b`, `\\u202e`. Colours are used on a terminal, unless `NO_COLOR` is set.
 
 Text for people may change between versions. `--json` (one document) and `--jsonl` (one object a line, streamed) are
-the contract; `"schema"` counts up when a key changes its meaning or goes. Keys may be added.
+the contract; `"schema"` counts up when a key changes its meaning or goes. Keys may be added. Of several files,
+`--json` is one document, `{"schema": 1, "files": [...]}`, with what it is of one file for each (`file`, `error` and
+`code` for one that could not be read), and rows of `--jsonl` begin with `file`.
 """
 
 JSON_HEAD = """## JSON
@@ -125,6 +130,7 @@ OBJECTS = {
             "missing_bytes": "bytes that a cut document without tensors lacks at least; null where it does not say",
             "resume_at": "where to resume its download: at its end if it is cut, at the first hole if parts were "
             "never written; null if it is whole or damaged otherwise",
+            "resume": "which file that is, as in an [extent](#extent); inside an archive, the outermost one",
             "details": "what only this format knows, label to text, where there are no tensors",
         }
         | FINDINGS,
@@ -178,6 +184,7 @@ OBJECTS = {
             "missing_bytes": "bytes that a cut document without tensors lacks at least; null where it does not say",
             "resume_at": "where to resume its download: at its end if it is cut, at the first hole if parts were "
             "never written; null if it is whole or damaged otherwise",
+            "resume": "which file that is, as in an [extent](#extent); inside an archive, the outermost one",
         }
         | FINDINGS,
     ),
@@ -264,6 +271,7 @@ OBJECTS = {
         SCHEMA
         | {
             "formats": "list of [formats](#format)",
+            "named": "formats that are recognised but not read yet: `name`, `extensions`, `description`, `told_by`",
             "failed": "plug-ins that could not be loaded: name to reason",
         },
     ),
@@ -318,7 +326,8 @@ OBJECTS = {
             "missing_bytes": "the difference",
             "first_hit": "first tensor that is not whole, in the order of bytes",
             "resume_at": "byte from which a download should go on",
-            "resume_file": "the file of that byte",
+            "resume_file": "the file of that byte; inside an archive, the outermost one",
+            "resume": "every file to resume (`file`, and `at` which byte) or to fetch (`at` 0)",
             "tensors": "number of tensors",
             "whole": "how many of them are complete",
             "truncated": "how many begin inside the file and end beyond it",

@@ -8,11 +8,14 @@ nothing to compare a file with.
 
 from __future__ import annotations
 
-from pparse.cli.common import DAMAGED, OK, USAGE, add_json, open_file
-from pparse.cli.output import cut_to_dict, report_cut, report_document_cut, safe, stream_verdict
-from pparse.errors import EndOfDataError, GapError, MalformedError
+import os
+
+from pparse.cli.common import DAMAGED, OK, USAGE, add_files, add_json, each_file, open_file, row_of
+from pparse.cli.output import cut_to_dict, report_cut, report_document_cut, safe
+from pparse.errors import EndOfDataError, GapError, MalformedError, OptionError
 from pparse.findings import Finding, Severity, Status
 from pparse.judgement import compared, document_status
+from pparse.limits import count_words
 from pparse.registry import viewer_for
 
 TYPE_CHECKING = False
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
 EXAMPLES: Final = """examples:
   pparse check model.safetensors
   pparse check --strict model.safetensors
+  pparse check *.safetensors
   pparse check --sha256 model.safetensors.index.json
   pparse check records.riegeli
   pparse check --sha256=9f2c…(64 digits) model.safetensors
@@ -35,7 +39,7 @@ EXAMPLES: Final = """examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""
-    parser.add_argument("file", metavar="FILE", help="a file, a folder, or outer::inner")
+    add_files(parser)
     parser.add_argument(
         "--strict", action="store_true", help="the reference reader's rules, and more; warnings count, too"
     )
@@ -60,6 +64,24 @@ def prepare(arguments: list[str]) -> list[str]:
 
 def run(options: Any, out: Output) -> int:
     """Run the command."""
+    if len(options.files) > 1 and options.sha256 and len(options.sha256) == 64 and not os.path.exists(options.sha256):
+        raise OptionError("one digest is not that of several files: name one file, or a list of digests")
+    options.verdicts = []
+    code = each_file(options, out, _check)
+    if options.several and not (options.quiet or options.json or options.jsonl):
+        good = options.verdicts.count(OK)
+        out.line()
+        out.line(f"{count_words(len(options.files), 'file')}: {good:,} ok, {len(options.files) - good:,} not")
+    return code
+
+
+def _check(options: Any, out: Output) -> int:
+    code = _check_one(options, out)
+    options.verdicts.append(code)
+    return code
+
+
+def _check_one(options: Any, out: Output) -> int:
     with open_file(options, out) as document:
         counts = {Severity.NOTE: 0, Severity.WARNING: 0, Severity.ERROR: 0}
         shown: list[dict[str, object]] = []
@@ -76,7 +98,7 @@ def run(options: Any, out: Output) -> int:
             elif options.jsonl:
                 from json import dumps
 
-                out.line(dumps(finding.to_dict()))
+                out.line(dumps(row_of(options, finding.to_dict())))
             elif not options.quiet:
                 out.finding(finding)
         viewer = viewer_for(document)
@@ -96,7 +118,7 @@ def run(options: Any, out: Output) -> int:
             }, indent=2))  # fmt: skip
         elif not options.quiet and not options.jsonl:
             if extent is not None:
-                report_cut(out, extent, stream=stream_verdict(document))
+                report_cut(out, extent, document)
             else:
                 report_document_cut(out, document, status)
             words = None

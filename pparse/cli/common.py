@@ -25,10 +25,11 @@ from pparse.limits import MIB, Limits, parse_size
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from types import ModuleType
     from typing import Any, Final
 
+    from pparse.cli.output import Output
     from pparse.extraction import Extraction
     from pparse.findings import Finding
 
@@ -115,7 +116,74 @@ def _parse(parser: argparse.ArgumentParser, arguments: list[str]) -> argparse.Na
     for name, value in vars(options).items():
         if isinstance(value, str) and value in held:
             setattr(options, name, held[value])
+        elif isinstance(value, list):
+            setattr(options, name, [held.get(item, item) if isinstance(item, str) else item for item in value])
     return options
+
+
+# What the exit code of several files is: the first of these that one of them has.
+_WORST: Final = (BUG, USAGE, UNKNOWN_FORMAT, DAMAGED)
+
+
+def add_files(parser: argparse.ArgumentParser, more: str = "") -> None:
+    """Declare FILE, of which there may be several; ``more`` says what an argument is that is no file."""
+    parser.add_argument("files", metavar="FILE", nargs="+", help=f"files, folders, or outer::inner{more}")
+
+
+def is_there(word: str) -> bool:
+    """Say whether a word of the command line is a file: one that exists, standard input, or something in a file."""
+    if word == "-" or os.path.lexists(word):
+        return True
+    parts = word.split("::")
+    return any(os.path.lexists("::".join(parts[:count])) for count in range(1, len(parts)))
+
+
+def split_files(words: list[str]) -> tuple[list[str], list[str]]:
+    """Return the files among ``words``, of which the first is one in any case, and what is none."""
+    others = [word for word in words[1:] if not is_there(word)]
+    return [words[0], *(word for word in words[1:] if is_there(word))], others
+
+
+def each_file(options: Any, out: Output, run_one: Callable[[Any, Output], int], *, heading: bool = False) -> int:
+    """Run a command on each of ``options.files``, as ``options.file``; return the worst exit code.
+
+    What is wrong with one does not keep the others from being looked at. With --json they become one document.
+    """
+    files = options.files
+    options.several = len(files) > 1
+    if not options.several:
+        options.file = files[0]
+        return run_one(options, out)
+    lines = options.json or getattr(options, "jsonl", False) or getattr(options, "quiet", False)
+    codes = []
+    for number, file in enumerate(files):
+        options.file = file
+        if options.json:
+            out.write('{"schema": 1, "files": [\n' if not number else ",\n")
+        elif not lines and number:
+            out.line()
+        if heading and not lines:
+            from pparse.cli.output import safe
+
+            out.line(out.paint(f"{safe(file)}:", "bold"))
+        try:
+            codes.append(run_one(options, out))
+        except PparseError as error:
+            out.flush()
+            out.error(str(error))
+            codes.append(exit_code_of(error))
+            if options.json:
+                from json import dumps
+
+                out.write(dumps({"schema": 1, "file": file, "error": error.reason, "code": codes[-1]}))
+    if options.json:
+        out.line("]}")
+    return next((code for code in _WORST if code in codes), OK)
+
+
+def row_of(options: Any, row: dict[str, object]) -> dict[str, object]:
+    """Return a row of --jsonl; where there are several files, with the one that it is of."""
+    return {"file": options.file, **row} if getattr(options, "several", False) else row
 
 
 def exit_code_of(error: PparseError) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pparse.cli.common import OK, UNKNOWN_FORMAT, add_json
 from pparse.cli.output import Table, safe
+from pparse.named import NAMED
 from pparse.registry import BUILTINS, builtin, default_registry, parser_class
 
 TYPE_CHECKING = False
@@ -36,7 +37,17 @@ def run(options: Any, out: Output) -> int:
     if options.json:
         from json import dumps
 
-        out.line(dumps({"schema": 1, "formats": rows, "failed": registry.failed}, indent=2))
+        out.line(
+            dumps(
+                {
+                    "schema": 1,
+                    "formats": rows,
+                    "named": [known.to_dict() for known in NAMED],
+                    "failed": registry.failed,
+                },
+                indent=2,
+            )
+        )
         return OK
     if options.name is not None and not options.quiet:
         _show_one(rows[0], out)
@@ -51,6 +62,12 @@ def run(options: Any, out: Output) -> int:
     table.close()
     for name, reason in registry.failed.items():
         out.error(f"the plug-in {name!r} could not be loaded: {reason}")
+    out.line("Recognised and named, but not read yet:")
+    table = Table(out, ("NAME", "FILES", "TOLD BY", "WHAT"), "<<<<")
+    for known in NAMED:
+        table.row(known.name, " ".join(known.extensions), known.told_by, known.what)
+    table.close()
+    out.line("A zip that holds a model (PyTorch, TorchScript, .pt2, Keras, .npz) is said to; its members are read.")
     out.line("'pparse formats NAME' tells options, limitations and references of one")
     return OK if rows else UNKNOWN_FORMAT
 

@@ -11,8 +11,9 @@ import sys
 
 from pparse.archive import ArchiveParser
 from pparse.cli.common import DAMAGED, OK, USAGE, open_file
+from pparse.cli.export import Item, dtype_named, form_of, note_of, write_items
 from pparse.cli.output import safe, shape_words, status_words, unescaped
-from pparse.errors import EndOfDataError, PathError, PparseError
+from pparse.errors import EndOfDataError, OptionError, PathError, PparseError
 from pparse.findings import UNSURE_NUMBER, Status
 from pparse.limits import MIB, format_size
 from pparse.node import SCALAR, ChildIndexError, ChildKeyError, Node
@@ -36,7 +37,8 @@ if TYPE_CHECKING:
 EXAMPLES: Final = """examples:
   pparse get model.safetensors h.0.attn.weight
   pparse get model.safetensors 'h.0.attn.weight[0:2, ..., 1]' --json
-  pparse get model.safetensors h.0.attn.weight -o weight.npy
+  pparse get model.safetensors h.0.attn.weight -o weight.npy --dtype float32
+  pparse get model.safetensors -p '*.attn.*' -o attention.npz
   pparse get model.safetensors metadata.format
   pparse get config.json 'quantization.bits'
   pparse get records.riegeli 64/3 --raw -o record.bin
@@ -59,8 +61,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "-o",
         "--output",
         metavar="OUT",
-        help="write there (.npy: as with --npy), whole or not at all; members of archives as far as they go",
+        help="write there, whole or not at all; members of archives as far as they go. A tensor is written in the form "
+        "of the extension: .npy .npz .safetensors .json .csv; other names need --raw",
     )
+    parser.add_argument("-p", "--pattern", metavar="GLOB", action="append", default=[], dest="patterns",
+                        help="every tensor that matches, into one .npz or .safetensors (-o); repeatable")  # fmt: skip
+    parser.add_argument("--dtype", metavar="TYPE", help="convert to this type, for example float32 (with -o, --npy)")
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--raw", action="store_true", help="the bytes as they are stored")
     form.add_argument("--npy", action="store_true", help="a numpy .npy file")
@@ -75,6 +81,8 @@ def run(options: Any, out: Output) -> int:
     """Run the command."""
     with open_file(options, out) as document:
         _refuse_own_input(document, options.output)
+        if options.patterns:
+            return _give_many(document, options, out)
         if options.path is None and document.origin is not None and not (options.json or options.npy):
             return _give_member(*document.origin, document.path, options, out)
         parser = document.parse().parser
@@ -87,6 +95,34 @@ def run(options: Any, out: Output) -> int:
         if not isinstance(thing, Node):
             return _give_tensor(thing, index, options, out)
         return _give_slice(thing, index or (), options, out)
+
+
+def _give_many(document: Extraction, options: Any, out: Output) -> int:
+    """Write every tensor that matches a pattern into one file."""
+    from pparse.cli.matching import Matcher
+
+    form = form_of(options.output)
+    if options.path is not None or form is None or options.raw or options.npy or options.json:
+        raise OptionError("-p writes tensors into one file: -o x.npz or x.safetensors, without PATH and --raw")
+    viewer = viewer_for(document)
+    if viewer is None:
+        raise PathError(f"{document.format} has no tensors", path=options.patterns[0])
+    matches = Matcher(options.patterns)
+    tensors = [tensor for tensor in viewer.tensors() if matches(tensor.name)]
+    if not tensors:
+        raise PathError(matches.complaint(), path=options.file)
+    for tensor in tensors:
+        tensor._refuse_if_not_whole()
+    dtype = dtype_named(options.dtype)
+    _write_items([Item(tensor, dtype=dtype) for tensor in tensors], form, options, out)
+    return OK
+
+
+def _write_items(items: list[Item], form: str, options: Any, out: Output) -> None:
+    note = note_of(items, form)
+    _write(options.output, out, lambda stream: write_items(items, form, stream))
+    if note is not None:
+        out.error(f"note: {note}")
 
 
 def _refuse_own_input(document: Extraction, output: str | None) -> None:
@@ -165,9 +201,25 @@ def _scalar_at(document: Extraction, path: str) -> Node | None:
 
 def _give_tensor(tensor: Tensor, index: tuple[Any, ...] | None, options: Any, out: Output) -> int:
     code = OK if tensor.status is Status.COMPLETE else DAMAGED
-    as_npy = options.npy or ((options.output or "").endswith(".npy") and not (options.raw or options.json))
-    if options.json:
+    form = ".npy" if options.npy else ".json" if options.json else None if options.raw else form_of(options.output)
+    if form == ".json":
         return _tensor_json(tensor, index, options, out) or code
+    special = options.output and os.path.exists(options.output) and not os.path.isfile(options.output)
+    if options.output and form is None and not options.raw and not special:
+        ending = os.path.splitext(options.output)[1] or "a name without an extension"
+        raise OptionError(
+            f"{options.output}: {ending} does not say in which form to write: .npy .npz .safetensors .json .csv do; "
+            "--raw writes the bytes as they are stored"
+        )
+    as_npy = form == ".npy"
+    if form is not None and (not as_npy or options.dtype is not None or _is_foreign(tensor)):
+        if options.output is None and sys.stdout.isatty():
+            out.error("binary data is not for a terminal; use -o FILE or a pipe")
+            return USAGE
+        whole = index is None and options.partial is None
+        array = None if whole else _filled(_array(tensor, index, options.partial))
+        _write_items([Item(tensor, array, dtype_named(options.dtype))], form, options, out)
+        return code
     if as_npy or options.raw or options.output:
         if options.output is None and sys.stdout.isatty():
             out.error("binary data is not for a terminal; use -o FILE or a pipe")
@@ -189,6 +241,16 @@ def _array(tensor: Tensor, index: tuple[Any, ...] | None, partial: str | None) -
                 raise
             raise PathError(str(error), path=tensor.name) from error
     return tensor.numpy(partial=partial) if partial else tensor.numpy()  # type: ignore[arg-type]
+
+
+def _is_foreign(tensor: Tensor) -> bool:
+    return tensor.dtype is not None and tensor.status is Status.COMPLETE and tensor.dtype.numpy.isbuiltin != 1
+
+
+def _filled(array: Any) -> Any:
+    import numpy as np
+
+    return array.filled(0) if np.ma.isMaskedArray(array) else array
 
 
 def _tensor_bytes(
@@ -309,7 +371,10 @@ def _known_status(node: Node) -> Status | None:
 
 
 def _give_node(node: Node, options: Any, out: Output) -> int:
-    if options.npy or ((options.output or "").endswith(".npy") and not (options.raw or options.json)):
+    form = ".npy" if options.npy else None if options.raw or options.json else form_of(options.output)
+    if form in (".npy", ".npz", ".safetensors", ".csv") and not hasattr(node.note, "raw_name"):
+        raise PathError(f"only a tensor can be written as {form}", path=node.path or "the root")
+    if options.npy:
         raise PathError("only a tensor can be written as .npy", path=node.path or "the root")
     if hasattr(node.note, "raw_name") and not options.json:
         return _give_member(node.result.parser, node.note, options.path or node.path, options, out)

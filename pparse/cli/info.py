@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from pparse.cli.common import OK, add_json, add_strict, exit_code_for, open_file
+from pparse.cli.common import OK, add_files, add_json, add_strict, each_file, exit_code_for, open_file
 from pparse.cli.output import (
     cut_to_dict,
     parameters_words,
     report_cut,
     report_document_cut,
     safe,
-    stream_verdict,
 )
 from pparse.findings import Status
 from pparse.judgement import document_status
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
 
 EXAMPLES: Final = """examples:
   pparse info model.safetensors
+  pparse info *.safetensors -q
   pparse info records.riegeli
   pparse info half-a-download.safetensors --json
 """
@@ -35,7 +35,7 @@ EXAMPLES: Final = """examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""
-    parser.add_argument("file", metavar="FILE", help="a file, a folder, or outer::inner")
+    add_files(parser)
     parser.add_argument("-q", "--quiet", action="store_true", help="format and status only")
     add_strict(parser)
     add_json(parser)
@@ -43,11 +43,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: Any, out: Output) -> int:
     """Run the command."""
+    return each_file(options, out, _tell)
+
+
+def _tell(options: Any, out: Output) -> int:
     with open_file(options, out) as document:
         viewer = viewer_for(document)
         if viewer is not None:
             return _model(document, viewer, options, out)
         return _document(document, options, out)
+
+
+def _in_short(options: Any, text: str) -> str:
+    return f"{safe(options.file)}: {text}" if options.several else text
 
 
 def _field(out: Output, name: str, value: str) -> None:
@@ -84,7 +92,7 @@ def _model(document: Extraction, viewer: Viewer, options: Any, out: Output) -> i
         }, indent=2))  # fmt: skip
         return code
     if options.quiet:
-        out.line(f"{viewer.format} {extent.status}")
+        out.line(_in_short(options, f"{viewer.format} {extent.status}"))
         return code
     _head(document, out)
     for label, value in _details(viewer):
@@ -100,8 +108,7 @@ def _model(document: Extraction, viewer: Viewer, options: Any, out: Output) -> i
         _field(out, "metadata", f"… {len(facts) - 20} more; 'pparse {how}' shows all")
     _field(out, "status", out.status(extent.status, extent.all_verified))
     hit = viewer.find(extent.first_hit) if extent.first_hit is not None else None
-    report_cut(out, extent, hit if hit is not None and hit.status is Status.TRUNCATED else None,
-               stream_verdict(document))  # fmt: skip
+    report_cut(out, extent, document, hit if hit is not None and hit.status is Status.TRUNCATED else None)
     out.findings((finding for finding in viewer.findings if finding.code != "truncated"), limit=10)
     return code
 
@@ -155,7 +162,7 @@ def _document(document: Extraction, options: Any, out: Output) -> int:
         }, indent=2))  # fmt: skip
         return code
     if options.quiet:
-        out.line(f"{document.format} {status}")
+        out.line(_in_short(options, f"{document.format} {status}"))
         return code
     _head(document, out)
     if not details:

@@ -9,7 +9,19 @@ from __future__ import annotations
 import re
 from itertools import islice
 
-from pparse.cli.common import USAGE, add_json, add_strict, exit_code_for, open_file
+from pparse.cli.common import (
+    BUG,
+    USAGE,
+    add_files,
+    add_json,
+    add_strict,
+    each_file,
+    exit_code_for,
+    open_file,
+    row_of,
+    split_files,
+)
+from pparse.cli.matching import Matcher
 from pparse.cli.output import (
     Table,
     parameters_words,
@@ -18,9 +30,7 @@ from pparse.cli.output import (
     safe,
     shape_words,
     status_words,
-    stream_verdict,
 )
-from pparse.errors import PathError
 from pparse.findings import Status
 from pparse.judgement import document_status
 from pparse.limits import count_words, format_size
@@ -41,6 +51,7 @@ if TYPE_CHECKING:
 EXAMPLES: Final = """examples:
   pparse ls model.safetensors
   pparse ls model.safetensors '*.attn.*' --sort size
+  pparse ls model-*.safetensors -p '*.attn.*'
   pparse ls model.safetensors.index.json --group
   pparse ls records.riegeli '64/*'
   pparse ls folder/ --jsonl | grep F16
@@ -53,8 +64,9 @@ SORT_UP_TO: Final = 20_000
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""
-    parser.add_argument("file", metavar="FILE", help="a file, a folder, or outer::inner")
-    parser.add_argument("pattern", metavar="PATTERN", nargs="?", help="only names that match this glob")
+    add_files(parser, "; behind the first, what is no file is a PATTERN")
+    parser.add_argument("-p", "--pattern", metavar="PATTERN", action="append", default=[], dest="patterns",
+                        help="only names that match this glob; repeatable")  # fmt: skip
     parser.add_argument("--regex", action="store_true", help="PATTERN is a regular expression, found anywhere")
     parser.add_argument("--sort", choices=("name", "size", "offset", "none"), default=None,
                         help=f"order of rows (name, numbers in order; above {SORT_UP_TO:,} rows: none)")  # fmt: skip
@@ -69,32 +81,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: Any, out: Output) -> int:
     """Run the command."""
+    options.files, others = split_files(options.files)
+    options.matches = Matcher([*options.patterns, *others], regex=options.regex)
+    code = each_file(options, out, _list, heading=True)
+    if not options.matches.is_wrong or code == BUG:
+        return code
+    out.flush()
+    out.error(options.matches.complaint())
+    return USAGE
+
+
+def _list(options: Any, out: Output) -> int:
     with open_file(options, out) as document:
-        matches = _matcher(options)
         from pparse.registry import viewer_for
 
         viewer = viewer_for(document)
         if viewer is None:
-            return _list_members(document, options, matches, out)
-        return _list_tensors(viewer, options, matches, out)
-
-
-def _matcher(options: Any) -> Callable[[str], bool]:
-    pattern = options.pattern
-    if pattern is None:
-        return lambda name: True
-    if options.regex:
-        try:
-            search = re.compile(pattern).search
-        except re.error as error:
-            raise PathError(f"not a regular expression: {error}", path=pattern) from error
-        return lambda name: search(name) is not None
-    from fnmatch import translate
-
-    match = re.compile(translate(pattern)).match
-    # An exact name may hold brackets and stars itself.
-    below = pattern.rstrip("/") + "/"  # a folder of an archive stands for all in it
-    return lambda name: name == pattern or match(name) is not None or name.startswith((below, f"./{below}"))
+            return _list_members(document, options, options.matches, out)
+        return _list_tensors(viewer, options, options.matches, out)
 
 
 _NUMBERS = re.compile(r"([0-9]{1,18})")
@@ -205,8 +209,8 @@ def _list_tensors(viewer: Viewer, options: Any, matches: Callable[[str], bool], 
             f"{count_words(extent.count, 'tensor')}, {size(extent.tensor_bytes)}, "
             f"{parameters_words(extent.parameters)}: " + out.status(extent.status, extent.all_verified)
         )
-        report_cut(out, extent, listing.hit if listing.hit and listing.hit.name == extent.first_hit else None,
-                   stream_verdict(viewer.extraction))  # fmt: skip
+        hit = listing.hit if listing.hit and listing.hit.name == extent.first_hit else None
+        report_cut(out, extent, viewer.extraction, hit)
         if listing.unwritten and listing.unwritten_first is not None:
             out.line(
                 f"never written: {count_words(listing.unwritten, 'tensor')}, in file holes, which read as zeros; "
@@ -215,17 +219,7 @@ def _list_tensors(viewer: Viewer, options: Any, matches: Callable[[str], bool], 
                 "'pparse check' lists the ranges"
             )
         out.findings((finding for finding in viewer.findings if finding.code != "truncated"), limit=10)
-    if _none_match(options, listing.shown, out):
-        return USAGE
     return exit_code_for(viewer.findings, damaged=damaged, strict=options.strict)
-
-
-def _none_match(options: Any, shown: int, out: Output) -> bool:
-    """Say so if nothing matches the pattern, which then is taken to be wrong."""
-    if options.pattern is None or shown:
-        return False
-    out.error(f"no name matches {options.pattern!r}")
-    return True
 
 
 def _show_groups(tensors: Iterable[Tensor], size: Callable[[int], str], out: Output) -> None:
@@ -278,7 +272,7 @@ def _tensors_as_json(viewer: Viewer, listing: _Listing, tensors: Iterable[Tensor
 
     if options.jsonl:
         for tensor in tensors:
-            out.line(dumps(tensor_to_dict(tensor)))
+            out.line(dumps(row_of(options, tensor_to_dict(tensor))))
     else:
         out.write(f'{{"schema": 1, "file": {dumps(options.file)}, "format": {dumps(viewer.format)}, "tensors": [')
         comma = "\n"
@@ -291,8 +285,6 @@ def _tensors_as_json(viewer: Viewer, listing: _Listing, tensors: Iterable[Tensor
             f'\n], "members": [], "status": "{extent.status}", "extent": {dumps(extent.to_dict())}, '
             f'"findings": {dumps([finding.to_dict() for finding in viewer.findings])}}}'
         )
-    if _none_match(options, listing.shown, out):
-        return USAGE
     return exit_code_for(viewer.findings, damaged=extent.status is not Status.COMPLETE, strict=options.strict)
 
 
@@ -330,8 +322,6 @@ def _list_members(document: Extraction, options: Any, matches: Callable[[str], b
         _close_members(document, counted, size, out)
         for reason in reasons:
             out.line(f"unsupported: {safe(reason)}")
-    if _none_match(options, shown, out):
-        return USAGE
     frame = document_status(document)
     damaged = counted.damaged or frame in (Status.TRUNCATED, Status.DAMAGED)
     return exit_code_for(document.findings, damaged=damaged, strict=options.strict)
@@ -430,6 +420,10 @@ def _close_members(document: Extraction, counted: _Counted, size: Callable[[int]
         f"{size(total) if total is not None else 'unknown size'}: {out.status(status)}"
         f"{f'; {unsupported:,} unsupported' if unsupported else ''}"
     )
+    holds = getattr(document.result.parser, "holds", None)
+    held = holds() if holds is not None else None
+    if held is not None:
+        out.line(f"it holds {held}, whose tensors this version does not read yet")
     report_document_cut(out, document, status)
     out.findings(document.findings, limit=10)
 
@@ -454,15 +448,13 @@ def _members_as_json(document: Extraction, rows: Iterable[Member], counted: _Cou
             '"tensors": [], "members": ['
         )
     comma = "\n"
-    shown = 0
     for member in rows:
-        shown += 1
         row: dict[str, object] = {
             "name": member.name, "size": member.size, "status": member.status.value, "kind": member.kind,
             **archive_member_to_dict(member.note),
         }  # fmt: skip
         if options.jsonl:
-            out.line(dumps(row))
+            out.line(dumps(row_of(options, row)))
         else:
             out.write(f"{comma}{dumps(row)}")
             comma = ",\n"
@@ -470,7 +462,5 @@ def _members_as_json(document: Extraction, rows: Iterable[Member], counted: _Cou
     if not options.jsonl:
         found = dumps([finding.to_dict() for finding in document.findings])
         out.line(f'\n], "status": "{status}", "findings": {found}}}')
-    if _none_match(options, shown, out):
-        return USAGE
     damaged = counted.damaged or status in (Status.TRUNCATED, Status.DAMAGED)
     return exit_code_for(document.findings, damaged=damaged, strict=options.strict)

@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 import sys
 
-from pparse.errors import EndOfDataError
 from pparse.findings import Severity, Status
 from pparse.limits import count_words, format_size
-from pparse.zero_runs import first_unwritten
+from pparse.resume import Resume, first_hole, is_inside, outermost_file, outside, resume_lines
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -218,60 +217,57 @@ def shape_words(shape: Sequence[int]) -> str:
 
 def cut_to_dict(document: Extraction, status: Status) -> dict[str, object]:
     """Return what is known of what a cut document lacks, as plain data for JSON."""
-    hole = _first_hole(document) if status is not Status.COMPLETE else None
-    cut = status is Status.TRUNCATED
+    files = _to_resume(document, status)
     return {
-        "missing_bytes": document.result.parser.missing() if cut else None,
-        "resume_at": hole if hole is not None else document.size if cut else None,
+        "missing_bytes": document.result.parser.missing() if status is Status.TRUNCATED else None,
+        "resume_at": files[0].at if files else None,
+        "resume": [file.to_dict() for file in files],
     }
 
 
-def _outermost(document: Extraction) -> Extraction:
-    """Return the file that a document is, or is in."""
-    outer = document.parse().extraction
-    while outer.parent is not None and (outer.implicit or outer.origin is not None):
-        outer = outer.parent
-    return outer
+def _to_resume(document: Extraction, status: Status) -> list[Resume]:
+    """Return which files to resume for a document without tensors: the outermost one, if that was cut."""
+    if status is Status.COMPLETE:
+        return []
+    hole = first_hole(document)
+    if hole is not None:
+        return [Resume(outermost_file(document).name, hole, hole=True)]
+    if status is not Status.TRUNCATED:
+        return []
+    return outside(document) if is_inside(document) else [Resume(document.name, document.size or 0)]
 
 
-def _first_hole(document: Extraction) -> int | None:
-    """Return from which byte of the outermost file on something was never written; None where all was."""
-    outer = _outermost(document)
-    return first_unwritten(outer.data, outer.start, outer.known_end())
-
-
-def stream_verdict(document: Extraction) -> tuple[bool, int | None] | None:
-    """Say of the compressed stream or archive around a document whether it is cut, and how long the outermost file is;
-    None if there is nothing around it."""
-    inner, outer = document.parse().extraction, _outermost(document)
-    if outer is inner:
-        return None
-    stored = inner.parent is not None and inner.data is inner.parent.data
-    short = stored and inner.end is not None and inner.known_end() < inner.end
-    return short or isinstance(inner.data.error, EndOfDataError), outer.size
+def _report_whole_around(out: Output, document: Extraction) -> None:
+    """Say that there is no download to resume: it is not the outermost file that was cut."""
+    outer = safe(outermost_file(document).name)
+    out.line(f"no download to resume: {outer} around it is not cut here; this was cut before it was put in")
 
 
 def report_document_cut(out: Output, document: Extraction, status: Status) -> None:
     """Say where a document without tensors ends if it is cut, what is known of what is missing, and where to resume."""
-    hole = _first_hole(document) if status in (Status.TRUNCATED, Status.DAMAGED) else None
-    if hole is not None:
-        what = "file" if _outermost(document) is document.parse().extraction else "file around it"
+    files = _to_resume(document, status) if status in (Status.TRUNCATED, Status.DAMAGED) else []
+    if files and files[0].hole:
+        what = f"{safe(files[0].file)} around it" if is_inside(document) else "the file"
         out.line(
-            f"{out.paint('not written', 'red')}: the {what} has its full size, but parts of it were never written "
-            f"(file holes) and read as zeros; resume the download at byte {hole}"
+            f"{out.paint('not written', 'red')}: {what} has its full size, but parts of it were never written "
+            f"(file holes) and read as zeros; resume the download at byte {files[0].at}"
         )
         return
-    stream = stream_verdict(document) if status is Status.TRUNCATED else (False, None)
-    if stream is not None and not stream[0]:
-        return  # its end is there: the findings say what is wrong
+    if status is not Status.TRUNCATED:
+        return
     size, kind = document.size or 0, document.root.kind
     missing = document.result.parser.missing()
     if missing is not None:
         known = f"{count_words(missing, 'byte')} {'is' if missing == 1 else 'are'} missing at least"
     else:
         known = f"how much is missing, {document.format} does not say"
+    if not files:
+        if is_inside(document):
+            _report_whole_around(out, document)
+        return  # its end is there: the findings say what is wrong
+    where = "" if outermost_file(document) is document else f" of {safe(files[0].file)}"
     cut = f"the document ends at byte {size} inside its {kind}" if missing is None else f"the file ends at byte {size}"
-    out.line(f"{out.paint('truncated', 'red')}: {cut}; {known}; resume the download at byte {size}")
+    out.line(f"{out.paint('truncated', 'red')}: {cut}; {known}; resume the download at byte {files[0].at}{where}")
 
 
 def parameters_words(parameters: dict[str, int]) -> str:
@@ -283,22 +279,23 @@ def parameters_words(parameters: dict[str, int]) -> str:
     return f"{total:,} parameters" + (f" ({detail})" if total else "")
 
 
-def report_cut(
-    out: Output, extent: Extent, tensor: Tensor | None = None, stream: tuple[bool, int | None] | None = None
-) -> None:
-    """Say of a file that is not whole: actual and expected size, missing bytes, first tensor hit, where to resume.
-
-    ``stream`` is what `stream_verdict` says of a compressed stream around it.
-    """
+def report_cut(out: Output, extent: Extent, document: Extraction, tensor: Tensor | None = None) -> None:
+    """Say of a file that is not whole: actual and expected size, missing bytes, first tensor hit, what to resume."""
     missing = extent.missing_bytes
     if not missing and not extent.missing_files:
-        if extent.resume_at is not None and extent.unwritten and extent.whole == extent.count:
-            where = f" of {safe(extent.resume_file)}" if extent.resume_file else ""
+        if extent.resume and extent.unwritten and extent.whole == extent.count:
+            has = "the file has its" if len(extent.resume) == 1 else "the files have their"
+            where, *more = resume_lines(extent.resume)
             out.line(
                 out.paint("not written", "red")
-                + f": the file has its full size, but parts of it, with {count_words(extent.unwritten, 'tensor')}, "
-                + f"were never written and read as zeros; resume the download at byte {extent.resume_at}{where}"
+                + f": {has} full size, but parts of it, with {count_words(extent.unwritten, 'tensor')}, "
+                + f"were never written and read as zeros; {safe(where)}"
             )
+            for line in more:
+                out.line(safe(line))
+        elif extent.resume and extent.status in (Status.TRUNCATED, Status.DAMAGED):
+            for line in resume_lines(extent.resume):
+                out.line(safe(line))
         return
     least = "at least " if extent.at_least else ""
     lacks = f"; {count_words(extent.missing_files, 'file')} missing" if extent.missing_files else ""
@@ -318,11 +315,7 @@ def report_cut(
         f"whole: {extent.whole:,} of {unnamed}{count_words(extent.count, 'tensor')}, {extent.truncated:,} truncated, "
         f"{extent.missing:,} missing" + (f", {extent.damaged:,} damaged" if extent.damaged else "")
     )
-    if stream is not None:
-        if stream[0] and stream[1] is not None:
-            out.line(f"resume the download of the file around it at byte {stream[1]} (curl -C - does so)")
-        return
-    if extent.resume_at is not None:
-        where = f" of {safe(extent.resume_file)}" if extent.resume_file else ""
-        how = " (curl -C - does so)" if extent.resume_at and not extent.unwritten else ""
-        out.line(f"resume the download at byte {extent.resume_at}{where}{how}")
+    for line in resume_lines(extent.resume):
+        out.line(safe(line))
+    if not extent.resume and is_inside(document) and extent.status is Status.TRUNCATED:
+        _report_whole_around(out, document)

@@ -30,8 +30,9 @@ EXAMPLES: Final = """examples:
   pparse recover disk-image.bin -f tar -o saved
 """
 
-# Files that are not whole are shown one by one; so many of them.
+# Files that are not whole are shown one by one; so many of them. Of those that nothing was written of, so many.
 _SHOWN: Final = 40
+_SHOWN_LOST: Final = 3
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,6 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--output", metavar="DIR", required=True, help="the folder to write to, new or empty")
     add_target_arguments(parser)
     add_strict(parser)
+    parser.add_argument("-v", "--verbose", action="store_true", help="a line for each file and tensor, however many")
     parser.add_argument("-q", "--quiet", action="store_true", help="say nothing but errors")
     parser.add_argument("--json", action="store_true", help='print the summary as one JSON document ("schema": 1)')
 
@@ -56,7 +58,8 @@ def run(options: Any, out: Output) -> int:
     from pparse.recovery.recover import recover
 
     with open_file(options, out) as document:
-        listing = FileTable(out, quiet=options.quiet or options.json, keep=options.json)
+        listing = FileTable(out, quiet=options.quiet or options.json, keep=options.json, fold=not options.verbose,
+                            every=options.verbose)  # fmt: skip
         try:
             outcome = recover(
                 document, options.output, max_output=options.max_output, exist_ok=options.force, tell=listing.add
@@ -80,7 +83,7 @@ def run(options: Any, out: Output) -> int:
             tell_full(options, out, listing, error)
             raise
         listing.close()
-        _tell(options, out, outcome, document.findings, listing.kept)
+        _tell(options, out, outcome, document.findings, listing)
     return exit_code(options, outcome)
 
 
@@ -115,11 +118,11 @@ def tell_course(out: Output, outcome: Outcome) -> None:
         out.line(f"{count_words(met.files, 'file')} met a limit, and cannot be whole here: lift it with {met.option}")
 
 
-def _tell(options: Any, out: Output, outcome: Outcome, findings: Any, files: list[dict[str, object]]) -> None:
+def _tell(options: Any, out: Output, outcome: Outcome, findings: Any, listing: FileTable) -> None:
     if options.json:
         from json import dumps
 
-        out.line(dumps(outcome_to_dict(options, outcome, findings, files)))
+        out.line(dumps(outcome_to_dict(options, outcome, findings, listing.kept)))
         return
     if options.quiet:
         return
@@ -129,6 +132,8 @@ def _tell(options: Any, out: Output, outcome: Outcome, findings: Any, files: lis
     where = safe(options.output)
     if not outcome.summary.files:
         out.line("there are no files in it" if outcome.is_whole else "nothing could be recovered")
+    elif not outcome.is_whole and not listing.useful:
+        out.line(f"nothing was saved: not one tensor, file or record is there; see {where}/RECOVERY.json")
     elif outcome.is_whole:
         lost = "nothing is missing" if not outcome.warnings else "nothing is known to be missing"
         out.line(f"{lost}; {_checked(outcome.summary)}: use {where} ({where}/RECOVERY.json lists them)")
@@ -172,27 +177,44 @@ def outcome_to_dict(options: Any, outcome: Outcome, findings: Any, files: list[d
 
 
 class FileTable:
-    """Shows the files that are not whole as they come, up to forty, and says how many more there are."""
+    """Shows the files that are not whole as they come, up to forty, and says how many more there are.
 
-    def __init__(self, out: Output, *, quiet: bool, every: bool = False, keep: bool = False) -> None:
+    ``every``: the whole ones, too. ``fold``: of what nothing was written of, only the first few.
+    """
+
+    def __init__(
+        self, out: Output, *, quiet: bool, every: bool = False, keep: bool = False, fold: bool = False
+    ) -> None:
         self.kept: list[dict[str, object]] = []  # for JSON: all of them
+        self.useful = 0  # files with something in them
         self._keep = keep
         self._out = out
         self._quiet = quiet
         self._every = every
         self._table = Table(out, ("STATUS", "SIZE", "FILE", "WHY"), "<><<")
+        self._most = 1 << 62 if every and not fold else _SHOWN
+        self._fold = fold
+        self._lost = 0  # in a row, that nothing was written of
         self._more = 0
         self._rows = 0
 
     def add(self, file: RecoveredFile) -> None:
         """Show a file, if it is to be shown."""
         whole = file.status is Status.COMPLETE
+        self.useful += file.bytes > 0 and not (file.reason or "").startswith("0 of ")
         if self._keep:
             self.kept.append(file.to_dict())
         if self._quiet or (whole and not self._every):
             return
+        lost = file.path is None and file.status is Status.MISSING
+        if self._fold and lost:
+            self._lost += 1
+            if self._lost > _SHOWN_LOST:
+                return
+        elif not lost:
+            self._end_fold()
         self._rows += not whole
-        if self._rows > _SHOWN and not whole:
+        if self._rows > self._most and not whole:
             self._more += 1
             return
         name = file.path if file.path is not None else f"{file.raw_name or '?'} (not written)"
@@ -200,18 +222,25 @@ class FileTable:
             status_words(file.status, file.verified), format_size(file.bytes), safe(name), safe(file.reason or "")
         )
 
+    def _end_fold(self) -> None:
+        """Say how many more there are that nothing was written of."""
+        if self._lost > _SHOWN_LOST and not self._quiet:
+            self._table.row("missing", "", f"… and {self._lost - _SHOWN_LOST:,} more", "-v shows all")
+        self._lost = 0
+
     def begin_again(self) -> None:
         """Forget what was told: a stream contradicted itself at its end, and everything is told once more."""
         self.kept = []
         if self._table.has_written:
             self._out.line("… the stream contradicts itself at its end; once more, with what that says:")
         self._table = Table(self._out, ("STATUS", "SIZE", "FILE", "WHY"), "<><<")
-        self._more = self._rows = 0
+        self._more = self._rows = self._lost = 0
 
     def close(self) -> None:
         """Show what waits."""
         if self._quiet:
             return
+        self._end_fold()
         self._table.close()
         if self._more:
             self._out.line(f"… and {count_words(self._more, 'file')} more that are not whole")

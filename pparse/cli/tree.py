@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import argparse
 
-from pparse.cli.common import add_json, exit_code_for, open_file
+from pparse.cli.common import add_files, add_json, each_file, exit_code_for, open_file, row_of, split_files
 from pparse.cli.output import safe
-from pparse.errors import PparseError
+from pparse.errors import PathError, PparseError
 from pparse.findings import Finding, Status
 from pparse.node import SCALAR, UNLOADED_VALUE
 
@@ -46,8 +46,7 @@ def _count(text: str) -> int:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""
-    parser.add_argument("file", metavar="FILE", help="a file, a folder, or outer::inner")
-    parser.add_argument("path", metavar="PATH", nargs="?", default="", help="begin at this node")
+    add_files(parser, "; behind the first, what is no file is a PATH: the node to begin at")
     parser.add_argument("-d", "--depth", type=_depth, default=2, metavar="N", help="levels to show, or 'all' (2)")
     parser.add_argument("-n", "--children", type=_count, default=50, metavar="N",
                         help="children to show of each node; 0 for all (50; with -d all: all)")  # fmt: skip
@@ -57,6 +56,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: Any, out: Output) -> int:
     """Run the command."""
+    options.files, paths = split_files(options.files)
+    if len(paths) > 1:
+        raise PathError("no file, and a second path; a tree begins at one node", path=paths[1])
+    options.path = paths[0] if paths else ""
+    return each_file(options, out, _show_tree, heading=True)
+
+
+def _show_tree(options: Any, out: Output) -> int:
     with open_file(options, out) as document:
         member = document.result.parser.find_member(options.path) if options.path else None
         start = member if member is not None else document.node(options.path)
@@ -183,7 +190,7 @@ class _Shower:
                 row["value"] = value if isinstance(value, str | int | float | bool | None) else repr(value)
             if reason is not None:
                 row["reason"] = reason
-            text = dumps(row)
+            text = dumps(row_of(self.options, row) if self.options.jsonl else row)
             self.out.write(f"{self._comma}{text}" if self.options.json else text + "\n")
             self._comma = ",\n"
             return

@@ -93,6 +93,7 @@ class Unpacker:
         self._in_vain = 0  # bytes that must be decoded though a limit keeps them from being written
         self._levels: list[_Level] = []
         self._entered = 0
+        self._share: tuple[int, int | None] = 0, None  # how far the walk is, in the outermost archive
         self._sink: Sink | None = None  # what was written last
 
     def run(self, result: Result) -> None:
@@ -577,8 +578,10 @@ class Unpacker:
     def _progress(self, level: _Level, member: ArchiveMember) -> None:
         progress = self._session.progress
         if progress is not None:
-            size = level.parser.result.extraction.data.size if len(self._levels) == 1 else None
-            progress(member.at if size else 0, size, member.name)
+            if len(self._levels) == 1:  # of what is in an archive inside, the share is that of the archive
+                self._share = member.at, level.parser.result.extraction.data.size
+            done, size = self._share
+            progress(done if size else 0, size, member.name)
 
 
 def _safe(member: ArchiveMember) -> str:

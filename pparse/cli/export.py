@@ -1,0 +1,135 @@
+"""Tensors into files of a form that others read: .npy, .npz, .safetensors and .csv, a block at a time."""
+
+from __future__ import annotations
+
+import json
+import struct
+from math import prod
+
+from pparse.errors import OptionError, UnsupportedError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from typing import Any, BinaryIO, Final
+
+    from pparse.tensor import Tensor
+
+FORMS: Final = (".npy", ".npz", ".safetensors", ".json", ".csv")
+MANY: Final = (".npz", ".safetensors")  # those that hold several tensors
+_BLOCK: Final = 4 << 20
+
+
+def form_of(path: str | None) -> str | None:
+    """Return the form that the extension of ``path`` names, if any."""
+    return None if path is None else next((form for form in FORMS if path.lower().endswith(form)), None)
+
+
+class Item:
+    """A tensor to be written: its ``name``, and its array as a whole (of a slice, of another type) or in blocks."""
+
+    def __init__(self, tensor: Tensor, array: Any = None, dtype: Any = None) -> None:
+        self.name = tensor.name
+        self._tensor = tensor
+        self._array = array
+        self._dtype = dtype
+        if array is None:
+            tensor._known_dtype()
+        self.shape: tuple[int, ...] = tensor.shape if array is None else array.shape
+        stored = tensor.dtype.numpy if array is None and tensor.dtype is not None else array.dtype
+        self.dtype = stored if dtype is None else dtype
+
+    def blocks(self) -> Iterator[Any]:
+        """Yield its elements in C order, as flat arrays."""
+        parts = self._tensor.blocks(_BLOCK) if self._array is None else iter((self._array.reshape(-1),))
+        for part in parts:
+            yield part if self._dtype is None else part.astype(self._dtype)
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether numpy does not know its type, and reads it back as bytes without meaning."""
+        return self.dtype.isbuiltin != 1
+
+
+def note_of(items: Sequence[Item], form: str) -> str | None:
+    """Return what to say of types that numpy cannot read back, if there are any."""
+    names = sorted({str(item.dtype) for item in items if item.is_foreign})
+    if form not in (".npy", ".npz") or not names:
+        return None
+    return f"numpy reads {', '.join(names)} back as bytes without a type (V2, V1); --dtype float32 writes numbers"
+
+
+def write_items(items: Sequence[Item], form: str, stream: BinaryIO) -> None:
+    """Write ``items`` in that form. Raises the errors of `Tensor.blocks`, and `OptionError` if it holds one only."""
+    if form in MANY:
+        (_write_npz if form == ".npz" else _write_safetensors)(items, stream)
+        return
+    if len(items) != 1:
+        raise OptionError(f"a {form} file holds one tensor, and {len(items)} match; write .npz or .safetensors")
+    (_write_npy if form == ".npy" else _write_csv)(items[0], stream)
+
+
+def _write_npy(item: Item, stream: BinaryIO) -> None:
+    from pparse.writers.npy import npy_header
+
+    dtype = item.dtype
+    descr = f"<V{dtype.itemsize}" if item.is_foreign and dtype.itemsize > 1 else "|V1" if item.is_foreign else dtype.str
+    stream.write(npy_header(descr, item.shape))
+    for part in item.blocks():
+        stream.write(part.tobytes())
+
+
+def _write_npz(items: Sequence[Item], stream: BinaryIO) -> None:
+    from zipfile import ZIP_STORED, ZipFile, ZipInfo
+
+    with ZipFile(stream, "w", ZIP_STORED) as archive:
+        for item in items:
+            with archive.open(ZipInfo(f"{item.name}.npy"), "w", force_zip64=True) as member:
+                _write_npy(item, member)  # type: ignore[arg-type]
+
+
+def _write_safetensors(items: Sequence[Item], stream: BinaryIO) -> None:
+    from pparse.parsers.safetensors_entry import STORED_DTYPES
+
+    words = {dtype.name: word for word, dtype in STORED_DTYPES.items() if dtype.bits >= 8}
+    header: dict[str, object] = {}
+    at = 0
+    for item in items:
+        word = words.get(str(item.dtype))
+        if word is None:
+            raise UnsupportedError(f"safetensors has no type for {item.dtype}; --dtype float32 writes numbers",
+                                   path=item.name)  # fmt: skip
+        end = at + prod(item.shape) * item.dtype.itemsize
+        header[item.name] = {"dtype": word, "shape": list(item.shape), "data_offsets": [at, end]}
+        at = end
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    stream.write(struct.pack("<Q", len(text)) + text)
+    for item in items:
+        for part in item.blocks():
+            stream.write(part.tobytes())
+
+
+def _write_csv(item: Item, stream: BinaryIO) -> None:
+    """Write a row for each of the last dimension; of one dimension, a value a line."""
+    width = item.shape[-1] if len(item.shape) > 1 else 1
+    row: list[str] = []
+    for part in item.blocks():
+        numbers = part if part.dtype.isbuiltin == 1 else part.astype("f4")
+        for value in numbers.tolist():
+            row.append(str(int(value)) if isinstance(value, bool) else repr(value))
+            if len(row) == width:
+                stream.write(",".join(row).encode() + b"\n")
+                row.clear()
+
+
+def dtype_named(name: str | None) -> Any:
+    """Return the numpy type of ``--dtype``. Raises `OptionError`."""
+    if name is None:
+        return None
+    from pparse.dtype import DType
+
+    try:
+        return DType.of(name).numpy
+    except ValueError as error:
+        raise OptionError(f"--dtype {name}: no element type; for example float32, float16, int64") from error

@@ -1,0 +1,135 @@
+"""Formats that are recognised and named, but not read yet: one table, for messages, `pparse formats` and the README."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import Final
+
+NOT_YET: Final = "which this version does not read yet"
+# Where the SSTable of a TensorFlow checkpoint ends (its index, or all of an old one).
+_SSTABLE_END: Final = bytes.fromhex("57fb808b247547db")
+# As many names are looked at to say what an archive holds.
+MOST_NAMES: Final = 10_000
+
+
+class Named:
+    """A format: its ``name``, ``extensions``, ``what`` it is, and ``told_by``, how it is recognised in words."""
+
+    __slots__ = ("extensions", "name", "test", "told_by", "what")
+
+    def __init__(
+        self, name: str, extensions: tuple[str, ...], what: str, told_by: str, test: Callable[[bytes, bytes], bool]
+    ) -> None:
+        self.name = name
+        self.extensions = extensions
+        self.what = what
+        self.told_by = told_by
+        self.test = test  # of the first 64 bytes, and the last 8 (none where the end is not known)
+
+    def to_dict(self) -> dict[str, object]:
+        """Return it as plain data, for JSON."""
+        return {"name": self.name, "extensions": list(self.extensions), "description": self.what,
+                "told_by": self.told_by}  # fmt: skip
+
+
+def _starts(*magics: bytes, at: int = 0) -> Callable[[bytes, bytes], bool]:
+    return lambda head, tail: head.startswith(magics, at)
+
+
+def _is_onnx(head: bytes, tail: bytes) -> bool:
+    """A ModelProto: ir_version, then the producer's name, or the graph at once."""
+    if len(head) < 4 or head[0] != 0x08 or not 1 <= head[1] <= 32:
+        return False
+    if head[2] == 0x3A:
+        return True
+    name = head[4 : 4 + head[3]]
+    return head[2] == 0x12 and 0 < head[3] < 60 and name.isascii() and name.decode("ascii", "replace").isprintable()
+
+
+def _is_tfrecord(head: bytes, tail: bytes) -> bool:
+    """A record: the length of its data, and the masked CRC-32C of those eight bytes."""
+    if len(head) < 12:
+        return False
+    crc = 0xFFFFFFFF
+    for byte in head[:8]:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+    crc ^= 0xFFFFFFFF
+    masked = ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+    return int.from_bytes(head[8:12], "little") == masked
+
+
+def _is_msgpack(head: bytes, tail: bytes) -> bool:
+    """A map whose first key is a text, as flax writes it."""
+    if not head:
+        return False
+    at = 1 if 0x81 <= head[0] <= 0x8F else 3 if head[0] == 0xDE else 5 if head[0] == 0xDF else 0
+    if not at or len(head) < at + 3:
+        return False
+    length, start = (head[at] & 0x1F, at + 1) if 0xA1 <= head[at] <= 0xBF else (head[at + 1], at + 2)
+    key = head[start : start + length]
+    known = 0xA1 <= head[at] <= 0xBF or head[at] == 0xD9
+    return known and len(key) > 0 and key.isascii() and key.decode("ascii", "replace").isprintable()
+
+
+NAMED: Final = (
+    Named("onnx", (".onnx",), "ONNX model", "08, a version, the producer's name or 3a", _is_onnx),
+    Named("tflite", (".tflite",), "TensorFlow Lite model", "TFL3 at byte 4", _starts(b"TFL3", at=4)),
+    Named("tfrecord", (".tfrecord", ".tfrecords"), "TFRecord file", "the checksum of the first length", _is_tfrecord),
+    Named("tf-checkpoint", (".index", ".ckpt"), "TensorFlow checkpoint (its table)",
+          "57 fb 80 8b 24 75 47 db at its end", lambda head, tail: tail == _SSTABLE_END),
+    Named("msgpack", (".msgpack",), "msgpack (a flax checkpoint?)", "a map whose first key is a text", _is_msgpack),
+    Named("hdf5", (".h5", ".hdf5", ".keras"), "HDF5 file (Keras weights?)", "89 HDF", _starts(b"\x89HDF")),
+    Named("gguf", (".gguf",), "GGUF model (llama.cpp)", "GGUF", _starts(b"GGUF")),
+    Named("torch-legacy", (".pt", ".pth", ".bin"), "PyTorch file of before 1.6 (a pickle)", "80 02 8a 0a 6c fc",
+          _starts(b"\x80\x02\x8a\x0a\x6c\xfc")),
+    Named("pickle", (".pkl", ".pickle"), "pickle", "80, and 02 to 05",
+          _starts(*(bytes((0x80, version)) for version in (2, 3, 4, 5)))),
+    Named("npy", (".npy",), "numpy .npy array", "93 NUMPY", _starts(b"\x93NUMPY")),
+    Named("zarr", (".zarr",), "Zarr folder", ".zarray, .zgroup, .zmetadata or zarr.json in it",
+          lambda head, tail: False),
+)  # fmt: skip
+_ZARR: Final = frozenset((".zarray", ".zgroup", ".zmetadata", "zarr.json"))
+
+
+def named(head: bytes, tail: bytes = b"") -> Named | None:
+    """Return which of these formats the first (and last) bytes of a file are those of, if any."""
+    return next((known for known in NAMED if known.test(head, tail)), None)
+
+
+def named_as(name: str) -> Named | None:
+    """Return the format of that name."""
+    return next((known for known in NAMED if known.name == name), None)
+
+
+def named_folder(members: Iterable[str]) -> Named | None:
+    """Return which of these formats a folder with these members is of, if any."""
+    return named_as("zarr") if not _ZARR.isdisjoint(members) else None
+
+
+def words(known: Named) -> str:
+    """Say what a file of such a format is."""
+    article = "an" if known.what[0] in "HO" or known.what.startswith("msg") else "a"
+    return f"{article} {known.what}, {NOT_YET}"
+
+
+def held_model(names: Iterable[str]) -> str | None:
+    """Say what model a zip holds by the names of its members: a PyTorch checkpoint …; None: no model."""
+    last = set()
+    arrays = others = 0
+    for name in names:
+        last.add(name.rpartition("/")[2])
+        arrays += name.endswith(".npy")
+        others += not name.endswith((".npy", "/"))
+    if "constants.pkl" in last and "data.pkl" in last:
+        return "a TorchScript model"
+    if "data.pkl" in last:
+        return "a PyTorch checkpoint"
+    if "archive_format" in last and "model.json" in last:
+        return "a PyTorch exported program (.pt2)"
+    if "config.json" in last and "model.weights.h5" in last:
+        return "a Keras model"
+    return "numpy arrays (.npz)" if arrays and not others else None

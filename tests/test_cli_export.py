@@ -1,0 +1,107 @@
+"""``pparse get -o``: the extension says in which form; several tensors by pattern."""
+
+from __future__ import annotations
+
+import json
+import struct
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+A = np.arange(6, dtype=np.float32).reshape(2, 3) / 4
+B = np.arange(5, dtype=np.int64)
+C = np.arange(4).astype(ml_dtypes.bfloat16)
+
+
+@pytest.fixture
+def path(model):
+    return model({
+        "a.q_proj": ("F32", (2, 3), A.tobytes()), "b.q_proj": ("I64", (5,), B.tobytes()),
+        "c.half": ("BF16", (4,), C.tobytes()), "d.flag": ("BOOL", (2,), b"\1\0"),
+    })  # fmt: skip
+
+
+def read_safetensors(path):
+    content = path.read_bytes()
+    (length,) = struct.unpack("<Q", content[:8])
+    header = json.loads(content[8 : 8 + length])
+    data = content[8 + length :]
+    return {name: (row["dtype"], row["shape"], data[slice(*row["data_offsets"])]) for name, row in header.items()}
+
+
+def test_the_extension_says_in_which_form_a_tensor_is_written(run, path, tmp_path):
+    out = tmp_path / "out"
+    out.mkdir()
+    for form in (".npy", ".npz", ".safetensors", ".json", ".csv"):
+        ran = run("get", path, "a.q_proj", "-o", out / f"x{form}")
+        assert (ran.code, ran.out, ran.err) == (0, "", "")
+    assert np.array_equal(np.load(out / "x.npy"), A)
+    with np.load(out / "x.npz") as arrays:
+        assert np.array_equal(arrays["a.q_proj"], A)
+    assert read_safetensors(out / "x.safetensors") == {"a.q_proj": ("F32", [2, 3], A.tobytes())}
+    assert json.loads((out / "x.json").read_text())["data"] == A.tolist()
+    assert (out / "x.csv").read_text() == "0.0,0.25,0.5\n0.75,1.0,1.25\n"
+
+
+def test_a_slice_is_written_in_the_form_too(run, path, tmp_path):
+    assert run("get", path, "a.q_proj[1]", "-o", tmp_path / "x.csv").code == 0
+    assert (tmp_path / "x.csv").read_text() == "0.75\n1.0\n1.25\n"
+    assert run("get", path, "a.q_proj[:, 1:]", "-o", tmp_path / "x.safetensors").code == 0
+    assert read_safetensors(tmp_path / "x.safetensors")["a.q_proj"] == ("F32", [2, 2], A[:, 1:].tobytes())
+
+
+@pytest.mark.parametrize("name", ["x.pt", "x.bin", "x", "x.h5"])
+def test_any_other_extension_needs_raw(run, path, tmp_path, name):
+    ran = run("get", path, "a.q_proj", "-o", tmp_path / name)
+    assert ran.code == 2
+    assert "--raw writes the bytes as they are stored" in ran.err
+    assert not (tmp_path / name).exists()
+    assert run("get", path, "a.q_proj", "--raw", "-o", tmp_path / name).code == 0
+    assert (tmp_path / name).read_bytes() == A.tobytes()
+
+
+def test_several_tensors_by_pattern_go_into_one_file(run, path, tmp_path):
+    ran = run("get", path, "-p", "*.q_proj", "-o", tmp_path / "x.npz")
+    assert (ran.code, ran.err) == (0, "")
+    with np.load(tmp_path / "x.npz") as arrays:
+        assert sorted(arrays) == ["a.q_proj", "b.q_proj"]
+        assert np.array_equal(arrays["b.q_proj"], B)
+    assert run("get", path, "-p", "*", "-o", tmp_path / "x.safetensors").code == 0
+    found = read_safetensors(tmp_path / "x.safetensors")
+    assert found["c.half"] == ("BF16", [4], C.tobytes())
+    assert found["d.flag"] == ("BOOL", [2], b"\1\0")
+    one = run("get", path, "-p", "*.q_proj", "-o", tmp_path / "x.npy")
+    assert (one.code, "holds one tensor, and 2 match" in one.err) == (2, True)
+    none = run("get", path, "-p", "q_proj", "-o", tmp_path / "y.npz")
+    assert (none.code, "did you mean '*q_proj*'" in none.err) == (2, True)
+    assert not (tmp_path / "y.npz").exists()
+    assert run("get", path, "-p", "*").code == 2
+
+
+@pytest.mark.parametrize("form", [".npy", ".npz"])
+def test_of_bfloat16_it_is_said_that_numpy_cannot_read_it_back(run, path, tmp_path, form):
+    ran = run("get", path, "c.half", "-o", tmp_path / f"x{form}")
+    assert ran.code == 0
+    assert "numpy reads bfloat16 back as bytes" in ran.err
+    assert "--dtype float32" in ran.err
+    ran = run("get", path, "c.half", "-o", tmp_path / f"y{form}", "--dtype", "float32")
+    assert (ran.code, ran.err) == (0, "")
+    found = np.load(tmp_path / f"y{form}")
+    found = found if form == ".npy" else found["c.half"]
+    assert found.dtype == np.float32
+    assert found.tolist() == [0, 1, 2, 3]
+    assert run("get", path, "c.half", "-o", tmp_path / "z.npy", "--dtype", "flaot").code == 2
+
+
+def test_of_several_tensors_one_that_is_cut_is_not_written_for_whole(run, model, tmp_path):
+    path = model({"a": ("U8", [4], b"\1\2\3\4"), "b": ("U8", [4], b"\1\2\3\4")}, cut=2)
+    ran = run("get", path, "-p", "*", "-o", tmp_path / "x.npz")
+    assert ran.code == 4
+    assert not (tmp_path / "x.npz").exists()
+    assert run("get", path, "-p", "a", "-o", tmp_path / "x.npz").code == 0
+
+
+def test_a_node_is_no_tensor_to_write(run, path, tmp_path):
+    ran = run("get", path, "header_size", "-o", tmp_path / "x.npz")
+    assert (ran.code, "only a tensor can be written as .npz" in ran.err) == (2, True)

@@ -1,0 +1,121 @@
+"""Formats that are not read yet are recognised by their bytes, named, and stand in one table."""
+
+from __future__ import annotations
+
+import io
+import re
+import struct
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import pparse
+from pparse.named import NAMED, named, named_as
+
+ROOT = Path(__file__).resolve().parent.parent
+
+# The first bytes of real files, as their own libraries write them.
+FILES = {
+    "onnx": bytes.fromhex("080a1207") + b"pytorch" + bytes.fromhex("1a05322e31322e") + bytes(range(200)),
+    "tflite": struct.pack("<I", 28) + b"TFL3" + bytes.fromhex("14002000") + bytes(range(200)),
+    "tfrecord": bytes.fromhex("0500000000000000eab2043e")
+    + b"hello"
+    + bytes.fromhex("8cd09f0a")
+    + b"\x05\0\0\0\0\0\0\0",
+    "tf-checkpoint": bytes(range(1, 200)) + bytes.fromhex("57fb808b247547db"),
+    "msgpack": b"\x82\xa6params\x81\xa5dense\xc7\x10\x01" + bytes(range(128, 200)),
+    "hdf5": b"\x89HDF\r\n\x1a\n" + bytes(200),
+    "gguf": b"GGUF" + struct.pack("<IQQ", 3, 2, 5) + bytes(range(200)),
+    "torch-legacy": bytes.fromhex("80028a0a6cfc9c46f9206aa850192e8002") + bytes(range(200)),
+    "pickle": b"\x80\x04\x95\x10\0\0\0\0\0\0\0}\x94(\x8c\x01a\x94K\x01u.",
+    "npy": b"\x93NUMPY\x01\0v\0{'descr': '<f4'" + b" " * 100,
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("suffix", ["", ".bin", ".safetensors"])
+def test_what_is_not_read_yet_is_named_by_its_bytes(run, tmp_path, name, suffix):
+    path = tmp_path / f"model{suffix}"
+    path.write_bytes(FILES[name])
+    known = named_as(name)
+    for command in ("ls", "info", "check"):
+        ran = run(command, path)
+        assert ran.code == 3
+        assert known.what in ran.err, ran.err
+        assert "which this version does not read yet" in ran.err
+
+
+def test_a_zarr_folder_is_named(run, tmp_path):
+    folder = tmp_path / "store.zarr"
+    folder.mkdir()
+    (folder / ".zgroup").write_text('{"zarr_format": 2}')
+    ran = run("ls", folder)
+    assert (ran.code, "a Zarr folder, which this version does not read yet" in ran.err) == (3, True)
+
+
+def test_the_checksum_of_a_tfrecord_is_compared():
+    head = FILES["tfrecord"]
+    assert named(head).name == "tfrecord"
+    assert named(head[:8] + bytes((head[8] ^ 1,)) + head[9:]) is None
+
+
+def test_files_that_are_read_are_not_named_as_others(samples):
+    for path in (ROOT / "docs" / "samples").rglob("*"):
+        if path.is_file() and path.suffix not in (".py", ".json") and path.name != "reading.binpb":
+            content = path.read_bytes()
+            assert named(content[:64], content[-8:]) is None, path
+
+
+def test_formats_shows_the_table_and_asking_for_one_says_that_it_is_not_read(run):
+    out = run("formats").out
+    below = out[out.index("Recognised and named, but not read yet:") :]
+    for known in NAMED:
+        assert re.search(rf"^{known.name} .*{re.escape(known.what)}$", below, re.MULTILINE)
+    rows = run("formats", "--json").json["named"]
+    assert [row["name"] for row in rows] == [known.name for known in NAMED]
+    ran = run("formats", "gguf")
+    assert (ran.code, "a GGUF model (llama.cpp), which this version does not read yet" in ran.err) == (3, True)
+
+
+def test_the_readme_has_the_same_table():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (\S+) \| (\S.*?) \|$", text[text.index("| not read yet |") :], re.MULTILINE)
+    wanted = [(known.name, " ".join(known.extensions)) for known in NAMED]
+    assert rows[: len(wanted)] == wanted
+
+
+def zipped(*names: str) -> bytes:
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w") as archive:
+        for name in names:
+            archive.writestr(name, b"\x80\x02}q\0.")
+    return made.getvalue()
+
+
+HELD = {
+    "a PyTorch checkpoint": ("model/data.pkl", "model/byteorder", "model/data/0", "model/version"),
+    "a TorchScript model": ("m/data/0", "m/data.pkl", "m/code/__torch__.py", "m/constants.pkl", "m/version"),
+    "a PyTorch exported program (.pt2)": ("m/archive_format", "m/models/model.json", "m/data/weights/weight_0"),
+    "a Keras model": ("metadata.json", "config.json", "model.weights.h5"),
+    "numpy arrays (.npz)": ("a.npy", "b.npy"),
+}
+
+
+@pytest.mark.parametrize("held", HELD)
+@pytest.mark.parametrize("cut", [0, 30])
+def test_a_zip_that_holds_a_model_says_so(run, tmp_path, held, cut):
+    path = tmp_path / "model.pt"
+    content = zipped(*HELD[held])
+    path.write_bytes(content[: len(content) - cut])
+    words = f"{held}, whose tensors this version does not read yet"
+    assert f"holds       {words}" in run("info", path).lines
+    assert f"it holds {words}" in run("ls", path).lines
+    with pytest.raises(pparse.UnsupportedError, match=re.escape(f"it holds {words}")):
+        pparse.view(path)
+
+
+def test_any_other_zip_says_nothing_of_models(run, tmp_path):
+    path = tmp_path / "texts.zip"
+    path.write_bytes(zipped("readme.txt", "a.npy"))
+    assert "holds" not in run("info", path).out + run("ls", path).out

@@ -1,0 +1,139 @@
+"""What people are told to resume: the outermost file, if that is what was cut; of a set, every file."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import shutil
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import pparse
+
+SAMPLES = Path(__file__).resolve().parent.parent / "docs" / "samples"
+MODEL = (SAMPLES / "tiny-gpt.safetensors").read_bytes()
+NAME = "model.safetensors"
+
+
+def in_zip(content: bytes, method: int = zipfile.ZIP_STORED, name: str = NAME) -> bytes:
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", method) as archive:
+        archive.writestr(name, content)
+    return made.getvalue()
+
+
+def in_tar(content: bytes, name: str = NAME) -> bytes:
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w") as archive:
+        member = tarfile.TarInfo(name)
+        member.size = len(content)
+        archive.addfile(member, io.BytesIO(content))
+    return made.getvalue()
+
+
+CUT = {  # the file as it was cut, and the path inside it
+    "zip": (in_zip(MODEL)[:14_000], f"::{NAME}"),
+    "deflated zip": (in_zip(MODEL, zipfile.ZIP_DEFLATED)[:6_000], f"::{NAME}"),
+    "tar": (in_tar(MODEL)[:14_000], f"::{NAME}"),
+    "tar.gz": (gzip.compress(in_tar(MODEL))[:6_000], f"::{NAME}"),
+    "gz": (gzip.compress(MODEL)[:6_000], ""),
+    "gz in a tar": (in_tar(gzip.compress(MODEL), f"{NAME}.gz")[:6_000], f"::{NAME}.gz"),
+    "zip in a tar": (in_tar(in_zip(MODEL), "a.zip")[:14_000], f"::a.zip::{NAME}"),
+}
+
+
+@pytest.mark.parametrize("kind", CUT)
+def test_of_a_cut_archive_the_archive_is_resumed_not_the_model_in_it(run, tmp_path, kind):
+    content, inside = CUT[kind]
+    path = tmp_path / "packed.bin"
+    path.write_bytes(content)
+    name = f"{path}{inside}"
+    for command in ("info", "check", "ls"):
+        ran = run(command, name)
+        assert ran.code == 4
+        assert f"resume the download at byte {len(content)} of {path} (curl -C - does so)" in ran.lines, ran.out
+        extent = run(command, name, "--json").json["extent"]
+        assert (extent["resume_at"], extent["resume_file"]) == (len(content), str(path))
+        assert extent["resume"] == [{"file": str(path), "at": len(content)}]
+
+
+WHOLE_AROUND = {
+    "zip": (in_zip(MODEL[:14_000]), f"::{NAME}"),
+    "deflated zip": (in_zip(MODEL[:14_000], zipfile.ZIP_DEFLATED), f"::{NAME}"),
+    "tar.gz": (gzip.compress(in_tar(MODEL[:14_000])), f"::{NAME}"),
+    "cut gz in a tar": (in_tar(gzip.compress(MODEL)[:6_000], f"{NAME}.gz"), f"::{NAME}.gz"),
+}
+
+
+@pytest.mark.parametrize("kind", WHOLE_AROUND)
+def test_what_was_cut_before_it_was_packed_is_no_download_to_resume(run, tmp_path, kind):
+    content, inside = WHOLE_AROUND[kind]
+    path = tmp_path / "packed.bin"
+    path.write_bytes(content)
+    for command in ("info", "check", "ls"):
+        ran = run(command, f"{path}{inside}")
+        assert ran.code == 4
+        assert "resume the download at" not in ran.out
+        assert f"no download to resume: {path} around it is not cut here" in ran.out
+        extent = run(command, f"{path}{inside}", "--json").json["extent"]
+        assert (extent["resume_at"], extent["resume_file"], extent["resume"]) == (None, None, [])
+
+
+def test_of_a_cut_document_without_tensors_the_archive_around_it_is_resumed(run, tmp_path):
+    text = b'{"rows": [' + b"123456789, " * 2_000 + b"0]}"
+    path = tmp_path / "packed.tar"
+    path.write_bytes(in_tar(text, "rows.json")[:9_000])
+    for command in ("info", "check", "ls"):
+        assert f"resume the download at byte 9000 of {path}" in run(command, f"{path}::rows.json").out
+    assert run("info", "--json", f"{path}::rows.json").json["resume"] == [{"file": str(path), "at": 9000}]
+    path.write_bytes(in_tar(text[:9_000], "rows.json"))
+    for command in ("info", "check", "ls"):
+        assert "resume the download at" not in run(command, f"{path}::rows.json").out
+    assert run("info", "--json", f"{path}::rows.json").json["resume"] == []
+
+
+def test_every_shard_to_resume_or_to_fetch_is_named(run, tmp_path):
+    folder = tmp_path / "set"
+    shutil.copytree(SAMPLES / "sharded", folder)
+    first, second, third = (f"model-0000{number}-of-00003.safetensors" for number in (1, 2, 3))
+    os.truncate(folder / first, 3_000)
+    (folder / second).unlink()
+    os.truncate(folder / third, 100)
+    for source in (folder, folder / "model.safetensors.index.json"):
+        for command in ("info", "check", "ls"):
+            ran = run(command, source)
+            at = ran.lines.index("2 files to resume, 1 file to fetch:")
+            assert ran.lines[at + 1 : at + 4] == [
+                f"  {first}  resume at byte 3000 (curl -C - does so)",
+                f"  {second}  fetch it",
+                f"  {third}  resume at byte 100 (curl -C - does so)",
+            ]
+        extent = run("info", source, "--json").json["extent"]
+        assert [(row["file"], row["at"]) for row in extent["resume"]] == [(first, 3000), (second, 0), (third, 100)]
+
+
+def test_a_cut_index_and_its_shards_are_all_named(run, tmp_path):
+    folder = tmp_path / "set"
+    shutil.copytree(SAMPLES / "sharded", folder)
+    index = folder / "model.safetensors.index.json"
+    os.truncate(index, 600)
+    os.truncate(folder / "model-00001-of-00003.safetensors", 3_000)
+    ran = run("info", index)
+    assert "2 files to resume:" in ran.lines
+    assert any("index.json" in line and "resume at byte 600" in line for line in ran.lines)
+
+
+def test_a_cut_tensor_in_a_zip_has_no_bytes_of_what_follows_it_there(tmp_path):
+    path = tmp_path / "packed.zip"
+    path.write_bytes(in_zip(MODEL[:14_208]))
+    with pparse.view(f"{path}::{NAME}") as packed, pparse.view(MODEL[:14_208]) as plain:
+        name = "h.1.mlp.c_proj.weight"
+        assert packed[name].available_nbytes == plain[name].available_nbytes == 1_984
+        assert packed[name].numpy(partial="prefix").shape == (62, 16)
+        assert (packed[name].numpy(partial="prefix") == plain[name].numpy(partial="prefix")).all()
+        with pytest.raises(pparse.TruncatedTensorError):
+            packed[name][62:]
