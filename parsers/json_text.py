@@ -16,7 +16,7 @@ from pparse.errors import LimitError, MalformedError, PparseError, UnsupportedEr
 from pparse.findings import Finding, Status
 from pparse.kernels.json_fold import depth_at_most
 from pparse.node import UNLOADED_VALUE, Entry
-from pparse.parser import as_dict
+from pparse.node_views import as_dict
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from pparse.errors import EndOfDataError, LimitError, MalformedError, PparseErro
 from pparse.findings import Finding, Severity, Status
 from pparse.kernels.json_fold import Carry, depth_at_most, next_boundary
 from pparse.node import LIST, MAP, SCALAR, UNLOADED_VALUE
-from pparse.parser import as_dict
+from pparse.node_views import as_dict
 from pparse.parsers.json_text import BORN_LOADED, CLOSER, KINDS, SUBTREE, decode_key, unsupported_code
 from pparse.paths import KeyStep, format_path
 from pparse.visit import Visit

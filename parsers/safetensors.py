@@ -24,7 +24,8 @@ from pparse.findings import Finding, Severity, Status
 from pparse.key_table import has_repeats
 from pparse.limits import format_size
 from pparse.node import LIST, MAP, UNLOADED_VALUE, Entry
-from pparse.parser import DONE, Confidence, NodeContext, Parser, as_dict
+from pparse.node_views import as_dict
+from pparse.parser import DONE, Confidence, NodeContext, Parser
 from pparse.parsers.json_damage import LOOK_FIRST
 from pparse.parsers.safetensors_entry import FIELDS, MEMBER, TensorInfo, info_of, is_metadata
 from pparse.parsers.safetensors_layout import (

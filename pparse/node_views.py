@@ -4,7 +4,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from typing import Any
 
     from pparse.node import Key, Node
@@ -101,3 +101,21 @@ class NodeList:
 
     def __repr__(self) -> str:
         return f"<NodeList of {self.node!r}>"
+
+
+def as_dict(pairs: Sequence[tuple[Any, Any]]) -> dict[Any, Any]:
+    """Return ``pairs`` as a dict; a key that occurs again appears as ``key#2``, ``key#3`` …, past names in use."""
+    found: dict[Any, Any] = dict(pairs)
+    if len(found) == len(pairs):
+        return found
+    keys = found
+    found = {}
+    occurrences: dict[Any, int] = {}
+    for key, value in pairs:
+        name: Any = key
+        occurrence = occurrences.get(key, 0) + 1
+        while occurrence > 1 and ((name := f"{key!s}#{occurrence}") in keys or name in found):
+            occurrence += 1
+        occurrences[key] = occurrence
+        found[name] = value
+    return found

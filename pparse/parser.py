@@ -33,12 +33,13 @@ from pparse.errors import EngineError, GapError, LimitError, MalformedError, Ppa
 from pparse.findings import Finding, Status
 from pparse.locking import guard
 from pparse.node import LIST, MAP, SCALAR, UNLOADED_VALUE, Entry
+from pparse.node_views import as_dict
 from pparse.paths import KeyStep, OrdinalStep
 from pparse.visit import Member, Visit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
     from typing import Any, ClassVar, Final
 
     from pparse.budget import MemoryBudget
@@ -629,21 +630,3 @@ class Parser:
 
 
 guard(Parser, DOORS)
-
-
-def as_dict(pairs: Sequence[tuple[Any, Any]]) -> dict[Any, Any]:
-    """Return ``pairs`` as a dict; a key that occurs again appears as ``key#2``, ``key#3`` …, past names in use."""
-    found: dict[Any, Any] = dict(pairs)
-    if len(found) == len(pairs):
-        return found
-    keys = found
-    found = {}
-    occurrences: dict[Any, int] = {}
-    for key, value in pairs:
-        name: Any = key
-        occurrence = occurrences.get(key, 0) + 1
-        while occurrence > 1 and ((name := f"{key!s}#{occurrence}") in keys or name in found):
-            occurrence += 1
-        occurrences[key] = occurrence
-        found[name] = value
-    return found
