@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests import rows, sweep
+
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -96,14 +98,61 @@ def many(tmp_path_factory) -> Path:
     return path
 
 
-# -- the truth matrix: which cases are run, and what is told of them ------------------------------------------------
+# -- how much is run -------------------------------------------------------------------------------------------------
+
+# What --quick runs: the core, and of each format the file that says most in a second.
+QUICK = (
+    "architecture", "budget", "cli", "cli_check", "cli_get", "codecs", "content", "cpb", "data", "dtype", "engine",
+    "errors", "gzip_header", "inflated", "json", "json_walk", "limits", "merger", "node", "paths", "proto_splitter",
+    "protobuf", "reader", "recovery_resume", "riegeli_fixtures", "rows", "safetensors", "safetensors_set", "schema",
+    "spliced", "standing", "streams", "sweep", "tar", "tensor", "tensorflow_tensors", "wire_kernel", "zip",
+)  # fmt: skip
+# Of the truth matrix: some of the default cases, and of the parser contract all.
+QUICK_TRUTH = 60
+QUICK_FOLDERS = ("contract", "truth")
 
 
 def pytest_addoption(parser):
+    group = parser.getgroup("extent", "how much is run")
+    group.addoption("--full", action="store_true", help="sweeps look at every place; takes some three times as long")
+    group.addoption("--quick", action="store_true", help="a part that takes a minute")
+    group.addoption("--sweep-offset", type=int, default=None, metavar="N", help="which places sweeps look at")
     group = parser.getgroup("truth", "the truth matrix (tests/truth)")
     group.addoption("--truth-cases", type=int, default=None, metavar="N", help="run N cases, and sum them up")
     group.addoption("--truth-seed", type=int, default=0, metavar="S", help="draw the cases from this seed")
     group.addoption("--truth-case", action="append", default=[], metavar="CASE", help="run this case; repeatable")
+
+
+def pytest_configure(config):
+    # Workers are handed the options of the process that starts them: all collect the same.
+    if config.option.sweep_offset is None:
+        config.option.sweep_offset = sweep.commit_offset()
+    sweep.offset = config.option.sweep_offset
+    sweep.full = config.option.full
+    rows.stop_at_first = config.option.maxfail == 1
+
+
+def extent(config) -> str:
+    """Say what the sweeps of this run look at."""
+    if config.option.full:
+        return "sweeps look at every place (--full)"
+    return f"sweeps look at some places, from offset {sweep.offset} (--sweep-offset {sweep.offset} repeats it)"
+
+
+def pytest_sessionstart(session):
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is not None and not hasattr(session.config, "workerinput"):
+        reporter.write_line(extent(session.config))
+
+
+def pytest_ignore_collect(collection_path, config):
+    if not config.option.quick or collection_path.suffix != ".py":
+        return None
+    name = collection_path.stem.removeprefix("test_")
+    return (name not in QUICK and collection_path.parent.name not in QUICK_FOLDERS) or None
+
+
+# -- the truth matrix: which cases are run, and what is told of them ------------------------------------------------
 
 
 def pytest_generate_tests(metafunc):
@@ -113,6 +162,8 @@ def pytest_generate_tests(metafunc):
 
     options = metafunc.config.option
     cases = options.truth_case or choose(options.truth_cases or DEFAULT_CASES, options.truth_seed)
+    if options.quick and not options.truth_case:
+        cases = sweep.sample(cases, QUICK_TRUTH)
     metafunc.parametrize("truth_case", cases, ids=cases)
 
 
@@ -128,6 +179,8 @@ def truth_tally(request):
 
 
 def pytest_terminal_summary(terminalreporter, config):
+    if terminalreporter.stats.get("failed"):
+        terminalreporter.line(extent(config))
     if config.option.truth_cases is None:
         return
     told = [

@@ -1,7 +1,8 @@
 """Set up and test on a fresh clone, with nothing but Python: ``python3 tests/run.py``.
 
 Makes a virtual environment (``.venv``, or where PPARSE_VENV says), installs pparse and what its tests need, and runs
-pytest on all cores; arguments are passed on to it (``-n 0``: in one process).
+pytest on all cores; arguments are passed on to it (``-n 0``: in one process). ``--quick`` runs a part, ``--full`` all
+places of all sweeps: nightly, and before a release.
 """
 
 from __future__ import annotations
@@ -35,9 +36,27 @@ def environment(extras: str = "") -> Path:
     return python
 
 
+# Minutes of one core of a machine of 2024.
+MINUTES = {"--quick": 2.0, "": 11.0, "--full": 19.0}
+
+
+def estimate(arguments: list[str]) -> str:
+    """Say how long a run of all tests takes here, about."""
+    extent = next((name for name in ("--full", "--quick") if name in arguments), "")
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    minutes = MINUTES[extent] / cores
+    about = f"{round(minutes)} minutes" if minutes >= 1.75 else "a minute" if minutes >= 0.75 else "half a minute"
+    others = {"": "; --quick runs a part of it", "--quick": "", "--full": ""}[extent]
+    return f"running the tests on {cores} core{'s' * (cores > 1)}: about {about} if they are idle{others}"
+
+
 def main() -> int:
     python = environment("[testing]")
-    return subprocess.run([python, "-m", "pytest", "-n", "auto", *sys.argv[1:]], cwd=ROOT).returncode
+    arguments = sys.argv[1:]
+    if not any(argument for argument in arguments if argument not in ("--quick", "--full")):
+        print(estimate(arguments), file=sys.stderr, flush=True)
+    command = [python, "-m", "pytest", "-n", "auto", "--dist", "worksteal", *arguments]
+    return subprocess.run(command, cwd=ROOT).returncode
 
 
 if __name__ == "__main__":

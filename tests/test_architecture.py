@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.rows import rows
+
 ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = {"pparse": "pparse", "pparse.parsers": "parsers", "pparse.viewers": "viewers", "pparse.protos": "protos"}
 
@@ -75,7 +77,7 @@ def imports_of(path: Path) -> list[str]:
     return [name for name in found if name.split(".")[0] == "pparse"]
 
 
-@pytest.mark.parametrize(("module", "path"), MODULES, ids=[name for name, _ in MODULES])
+@rows(("module", "path"), MODULES, ids=[name for name, _ in MODULES])
 def test_imports_go_downwards(module: str, path: Path) -> None:
     here = room(module)
     if here in FREE:
@@ -104,7 +106,7 @@ def test_runtime_dependencies_of_the_lower_layers_are_lazy() -> None:
             assert not heavy, f"{module} imports {heavy} at its top"
 
 
-@pytest.mark.parametrize(("module", "path"), MODULES, ids=[name for name, _ in MODULES])
+@rows(("module", "path"), MODULES, ids=[name for name, _ in MODULES])
 def test_files_are_short(module: str, path: Path) -> None:
     lines = len(path.read_text().splitlines())
     assert lines <= 640, f"{module} has {lines} lines: is it two files?"

@@ -9,6 +9,7 @@ import zipfile
 import pytest
 
 from pparse.findings import Status
+from tests.rows import rows
 from tests.test_tar import archive, contents, files, info, opened
 from tests.zip_samples import STAMP
 
@@ -21,11 +22,11 @@ def noise(count: int, seed: int = 1) -> bytes:
 
 
 # Whole blocks behind whole blocks are not told from a member whose header is lost.
-@pytest.mark.parametrize(("size", "count"), [
+@rows(("size", "count"), [
     *((size, count) for size in (3_000, 3_071, 3_073) for count in (1, 7, 100, 512, 600, 4_096)),
     *((3_072, count) for count in (1, 7, 100, 600)),
 ])  # fmt: skip
-@pytest.mark.parametrize("at", [0, 1_500, 3_000])
+@rows("at", [0, 1_500, 3_000])
 def test_a_member_into_which_bytes_came_goes_on_to_the_end_of_its_own(at, count, size) -> None:
     inside = noise(size).replace(b"\0", b"x")
     whole = archive([("a", inside), ("b", b"next" * 300)])

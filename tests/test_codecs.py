@@ -33,6 +33,8 @@ from pparse.errors import (
 from pparse.kernels.lz4 import short_xxh32
 from pparse.limits import KIB, MIB
 from pparse.scratch import Scratch
+from tests import sweep
+from tests.rows import rows
 
 
 def raw_deflate(data):
@@ -115,8 +117,8 @@ def reread(data):
 SIZES = [0, 1, 65535, 65536, 65537, 2 * MIB + 17]
 
 
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("codec", ALL)
+@rows("size", SIZES)
+@rows("codec", ALL)
 def test_whole_streams(codec, size):
     for content in (bytes(size), mixed(size)):
         data = MAKE[codec](content)
@@ -131,8 +133,8 @@ def test_whole_streams(codec, size):
                 decompress(codec, data, size - 1)
 
 
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("codec", ALL)
+@rows("size", SIZES)
+@rows("codec", ALL)
 def test_streams_piece_by_piece(codec, size):
     for content in (bytes(size), mixed(size)):
         data = MAKE[codec](content)
@@ -148,7 +150,7 @@ def test_streams_piece_by_piece(codec, size):
             assert decoder.decompress(b"", 10) == b""
 
 
-@pytest.mark.parametrize("codec", ALL)
+@rows("codec", ALL)
 def test_byte_by_byte(codec):
     content = mixed(900)
     whole, error, decoder = stream(codec, MAKE[codec](content), 1, 1)
@@ -165,8 +167,8 @@ def test_any_content_any_steps(codec, content, chunk, room):
     assert decompress(codec, data, len(content)) == content
 
 
-@pytest.mark.parametrize("kind", [bytearray, memoryview])
-@pytest.mark.parametrize("codec", ALL)
+@rows("kind", [bytearray, memoryview])
+@rows("codec", ALL)
 def test_any_buffer_is_taken(codec, kind):
     content = mixed(100_000)
     data = MAKE[codec](content)
@@ -174,7 +176,7 @@ def test_any_buffer_is_taken(codec, kind):
     assert stream(codec, kind(data))[:2] == (content, None)
 
 
-@pytest.mark.parametrize("codec", ALL)
+@rows("codec", ALL)
 def test_unused_data_is_what_was_fed_beyond_the_end(codec):
     content = mixed(2000)
     decoder = decompressor(codec)
@@ -191,7 +193,7 @@ def test_unused_data_is_what_was_fed_beyond_the_end(codec):
 # -- the protocol ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("codec", ALL)
+@rows("codec", ALL)
 def test_needs_input_tells_when_to_feed(codec):
     content = bytes(300_000)
     decoder = decompressor(codec)
@@ -208,7 +210,7 @@ def test_needs_input_tells_when_to_feed(codec):
     assert first + b"".join(rest) == content
 
 
-@pytest.mark.parametrize("codec", ALL)
+@rows("codec", ALL)
 def test_misuse(codec):
     decoder = decompressor(codec)
     with pytest.raises(ValueError, match="negative"):
@@ -268,11 +270,11 @@ def test_the_table_of_codecs():
 SMALL = text(300) + b"hello world " * 20 + random.Random(3).randbytes(100)
 
 
-@pytest.mark.parametrize("codec", ALL)
+@rows("codec", ALL)
 def test_every_prefix(codec):
     data = MAKE[codec](SMALL)
     come = []
-    for cut in range(len(data)):
+    for cut in sweep.some(range(len(data)), 3, ends=24):
         for chunk, room in ((1 << 16, 1 << 17), (5, 3)):
             whole, error, decoder = stream(codec, data[:cut], chunk, room)
             assert SMALL.startswith(whole)
@@ -288,11 +290,11 @@ def test_every_prefix(codec):
         assert come[len(come) // 2] > len(SMALL) // 4
 
 
-@pytest.mark.parametrize("codec", ALL)
+@rows("codec", ALL)
 def test_every_changed_byte(codec):
     data = MAKE[codec](SMALL)
-    for at in range(len(data)):
-        for mask in (0x01, 0x80, 0xFF):
+    for at in sweep.some(range(len(data)), 3, ends=24):
+        for mask in sweep.values((0x01, 0x80, 0xFF), at):
             bad = bytearray(data)
             bad[at] ^= mask
             bad = bytes(bad)
@@ -314,7 +316,7 @@ def test_every_changed_byte(codec):
                 assert error is not None or decoder.unused_data
 
 
-@pytest.mark.parametrize("codec", ALL)
+@rows("codec", ALL)
 def test_a_cut_stream_gives_the_same_in_large_steps_and_small_ones(codec):
     """Libraries hold output back although they could take more input."""
     data = MAKE[codec](text(600_000))[:-500]
@@ -325,7 +327,7 @@ def test_a_cut_stream_gives_the_same_in_large_steps_and_small_ones(codec):
     assert len(fine) > (450_000 if codec in ("bz2", "zstd") else 590_000) or codec == "bz2"
 
 
-@pytest.mark.parametrize("codec", ALL)
+@rows("codec", ALL)
 def test_mutations_give_the_same_whole_and_piece_by_piece(codec):
     source = random.Random(codec)
     seeds = [MAKE[codec](content) for content in (b"", b"hello " * 50, SMALL, text(3000))]
@@ -453,7 +455,7 @@ def test_errors_hold_no_tracebacks():
 # -- sizes and budgets -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("codec", ALL)
+@rows("codec", ALL)
 def test_size_is_a_cap(codec):
     content = mixed(200_000)
     data = MAKE[codec](content)
@@ -470,7 +472,7 @@ def test_size_is_a_cap(codec):
             assert not decoder.eof
 
 
-@pytest.mark.parametrize("codec", ALL)
+@rows("codec", ALL)
 def test_the_window_is_charged_and_given_back(codec):
     budget = MemoryBudget(64 * MIB)
     data = MAKE[codec](text(500_000))
@@ -880,8 +882,8 @@ def lz4_block(data):
     return bytes(cramjam.lz4.compress_block(data, store_size=False))
 
 
-@pytest.mark.parametrize("options", [{}, {"block_linked": False}, {"content_checksum": False}, {"level": 9}])
-@pytest.mark.parametrize("size", [0, 1, 65536, 65537, 1_000_000])
+@rows("options", [{}, {"block_linked": False}, {"content_checksum": False}, {"level": 9}])
+@rows("size", [0, 1, 65536, 65537, 1_000_000])
 def test_lz4_kinds_of_frames(options, size):
     for content in (text(size), random.Random(1).randbytes(size), bytes(size)):
         writer = cramjam.lz4.Compressor(**options)
@@ -936,7 +938,7 @@ def test_lz4_salvages_a_cut_or_damaged_block():
     assert (whole, type(error)) == (content[:50_000], EndOfDataError)
 
 
-@pytest.mark.parametrize(
+@rows(
     ("data", "words"),
     [
         (b"\x04\x22\x4d\x19" + bytes(20), "not an lz4 frame"),
@@ -974,7 +976,7 @@ def test_lz4_skippable_frames_are_empty_ones():
 # -- snappy ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("size", [0, 1, 59, 60, 61, 255, 256, 257, 65536, 65537, 300_000])
+@rows("size", [0, 1, 59, 60, 61, 255, 256, 257, 65536, 65537, 300_000])
 def test_snappy_lengths_of_literals(size):
     content = random.Random(size).randbytes(size)
     data = MAKE["snappy"](content)
@@ -1177,8 +1179,8 @@ WRITTEN = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("codec", "options"), WRITTEN)
-@pytest.mark.parametrize("size", [0, 1, 65537, 1 * MIB])
+@rows(("codec", "options"), WRITTEN)
+@rows("size", [0, 1, 65537, 1 * MIB])
 def test_what_is_written_can_be_read(codec, options, size):
     content = mixed(size)
     data = compress(codec, content, **options)
@@ -1237,7 +1239,7 @@ def test_a_promise_that_is_not_kept():
             writer.compress(b"0123456789") + writer.flush()
 
 
-@pytest.mark.parametrize(
+@rows(
     ("codec", "options", "words"),
     [
         ("brotli", {"level": 12}, "0 to 11"),

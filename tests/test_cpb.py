@@ -38,6 +38,7 @@ from tests.interop.tensorflow.chunked import (
     write,
 )
 from tests.protobuf_referee import all_nodes, plain, plain_of
+from tests.rows import rows
 
 FILES = Path(__file__).parent / "data" / "tf"
 FIXTURES = {path.parent.name: path for path in sorted(FILES.glob("*/*.cpb"))}
@@ -326,7 +327,7 @@ def test_an_empty_tag_does_not_look_below():
     assert agree(data) == {"int32": 1, "int64": 2}
 
 
-@pytest.mark.parametrize(
+@rows(
     ("kind", "key", "value"),
     [
         ("string", Key(s="a"), "a"), ("string", Key(s=""), ""), ("string", Key(s="日"), "日"),
@@ -390,7 +391,7 @@ def test_keys_stay_in_order():
         assert list(doc.root["by_string"].keys()) == ["b", "a", "c"]
 
 
-@pytest.mark.parametrize(
+@rows(
     ("name", "text", "value"),
     [
         ("int32", b"-12", -12), ("int64", b"-9223372036854775808", -(1 << 63)),
@@ -420,7 +421,7 @@ def test_the_same_scalar_twice(name):
     assert agree(data)[name] in ("two", b"two")
 
 
-@pytest.mark.parametrize(
+@rows(
     ("name", "text"),
     [
         ("int32", b"12xyz"), ("int32", b""), ("int32", b"2147483648"), ("uint32", b"-1"), ("int32", b"\1\0\0\0"),
@@ -491,7 +492,7 @@ def test_a_graft_at_two_levels_of_one_list():
     assert agree(data)["one"]["many"] == [{"int32": 1, "int64": 2}, {"int64": 3, "string": "s"}]
 
 
-@pytest.mark.parametrize(
+@rows(
     ("tag", "chunk", "path", "reason"),
     [
         ((NUMBER["many"], At(3)), 1, "many", "element 3"),
@@ -565,7 +566,7 @@ PLAIN = write(
 )
 
 
-@pytest.mark.parametrize(
+@rows(
     ("change", "path"),
     [
         (lambda m: setattr(m.chunks[1], "size", 1), "one"),

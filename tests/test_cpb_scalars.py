@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from pparse.errors import MalformedError, UnsupportedError
 from pparse.parsers.cpb_scalars import decode_scalar, encode_scalar
 from pparse.parsers.cpb_versions import JOIN_VERSION, SPLITTER_VERSION, check_versions
+from tests.rows import rows
 
 TYPES = {
     "double": 1, "float": 2, "int64": 3, "uint64": 4, "int32": 5, "fixed64": 6, "fixed32": 7, "bool": 8, "string": 9,
@@ -41,7 +42,7 @@ def decode(name: str, text: bytes) -> object:
     return decode_scalar(text, Field(name))
 
 
-@pytest.mark.parametrize("name", RANGES)
+@rows("name", RANGES)
 def test_integers_are_decimal_text_within_their_range(name: str) -> None:
     least, most = RANGES[name]
     for value in (least, most, 0, 7):
@@ -59,12 +60,12 @@ def test_integers_are_decimal_text_within_their_range(name: str) -> None:
 
 
 # What TensorFlow makes of some of these: 12, 1, 0, 12, the greatest number, an abort.
-@pytest.mark.parametrize(
+@rows(
     "text",
     [b"", b" 12", b"12 ", b"12\n", b"12xyz", b"1.9", b"0x1f", b"+5", b"1_0", b"--1", b"-", b"1e3", b"\x01\0\0\0",
      "١٢".encode(), b"true", b"9" * 41, b"9" * 100_000],
 )  # fmt: skip
-@pytest.mark.parametrize("name", ["int32", "uint32", "sint64", "fixed64"])
+@rows("name", ["int32", "uint32", "sint64", "fixed64"])
 def test_what_is_no_decimal_text_is_an_error(name: str, text: bytes) -> None:
     with pytest.raises(MalformedError):
         decode(name, text)
@@ -87,8 +88,8 @@ def test_floats_in_the_forms_of_python_and_c(name: str) -> None:
     assert math.copysign(1, decode(name, b"-0.0")) == -1
 
 
-@pytest.mark.parametrize("name", ["double", "float"])
-@pytest.mark.parametrize(
+@rows("name", ["double", "float"])
+@rows(
     "text",
     [b"", b" 1.5", b"1.5 ", b"1.5f", b"0x1p3", b"1,5", b"NaN", b"INF", b"infinity", b"1e", b"e5", b".", b"-", b"1_0.0",
      b"1e1234567", struct.pack("<d", 1.5), b"1" * 2001],

@@ -14,6 +14,7 @@ from pparse.kernels import deflate_blocks
 from pparse.kernels.deflate_blocks import BlockStart, find_blocks, find_dynamic, find_stored, prefix_for
 from tests import deflate_oracle
 from tests.deflate_samples import STREAMS, BitString, content, deflate, sample
+from tests.rows import rows
 
 
 def every(find, data):
@@ -27,13 +28,13 @@ def enter(data: bytes, bit: int) -> bytes:
     return zlib.decompressobj(-15, zdict=bytes(32768)).decompress(before + bytes([first]) + data[(bit >> 3) + 1 :])
 
 
-@pytest.mark.parametrize("name", STREAMS)
+@rows("name", STREAMS)
 def test_every_dynamic_block_is_found_and_nothing_else(name):
     _, stream, known = sample(name)
     assert every(find_dynamic, stream) == [block.bit for block in known.blocks if block.kind == 2]
 
 
-@pytest.mark.parametrize("name", STREAMS)
+@rows("name", STREAMS)
 def test_every_stored_block_is_found_and_nothing_else(name):
     _, stream, known = sample(name)
     true = [block for block in known.blocks if block.kind == 0 and not (block.final and block.size == 0)]
@@ -156,8 +157,8 @@ HEADS = [
 ]
 
 
-@pytest.mark.parametrize(("lengths", "literals", "good"), HEADS)
-@pytest.mark.parametrize("phase", range(8))
+@rows(("lengths", "literals", "good"), HEADS)
+@rows("phase", range(8))
 def test_heads_that_zlib_takes(lengths, literals, good, phase):
     bits = BitString()
     bits.number(0, phase)
@@ -223,7 +224,7 @@ def stored(data: bytes, final: int, length: int | None = None) -> bytes:
 NOISE = random.Random(3).randbytes(50)
 
 
-@pytest.mark.parametrize(("after", "final", "good"), [
+@rows(("after", "final", "good"), [
     (b"", 1, True),
     (bytes(8), 1, True),
     (bytes(4), 1, True),

@@ -14,6 +14,7 @@ from pparse.spliced import SplicedData
 from pparse.testing.fakes import GappyData
 from tests import deflate_oracle
 from tests.deflate_samples import content, deflate
+from tests.rows import rows
 from tests.stream_referee import hold_against, resumed
 
 HEAD = b"\x1f\x8b\x08\0\0\0\0\0\0\xff"
@@ -170,7 +171,7 @@ def test_where_the_place_is_not_known_no_place_is_claimed():
     assert any(not gap.exact for gap in data.gaps)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@rows("seed", range(12))
 def test_nothing_known_is_wrong_wherever_the_gap_is(seed):
     rng = random.Random(seed)
     for _ in range(6):

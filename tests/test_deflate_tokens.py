@@ -5,8 +5,6 @@ from __future__ import annotations
 import random
 import zlib
 
-import pytest
-
 from pparse.kernels.deflate_tokens import (
     LONGEST,
     STORED,
@@ -18,6 +16,7 @@ from pparse.kernels.deflate_tokens import (
     walk,
 )
 from tests.deflate_samples import STREAMS, content, deflate, sample
+from tests.rows import rows
 
 
 def blocks_of(raw):
@@ -31,7 +30,7 @@ def blocks_of(raw):
         bit, final = head.at + 8 * head.size if tokens is None else tokens.at, head.final
 
 
-@pytest.mark.parametrize("name", STREAMS)
+@rows("name", STREAMS)
 def test_blocks_and_their_output_are_those_that_a_slow_inflater_finds(name):
     truth, raw, known = sample(name)
     window, mask, found = bytearray(), bytearray(), []

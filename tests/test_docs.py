@@ -23,6 +23,8 @@ from urllib.parse import unquote
 
 import pytest
 
+from tests.rows import rows
+
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.glob("*.md"))
@@ -65,7 +67,7 @@ def anchors(page: Path) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("page", LINKED, ids=name_of)
+@rows("page", LINKED, ids=name_of)
 def test_links_resolve(page: Path) -> None:
     text = re.sub(r"`[^`\n]*`", "", FENCE.sub("", page.read_text(encoding="utf-8")))
     lost = []

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from pparse.dtype import DTYPES, DType
 from pparse.errors import UnsupportedError
+from tests.rows import rows
 
 # An older ml_dtypes than ours lacks some.
 ALL = sorted(name for name in DTYPES if hasattr(ml_dtypes, name) or name in np.sctypeDict)
@@ -44,7 +45,7 @@ def float_value(code: int, exponent_bits: int, mantissa_bits: int) -> float:
 # -- what each type is -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ALL)
+@rows("name", ALL)
 def test_type_is_numpys(name):
     dtype = DTYPES[name]
     assert dtype.name == str(dtype) == name
@@ -56,7 +57,7 @@ def test_type_is_numpys(name):
         assert dtype.bits == 8 * dtype.numpy.itemsize
 
 
-@pytest.mark.parametrize("name", ALL)
+@rows("name", ALL)
 def test_bits_and_kind_are_what_the_library_says(name):
     dtype = DTYPES[name]
     if dtype.kind in ("int", "uint"):
@@ -89,7 +90,7 @@ def test_every_number_type_of_numpy_is_known():
         assert np.dtype(code).name in DTYPES
 
 
-@pytest.mark.parametrize(
+@rows(
     ("name", "count", "nbytes"),
     [
         ("float32", 0, 0), ("float32", 3, 12), ("complex128", 2, 32), ("bool", 5, 5),
@@ -117,12 +118,12 @@ def test_types_are_values():
 # -- names -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ALL)
+@rows("name", ALL)
 def test_of_a_known_name(name):
     assert DType.of(name) is DTYPES[name]
 
 
-@pytest.mark.parametrize(
+@rows(
     ("text", "name"),
     [("<f4", "float32"), (">f4", "float32"), ("f8", "float64"), ("?", "bool"), ("|b1", "bool"), ("i1", "int8"),
      ("=u2", "uint16"), ("c8", "complex64"), ("e", "float16"), ("double", "float64"), ("half", "float16")],
@@ -152,7 +153,7 @@ def test_of_text_of_fixed_width():
     assert DType.of(">U3").numpy == np.dtype("=U3")
 
 
-@pytest.mark.parametrize(
+@rows(
     "text",
     ["", "nonsense", "O", "object", "|O", "S", "S0", "U", "V0", "str", "bytes", "void", "float7", "<x4", "F32",
      "BF16", "V", "f4 ", "(2,2)f4", "5f4", "i4,f4", "(,)f4", "f4,,", "f4,", "{'names': []}", "[('a', 'f4')]",

@@ -15,6 +15,8 @@ import pparse.parser
 from pparse import DONE, LIST, MAP, UNLOADED_VALUE, Entry, Limits, Parser, Status
 from pparse.errors import CancelledError, EndOfDataError, EngineError, LimitError, MalformedError, SourceError
 from pparse.testing import FailingData, FakeData, GappyData, UnknownSizeData
+from tests import sweep
+from tests.rows import rows
 
 HUGE = 1 << 62
 MAGIC = b"REC\n"
@@ -277,7 +279,7 @@ def test_every_prefix(parser):
     everything = {path: (value, end) for path, kind, _, end, _, value in tree(read(text, parser)) if kind == "bytes"}
     assert len(everything) == 8
     most = 0
-    for size in range(len(text)):
+    for size in sweep.some(range(len(text)), 3, ends=8):
         for block_size in (0, 3):
             extraction = read(text[:size], parser, block_size=block_size)
             found = {path: value for path, kind, *_, status, value in tree(extraction)
@@ -570,8 +572,8 @@ def test_a_gap_that_a_parser_cannot_pass(length):
     assert (extraction.status, extraction.root.finding.offset) == (Status.DAMAGED, 9)
 
 
-@pytest.mark.parametrize("values", [[], [b"x"], SAMPLE, [b"y" * 100_000, b"z"]])
-@pytest.mark.parametrize("block_size", [0, 1, 7])
+@rows("values", [[], [b"x"], SAMPLE, [b"y" * 100_000, b"z"]])
+@rows("block_size", [0, 1, 7])
 def test_a_source_of_unknown_size(values, block_size):
     text = document(values)
     expected = tree(read(text))

@@ -30,6 +30,7 @@ from pparse.errors import (
     TruncatedTensorError,
     UnsupportedError,
 )
+from tests.rows import rows
 
 SAMPLES = [
     PparseError("r", offset=1, wanted=2, got=3, path="p", source="s", state="st"),
@@ -119,7 +120,7 @@ def test_message_carries_the_numbers():
     assert str(error) == "f.bin: a[2] @0x1000: the data ends here (wanted 8, got 3)"
 
 
-@pytest.mark.parametrize(
+@rows(
     ("numbers", "text"),
     [
         ({}, "r"),
@@ -182,14 +183,14 @@ def test_tensor_error_names_the_tensor():
     assert str(error) == "m: w @0x10: cut (wanted 100, got 40)"
 
 
-@pytest.mark.parametrize("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))
-@pytest.mark.parametrize("error", SAMPLES, ids=_id)
+@rows("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))
+@rows("error", SAMPLES, ids=_id)
 def test_pickle_round_trip(error, protocol):
     again = pickle.loads(pickle.dumps(error, protocol))
     _assert_same(again, error)
 
 
-@pytest.mark.parametrize("error", SAMPLES, ids=_id)
+@rows("error", SAMPLES, ids=_id)
 def test_copy(error):
     _assert_same(copy.copy(error), error)
     _assert_same(copy.deepcopy(error), error)

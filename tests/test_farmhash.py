@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from pparse.kernels import farmhash
 from pparse.kernels.farmhash import Fingerprint64, absorb_python, cat64, fingerprint64_python
+from tests.rows import rows
 
 try:
     from pparse.kernels import _farmhash as native
@@ -55,7 +56,7 @@ def test_there_are_vectors_of_every_kind() -> None:
     assert max(sizes) > 1 << 18  # from here the native one lets go of the GIL
 
 
-@pytest.mark.parametrize("size", [int(size) for size in VECTORS])
+@rows("size", [int(size) for size in VECTORS])
 def test_values_of_tensorflow(size: int, hash64) -> None:
     assert f"{hash64(pattern(size)):016x}" == VECTORS[str(size)]
 

@@ -33,6 +33,7 @@ from pparse.proto_splitter.regularize import suffix_number, without_number
 from pparse.protos import message_class, schema
 from pparse.riegeli import RecordReader, RecordWriter
 from pparse.scratch import Scratch
+from tests.rows import rows
 
 FOLDER = Path(__file__).parent / "data" / "tf" / "fingerprints"
 EXPECTED = json.loads((FOLDER / "expected.json").read_text())
@@ -141,7 +142,7 @@ NUMBERS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "number"), NUMBERS.items())
+@rows(("name", "number"), NUMBERS.items())
 def test_numbers_at_the_end_of_names(name: bytes, number: int | None) -> None:
     assert suffix_number(name) == number
 

@@ -18,6 +18,7 @@ from pparse.proto_splitter import (
 from pparse.proto_splitter.sizes import message_size
 from pparse.proto_splitter.tensors import raw_content
 from pparse.protos import message_class
+from tests.rows import rows
 from tests.splitter_samples import (
     add_constant,
     check_merged,
@@ -116,7 +117,7 @@ def test_nodes_and_functions():
 # -- graphs: more ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("limit", [70, 90, 120, 150, 200, 300, 500, 800, 1500, 3000])
+@rows("limit", [70, 90, 120, 150, 200, 300, 500, 800, 1500, 3000])
 def test_any_limit(limit):
     """A graph of all kinds: each chunk is within the limit, and all come back."""
     sizes = [60, 100, 400, 90, 90, 900, 60, 60, 60] * 3
@@ -129,7 +130,7 @@ def test_any_limit(limit):
     check_merged(chunks, tree, expected)
 
 
-@pytest.mark.parametrize("limit", range(196, 212))
+@rows("limit", range(196, 212))
 def test_limits_around_the_size_of_a_graph(limit):
     expected, chunks, _ = split_graph(limit, [50, 50, 50, 50])
     size = message_size(expected)
@@ -238,7 +239,7 @@ def constant(dtype, shape, **values):
     return node
 
 
-@pytest.mark.parametrize(
+@rows(
     ("dtype", "values", "kind"),
     [
         (1, {"float_val": [number / 2 for number in range(100)]}, "f4"),

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pparse.codecs.gzip_header import FCOMMENT, FEXTRA, FHCRC, FNAME, FTEXT, MAX_HEADER, SYSTEMS, parse_header
+from tests.rows import rows
 
 FIXED = b"\x1f\x8b\x08"
 
@@ -39,7 +40,7 @@ def test_the_least_there_is():
     assert SYSTEMS[3] == "Unix"
 
 
-@pytest.mark.parametrize("flags", range(32))
+@rows("flags", range(32))
 def test_every_set_of_fields(flags):
     head = header(flags, extra=b"AB\2\0xy", name=b"a.txt", comment=b"why", mtime=77, level=4, system=3)
     found = parse_header(head + b"\x03\x00")
@@ -52,7 +53,7 @@ def test_every_set_of_fields(flags):
     assert found.header_crc == (zlib.crc32(head[:-2]) & 0xFFFF if flags & FHCRC else None)
 
 
-@pytest.mark.parametrize("flags", range(32))
+@rows("flags", range(32))
 def test_no_prefix_is_a_header(flags):
     head = header(flags, extra=b"AB\2\0xy", name=b"a.txt", comment=b"why")
     for cut in range(len(head)):

@@ -9,10 +9,10 @@ import json
 import random
 from collections import Counter
 
-import pytest
 import safetensors
 
 from pparse import Status
+from tests.rows import rows
 from tests.test_json_damage import FILE, HEADER_END, TENSORS, complete, spared, whole
 
 NOISE = random.Random(5).randbytes(16)
@@ -93,7 +93,7 @@ def judge(content: bytes, start: int, stop: int, tally: Counter[str], at: int) -
     return wrong
 
 
-@pytest.mark.parametrize("way", WAYS)
+@rows("way", WAYS)
 def test_damage_at_any_place_of_a_header_costs_no_tensor_that_it_did_not_hit(way, request):
     damage, number, tolerated = WAYS[way]
     step = 1 if request.config.option.truth_cases else 37

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 
 from pparse.kernels import highway
 from pparse.kernels.highway import PythonHighway64, hash64_python
+from tests.rows import rows
 
 try:
     from pparse.kernels import _highway as native
@@ -116,7 +117,7 @@ def readable(data: bytes) -> int:
 # -- the number --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("size", [int(size) for size in VECTORS if int(size) <= 100_000])
+@rows("size", [int(size) for size in VECTORS if int(size) <= 100_000])
 def test_vectors_of_the_reference(size: int, hash64) -> None:
     data = bytes((7 * i + 3) % 256 for i in range(size))
     assert hash64(data) == int(VECTORS[str(size)], 16)
@@ -179,7 +180,7 @@ def test_python_form_of_lanes_survives_long_runs() -> None:
 # -- piece by piece ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("step", [1, 2, 7, 31, 32, 33, 64, 100, 224, 225])
+@rows("step", [1, 2, 7, 31, 32, 33, 64, 100, 224, 225])
 def test_equal_pieces(step: int, hasher) -> None:
     data = random.Random(step).randbytes(1000)
     hashing = hasher()
@@ -245,7 +246,7 @@ BUFFERS = {
 EMPTY = [b"", bytearray(), memoryview(b""), array("I"), np.zeros((3, 0), np.int32)]
 
 
-@pytest.mark.parametrize("kind", BUFFERS)
+@rows("kind", BUFFERS)
 def test_buffers_are_hashed_as_bytes(kind: str, hash64, hasher) -> None:
     assert hash64(BUFFERS[kind]) == readable(RAW)
     hashing = hasher()
@@ -254,7 +255,7 @@ def test_buffers_are_hashed_as_bytes(kind: str, hash64, hasher) -> None:
     assert hashing.digest() == readable(b"12345" + RAW)
 
 
-@pytest.mark.parametrize("empty", EMPTY, ids=lambda empty: type(empty).__name__)
+@rows("empty", EMPTY, ids=lambda empty: type(empty).__name__)
 def test_nothing(empty, hash64, hasher) -> None:
     assert hash64(empty) == int(VECTORS["0"], 16)
     hashing = hasher()
@@ -264,7 +265,7 @@ def test_nothing(empty, hash64, hasher) -> None:
     assert hashing.digest() == readable(b"123")
 
 
-@pytest.mark.parametrize("data", [memoryview(RAW)[::2], memoryview(RAW)[::-1], np.frombuffer(RAW, "u1")[::3],
+@rows("data", [memoryview(RAW)[::2], memoryview(RAW)[::-1], np.frombuffer(RAW, "u1")[::3],
                                   np.asfortranarray(np.frombuffer(RAW, "u1").reshape(12, 20))])  # fmt: skip
 def test_buffers_with_holes_are_refused(data, hash64, hasher) -> None:
     with pytest.raises(BufferError, match="C-contiguous"):
@@ -276,7 +277,7 @@ def test_buffers_with_holes_are_refused(data, hash64, hasher) -> None:
     assert hashing.digest() == readable(b"123")
 
 
-@pytest.mark.parametrize("data", ["text", 5, None, [1, 2]])
+@rows("data", ["text", 5, None, [1, 2]])
 def test_what_is_no_buffer_is_refused(data, hash64, hasher) -> None:
     with pytest.raises(TypeError):
         hash64(data)

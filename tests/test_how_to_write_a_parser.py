@@ -18,6 +18,7 @@ from pparse import DONE, Parser
 from pparse.registry import PARSER_GROUP, VIEWER_GROUP
 from pparse.testing import ParserContract, UnknownSizeData, tree_of
 from pparse.testing.patience import EndlessCaseError, Patience
+from tests.sparse_contract import SparseContract
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -50,7 +51,7 @@ def floats(*values: float) -> bytes:
 NESTED = record(2, "a", record(2, "b", record(3, "w", floats(1, 2)) + record(1, "n", b"x" * 300)) + record(2, "", b""))
 
 
-class TestToyContract(ParserContract):
+class TestToyContract(SparseContract):
     parser = toy_parser.ToyParser
     samples = {
         "page": (EXAMPLES / "model.toy").read_bytes(),
@@ -69,7 +70,7 @@ class TestToyContract(ParserContract):
         return at == len(prefix)
 
 
-class TestRecipeContract(ParserContract):
+class TestRecipeContract(SparseContract):
     parser = toy_json.RecipeParser
     samples = {"tea": b'{"toy-recipe": 1, "steps": ["boil", {"wait": 3.5}], "for": null}'}
 

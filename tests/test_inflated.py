@@ -40,6 +40,8 @@ from pparse.limits import KIB, MIB, Limits
 from pparse.scratch import Scratch
 from pparse.spliced import SplicedData
 from pparse.testing.fakes import FailingData, FakeData, GappyData, ShortData, UnknownSizeData
+from tests import sweep
+from tests.rows import rows
 
 
 def raw_deflate(data):
@@ -118,8 +120,8 @@ def common(one, two):
 # -- reading ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("codec", ALL)
-@pytest.mark.parametrize("known", [True, False])
+@rows("codec", ALL)
+@rows("known", [True, False])
 def test_reading_from_front_to_back(codec, known):
     data = inflate(codec, MAKE[codec](LARGE), size=len(LARGE) if known else None)
     assert data.access is (Access.CHECKPOINT if codec in COPIED else Access.RESTART)
@@ -169,7 +171,7 @@ def test_any_content_any_reads(codec, content, reads, known):
     assert (data.size, data.error, data.gaps) == (len(content), None, ())
 
 
-@pytest.mark.parametrize("codec", ALL)
+@rows("codec", ALL)
 def test_empty_content(codec):
     for size in (None, 0):
         data = inflate(codec, MAKE[codec](b""), size=size)
@@ -226,7 +228,7 @@ def test_one_in_the_other():
 # -- sizes -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("codec", ALL)
+@rows("codec", ALL)
 def test_available_decodes_no_more_than_asked(codec):
     data = inflate(codec, MAKE[codec](LARGE))
     assert data.available(0, 0)
@@ -253,7 +255,7 @@ def test_available_one_by_one_is_not_slow():
     assert data.pread(0, 19_000) == LARGE[:19_000]
 
 
-@pytest.mark.parametrize("codec", ALL)
+@rows("codec", ALL)
 def test_a_size_is_exact(codec):
     packed = MAKE[codec](SMALL)
     data = inflate(codec, packed, size=len(SMALL) + 5)
@@ -292,13 +294,13 @@ def test_with_a_size_the_checksum_is_checked_with_the_last_byte():
 # -- damage ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("codec", ALL)
-@pytest.mark.parametrize("known", [True, False])
+@rows("codec", ALL)
+@rows("known", [True, False])
 def test_every_prefix(codec, known):
     packed = MAKE[codec](SMALL)
     size = len(SMALL) if known else None
     come = []
-    for cut in range(len(packed)):
+    for cut in sweep.some(range(len(packed)), 4, ends=24):
         data = inflate(codec, packed[:cut], size=size)
         whole = read_all(data)
         assert SMALL.startswith(whole)
@@ -322,7 +324,7 @@ def test_every_prefix(codec, known):
     assert come == sorted(come)
 
 
-@pytest.mark.parametrize("codec", ALL)
+@rows("codec", ALL)
 def test_changed_bytes(codec):
     packed = MAKE[codec](SMALL)
     for at in range(0, len(packed), 2):
@@ -488,7 +490,7 @@ def test_members_are_one_stream_if_so_asked(codec):
     assert (data.error, data.gaps, data.consumed) == (None, (), len(one))
 
 
-@pytest.mark.parametrize("codec", ALL)
+@rows("codec", ALL)
 def test_a_tail_that_is_no_member(codec):
     for more in (b"garbage", b"\xff", b"\x1e\x8b"):
         for concatenated in (True, False) if codec in JOINED else (False,):
@@ -561,7 +563,7 @@ def test_going_back_to_the_start_of_a_member(codec):
 # -- going back ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("codec", ALL)
+@rows("codec", ALL)
 def test_small_steps_back_cost_nothing(codec):
     data = inflate(codec, MAKE[codec](LARGE))
     data.pread(1_500_000, 10)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import pparse
 from pparse import UNLOADED_VALUE, Limits, Severity, Status
 from pparse.errors import CancelledError, LimitError, PparseError
+from tests.rows import rows
 
 BLOCK = 256 << 10  # what the walk reads at a time
 
@@ -144,7 +145,7 @@ FAULTS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("text", "expected"), FAULTS)
+@rows(("text", "expected"), FAULTS)
 def test_faults_are_found_where_they_are(text, expected):
     assert faults(read(text)) == expected
     # The same faults behind what a block boundary cuts.
@@ -154,7 +155,7 @@ def test_faults_are_found_where_they_are(text, expected):
         assert faults(read(b"[" + padding + b"," + text + b"]")) == moved
 
 
-@pytest.mark.parametrize(("text", "expected"), FAULTS)
+@rows(("text", "expected"), FAULTS)
 def test_a_walk_in_detail_finds_the_same(text, expected):
     extraction = read(text)
     for visit in extraction.walk():
@@ -276,7 +277,7 @@ HOSTILE = {
 }
 
 
-@pytest.mark.parametrize("name", HOSTILE)
+@rows("name", HOSTILE)
 def test_hostile_text_is_read_a_few_times_at_most(name):
     text = HOSTILE[name]
     extraction = read(text)
@@ -327,7 +328,7 @@ def test_good_strings_at_every_alignment(name):
         assert faults(read(text)) == [("malformed", "[2]", len(text) - 4)], offset - BLOCK
 
 
-@pytest.mark.parametrize("name", BAD)
+@rows("name", BAD)
 def test_bad_strings_at_every_alignment(name):
     piece, at = BAD[name]
     for text, offset in around_the_border(piece):

@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 
 from pparse.errors import LimitError
 from pparse.limits import GIB, KIB, MIB, Limits, format_size, parse_size
+from tests.rows import rows
 
 
-@pytest.mark.parametrize(
+@rows(
     ("text", "count"),
     [
         ("64MiB", 64 << 20),
@@ -53,7 +54,7 @@ def test_parse_size(text, count):
     assert parse_size(text) == count
 
 
-@pytest.mark.parametrize(
+@rows(
     "text",
     [
         "", " ", "M", "MiB", "-1", "-1M", "+1", "64X", "64MiBs", "64 M B", "1e6", "0x10", "1,5k", "1.", ".5", "1.5.5",
@@ -80,7 +81,7 @@ def test_decimal_fractions_are_exact(whole, thousandths, unit):
     assert parse_size(f"{whole}.{thousandths:03}{unit[0]}") == (whole * 1000 + thousandths) * unit[1] // 1000
 
 
-@pytest.mark.parametrize(
+@rows(
     ("count", "text"),
     [
         (0, "0 B"),

@@ -23,6 +23,8 @@ from pparse.proto_splitter import merge_chunks
 from pparse.proto_splitter.merger import Merger
 from pparse.protos import message_class
 from pparse.riegeli import RecordReader, RecordWriter
+from tests import sweep
+from tests.rows import rows
 from tests.work_counter import instructions
 
 DATA = Path(__file__).resolve().parent / "data" / "tf"
@@ -465,7 +467,7 @@ def test_what_a_key_is_wrapped_in_does_not_matter() -> None:
     assert dict(merged([b"x"], entry((5, key(s="12")), 0), seed=seed).map_field_uint32) == {12: "x"}
 
 
-@pytest.mark.parametrize(
+@rows(
     ("tag", "path"),
     [((5, key(ui64=2**32)), None), ((5, key(i32=-1)), None), ((5, key(s="x")), None), ((5, key(s="1.0")), None),
      ((5, key(boolean=True)), None), ((1, 6, key(ui64=2**63)), "field_one"), ((7, key(s="1")), None),
@@ -518,7 +520,7 @@ def everything() -> tuple[type, dict[str, tuple[bytes, object]]]:
 ALL, VALUES = everything()
 
 
-@pytest.mark.parametrize("kind", VALUES)
+@rows("kind", VALUES)
 def test_scalars_of_each_kind(kind: str) -> None:
     chunk, value = VALUES[kind]
     name = kind.lower()
@@ -530,7 +532,7 @@ def test_scalars_of_each_kind(kind: str) -> None:
     assert dict(getattr(found, f"m_{name}")) == {"k": value}
 
 
-@pytest.mark.parametrize("kind", sorted(VALUES.keys() - {"BYTES"}))
+@rows("kind", sorted(VALUES.keys() - {"BYTES"}))
 def test_bytes_that_are_no_value(kind: str) -> None:
     # Numbers in binary end TensorFlow's process; text that is not UTF-8 goes into its message.
     name = kind.lower()
@@ -553,7 +555,7 @@ def test_a_message_as_a_value() -> None:
 # -- tags that lead nowhere ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@rows(
     ("tag", "reason", "path"),
     [
         ((15,), "no field with number 15", None),
@@ -712,8 +714,8 @@ def test_the_size_of_a_chunk_is_checked(size: int) -> None:
     assert (error.wanted, error.got, error.path, error.offset) == (size, 5, "string_field", 65)
 
 
-@pytest.mark.parametrize("options", ["uncompressed", "chunk_size:1", "brotli", "transpose"])
-@pytest.mark.parametrize("offset", [0, 1, 63, 68, 69, 70, 100, 200, 2**63, 2**64 - 1])
+@rows("options", ["uncompressed", "chunk_size:1", "brotli", "transpose"])
+@rows("offset", [0, 1, 63, 68, 69, 70, 100, 200, 2**63, 2**64 - 1])
 def test_a_position_without_a_record(options: str, offset: int) -> None:
     # TensorFlow reads the next record there is.
     error = spoiled(changing(2, offset=offset), "no record begins|not as long as|exceeds the file", options=options)
@@ -785,7 +787,7 @@ def small(options: str) -> tuple[bytes, object]:
 def test_every_prefix_is_right_or_an_error(options: str) -> None:
     data, whole = small(options)
     right = 0
-    for end in range(len(data)):
+    for end in sweep.some(range(len(data)), 3, ends=24):
         message = Many()
         with contextlib.suppress(PparseError):
             Merger.read_chunked_from_string(data[:end], message)
@@ -798,8 +800,8 @@ def test_every_prefix_is_right_or_an_error(options: str) -> None:
 @pytest.mark.parametrize("options", ["uncompressed", "uncompressed,chunk_size:1", "brotli", "zstd,transpose"])
 def test_every_changed_byte_is_harmless_or_an_error(options: str, verify: str) -> None:
     data, whole = small(options)
-    for position in range(len(data)):
-        for change in (0x01, 0x80, 0xFF):
+    for position in sweep.some(range(len(data)), 4, ends=24):
+        for change in sweep.values((0x01, 0x80, 0xFF), position):
             bad = bytearray(data)
             bad[position] ^= change
             message = Many()

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from pparse.errors import MalformedError
 from pparse.kernels import packed
 from pparse.kernels.packed import count_varints, decode_packed, packed_array, varint_checkpoints
+from tests.rows import rows
 
 DTYPES = {
     1: "float64",
@@ -133,15 +134,15 @@ CUT = ["80", "0580", "ff" * 9, "01" + "ff" * 9]
 TOO_LONG = ["80" * 10 + "00", "80" * 10, "80" * 9 + "82", "07" + "ff" * 10 + "01", "80" * 30 + "01"]
 
 
-@pytest.mark.parametrize(("number", "text", "values"), KNOWN)
+@rows(("number", "text", "values"), KNOWN)
 def test_known_values(number, text, values):
     data = bytes.fromhex(text)
     assert same(by_us(data, number), values)
     assert same(by_protobuf(data, number), values)
 
 
-@pytest.mark.parametrize("number", VARINT_TYPES)
-@pytest.mark.parametrize("text", [*ODD, *CUT, *TOO_LONG])
+@rows("number", VARINT_TYPES)
+@rows("text", [*ODD, *CUT, *TOO_LONG])
 def test_odd_varints_as_protobuf_reads_them(text, number):
     for data in (bytes.fromhex(text), b"\x81\x01" + bytes.fromhex(text) + b"\x05"):
         assert same(by_us(data, number), by_protobuf(data, number))

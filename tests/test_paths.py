@@ -17,6 +17,7 @@ from pparse.paths import (
     split_extraction,
     split_slice,
 )
+from tests.rows import rows
 
 LONG = 1_000_000
 
@@ -62,7 +63,7 @@ def test_any_text_is_a_path_or_a_path_error(text):
     assert "column" in caught.reason
 
 
-@pytest.mark.parametrize(
+@rows(
     ("text", "path"),
     [
         ("", []),
@@ -101,7 +102,7 @@ def test_parse(text, path):
     assert parse_path(text) == path
 
 
-@pytest.mark.parametrize(
+@rows(
     ("path", "text"),
     [
         ([], ""),
@@ -123,7 +124,7 @@ def test_format(path, text):
     assert format_path(path) == text
 
 
-@pytest.mark.parametrize(
+@rows(
     ("text", "column", "words"),
     [
         (".", 2, "expected a name"),
@@ -232,7 +233,7 @@ def test_extraction_round_trip(first, rest):
     assert split_extraction(text) == parts
 
 
-@pytest.mark.parametrize(
+@rows(
     ("text", "parts"),
     [
         ("", [""]),
@@ -282,7 +283,7 @@ def test_any_text_splits_or_is_a_path_error(text):
 # -- slices ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@rows(
     ("text", "name", "index"),
     [
         ("w[3]", "w", (3,)),
@@ -370,7 +371,7 @@ LONG_TEXTS = {
 }
 
 
-@pytest.mark.parametrize("name", LONG_TEXTS)
+@rows("name", LONG_TEXTS)
 def test_long_texts_take_linear_time(name):
     text = LONG_TEXTS[name]
     start = time.process_time()

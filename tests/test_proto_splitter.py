@@ -27,6 +27,7 @@ from pparse.proto_splitter import (
 )
 from pparse.protos import message_class
 from pparse.riegeli import RecordReader
+from tests.rows import rows
 from tests.splitter_samples import (
     check_merged,
     copy_of,
@@ -402,7 +403,7 @@ def test_kinds_of_keys():
     assert get_field_tag(node, ["attr", "value"])[1].map_key.WhichOneof("type") == "s"
 
 
-@pytest.mark.parametrize(
+@rows(
     ("fields", "kind", "words"),
     [
         (["field_x"], FieldNotFoundError, "Unable to find field 'field_x'"),

@@ -19,6 +19,7 @@ from pparse.findings import Severity
 from pparse.node import UNLOADED_VALUE
 from pparse.protos import descriptor_set, message_class
 from pparse.testing.contract import tree_of
+from tests import sweep
 from tests.protobuf_referee import (
     FDP,
     UNKNOWN,
@@ -38,6 +39,7 @@ from tests.protobuf_referee import (
     varint,
     wire_fields,
 )
+from tests.rows import rows
 
 SEEDS = st.integers(0, 1 << 40)
 # Of a seed there is no smaller example.
@@ -236,7 +238,7 @@ def test_fields_in_any_order(seed, syntax):
 # -- merging ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@rows(
     "raw",
     [
         # The last of a scalar; a message in parts; a message in parts below a message in parts.
@@ -639,7 +641,7 @@ def test_every_byte_changed():
     """What google takes we take, and mean the same; what google refuses has a finding; never another error."""
     raw = sample_raw()
     for at in range(len(raw)):
-        for value in {0, 1, 0x7F, 0x80, 0xFF, raw[at] ^ 0x04, raw[at] ^ 0x10} - {raw[at]}:
+        for value in {*sweep.values((0, 1, 0x7F, 0x80, 0xFF, raw[at] ^ 0x04, raw[at] ^ 0x10), at)} - {raw[at]}:
             changed = raw[:at] + bytes([value]) + raw[at + 1 :]
             try:
                 wanted = plain(M.FromString(changed))

@@ -17,6 +17,7 @@ from pparse.protos import message_class
 from pparse.recovery.salvage import salvage, salvage_or_keep
 from pparse.recovery.target import Target
 from pparse.testing import FakeData
+from tests.rows import rows
 
 GRAPH = message_class("tensorflow.GraphDef")
 SAVED_MODEL = message_class("tensorflow.SavedModel")
@@ -92,8 +93,8 @@ def save(tmp_path):
 # -- read on -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("bit", range(8))
-@pytest.mark.parametrize("byte", range(3))
+@rows("bit", range(8))
+@rows("byte", range(3))
 def test_a_flipped_bit_in_the_head_of_a_node_costs_that_node_alone(byte, bit):
     made = graph()
     content = serialized(made)

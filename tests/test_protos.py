@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from pparse import protos
+from tests.rows import rows
 
 FOLDER = Path(protos.__file__).resolve().parent
 
@@ -98,7 +99,7 @@ TENSORFLOW_NUMBERS = {
 }
 
 
-@pytest.mark.parametrize("name", TENSORFLOW_NUMBERS)
+@rows("name", TENSORFLOW_NUMBERS)
 def test_numbers_of_tensorflow(name):
     fields = protos.message_class(name).DESCRIPTOR.fields
     assert {field.name: field.number for field in fields} == TENSORFLOW_NUMBERS[name]

@@ -12,6 +12,7 @@ from pparse.data import BytesData
 from pparse.errors import ClosedError, EndOfDataError, EndOfRangeError, GapError, SourceError
 from pparse.reader import Cursor, Range, Reader, byte_view
 from pparse.testing.fakes import FailingData, FakeData, GappyData, ShortData, UnknownSizeData
+from tests.rows import rows
 
 CONTENT = bytes(number * 7 % 251 for number in range(300_000))
 HUGE = 1 << 62
@@ -36,7 +37,7 @@ def reader(request):
 # -- reading ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("step", [1, 7, 4096, 65_536, 65_537, 250_000, HUGE])
+@rows("step", [1, 7, 4096, 65_536, 65_537, 250_000, HUGE])
 def test_read_in_steps(reader, step):
     if step == 1:
         reader.seek(len(CONTENT) - 5000)
@@ -158,7 +159,7 @@ def test_seek_from_an_unknown_end():
     assert cursor.read() == b"c"
 
 
-@pytest.mark.parametrize(("offset", "whence"), [(-1, 0), (-101, 1), (-len(CONTENT) - 1, 2)])
+@rows(("offset", "whence"), [(-1, 0), (-101, 1), (-len(CONTENT) - 1, 2)])
 def test_seek_before_the_start(reader, offset, whence):
     if whence == os.SEEK_END and reader.end is None:
         pytest.skip("the end is not known")
@@ -168,7 +169,7 @@ def test_seek_before_the_start(reader, offset, whence):
     assert reader.tell() == 100
 
 
-@pytest.mark.parametrize("whence", [3, -1])
+@rows("whence", [3, -1])
 def test_seek_from_nowhere(reader, whence):
     with pytest.raises(ValueError, match="whence"):
         reader.seek(0, whence)
@@ -248,7 +249,7 @@ def test_sub_range_of_unknown_size_is_not_clipped():
     assert part.read() == b"89"
 
 
-@pytest.mark.parametrize(("start", "end"), [(-1, 5), (5, 4), (-3, -2)])
+@rows(("start", "end"), [(-1, 5), (5, 4), (-3, -2)])
 def test_no_ranges(reader, start, end):
     with pytest.raises(ValueError, match="not a range"):
         reader.range(start, end)

@@ -20,6 +20,7 @@ from pparse.recovery.names import (
     printable,
     safe_name,
 )
+from tests.rows import rows
 
 HOSTILE = {
     "../../etc/passwd": "etc/passwd",
@@ -94,7 +95,7 @@ def assert_safe(parts: tuple[str, ...], windows: bool = False) -> None:
     assert not (len(parts[0]) > 1 and parts[0][0].isascii() and parts[0][0].isalpha() and parts[0][1] == ":")
 
 
-@pytest.mark.parametrize(("name", "expected"), HOSTILE.items(), ids=map(ascii, HOSTILE))
+@rows(("name", "expected"), HOSTILE.items(), ids=map(ascii, HOSTILE))
 def test_hostile_names_are_harmless(name, expected):
     parts = safe_name(name, windows=False)
     assert "/".join(parts) == expected

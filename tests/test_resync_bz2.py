@@ -12,6 +12,7 @@ from pparse.limits import KIB, MIB, Limits
 from pparse.resync.bz2 import index_blocks
 from pparse.testing.fakes import GappyData
 from tests.resync_damage import Salvage, flip, hole, text
+from tests.rows import rows
 
 TRUTH = text(800 * KIB)
 PACKED = bz2.compress(TRUTH, 1)
@@ -57,12 +58,12 @@ def test_the_referee_knows_the_blocks():
     assert sum(size for *_, size in BLOCKS) == len(TRUTH)
 
 
-@pytest.mark.parametrize("at", range(100, len(PACKED) - 100, 9_973))
+@rows("at", range(100, len(PACKED) - 100, 9_973))
 def test_a_hole_costs_the_blocks_it_touches(at):
     Salvage("bz2", hole(PACKED, at, seed=at)).check(TRUTH, BLOCKS, at, at + 512)
 
 
-@pytest.mark.parametrize("at", [*range(34), *(BLOCKS[2][0] + byte for byte in range(24))])
+@rows("at", [*range(34), *(BLOCKS[2][0] + byte for byte in range(24))])
 def test_any_byte_of_a_header_may_be_wrong(at):
     salvage = Salvage("bz2", flip(PACKED, at))
     salvage.check(TRUTH, BLOCKS, at, at + 1)
@@ -134,7 +135,7 @@ def test_a_gap_of_the_source():
     assert salvage.failure.doubt_from is None
 
 
-@pytest.mark.parametrize("cut", range(0, len(PACKED), 24_001))
+@rows("cut", range(0, len(PACKED), 24_001))
 def test_cut_streams_have_nothing_behind(cut):
     found = Salvage("bz2", PACKED[:cut])
     assert found.pieces == [] or cut == 0

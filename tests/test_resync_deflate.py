@@ -21,7 +21,9 @@ from pparse.limits import MIB, Limits
 from pparse.resync import Failure, pieces_for
 from pparse.resync.resumed import ResumedData
 from pparse.testing.fakes import GappyData
+from tests import sweep
 from tests.deflate_samples import STREAMS, content, deflate, sample
+from tests.rows import rows
 from tests.stream_referee import (
     DAMAGES,
     Member,
@@ -78,8 +80,8 @@ def body(known: Sample, part: float) -> int:
 # -- without damage --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("codec", ["gzip", "zlib", "deflate"])
-@pytest.mark.parametrize("name", ["text-6-8", "mixed-1-3", "noise-9-8", "stored", "fixed", "full"])
+@rows("codec", ["gzip", "zlib", "deflate"])
+@rows("name", ["text-6-8", "mixed-1-3", "noise-9-8", "stored", "fixed", "full"])
 def test_what_is_whole_is_served_whole(name, codec):
     known = from_sample(name, codec)
     data = read(known.stream, known)
@@ -92,11 +94,12 @@ def test_what_is_whole_is_served_whole(name, codec):
 # -- one damage in gzip: a checksum covers everything ------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("damage", DAMAGES)
-@pytest.mark.parametrize("name", STREAMS)
+@rows("damage", DAMAGES)
+@rows("name", STREAMS)
 def test_no_known_byte_is_wrong(name, damage):
     known = from_sample(name)
-    for part in (0.05, 0.35, 0.62, 0.9):
+    parts = sweep.values((0.05, 0.35, 0.62, 0.9), list(STREAMS).index(name) + list(DAMAGES).index(damage), 1)
+    for part in parts:
         sound(known, DAMAGES[damage](known.stream, body(known, part))[0])
 
 
@@ -104,13 +107,13 @@ def test_no_known_byte_is_wrong(name, damage):
 def test_no_known_byte_is_wrong_wherever_a_byte_is_changed(name):
     known = from_sample(name)
     rng = random.Random(name)
-    for _ in range(60):
-        at = rng.randrange(0, len(known.stream))
-        sound(known, flip(known.stream, at, rng.randrange(1, 256))[0])
+    hits = [(rng.randrange(0, len(known.stream)), rng.randrange(1, 256)) for _ in range(60)]
+    for at, mask in sweep.some(hits, 6):
+        sound(known, flip(known.stream, at, mask)[0])
 
 
-@pytest.mark.parametrize("count", [1, 3, 100, 5000])
-@pytest.mark.parametrize("kind", ["text", "mixed", "floats"])
+@rows("count", [1, 3, 100, 5000])
+@rows("kind", ["text", "mixed", "floats"])
 def test_bytes_are_missing_or_were_put_in(kind, count):
     known = built(kind, 6, 3)
     at = body(known, 0.4)
@@ -118,11 +121,11 @@ def test_bytes_are_missing_or_were_put_in(kind, count):
     sound(known, known.stream[:at] + random.Random(1).randbytes(count) + known.stream[at:])
 
 
-@pytest.mark.parametrize("level", [1, 6, 9])
-@pytest.mark.parametrize("kind", ["text", "mixed", "floats", "noise"])
+@rows("level", [1, 6, 9])
+@rows("kind", ["text", "mixed", "floats", "noise"])
 def test_holes_of_64_kib(kind, level):
     known = built(kind, level, 8, "gzip", 500_000 if kind == "text" else 300_000)
-    for part in (0.0, 0.3):
+    for part in sweep.values((0.0, 0.3), level, 1):
         cut, first, last = zeros(known.stream, body(known, part), 65536)
         came, wanted = recall(known, cut, [(first, last)])
         assert came >= 0.9 * wanted
@@ -349,9 +352,11 @@ def test_bgzf():
 def test_a_checksum_of_zlib_that_contradicts_puts_all_in_doubt(name):
     known = from_sample(name, "zlib")
     rng = random.Random(name)
-    for _ in range(20):
-        sound(known, flip(known.stream, rng.randrange(2, len(known.stream)), 1 << rng.randrange(8))[0])
-        sound(known, missing(known.stream, rng.randrange(2, len(known.stream) * 3 // 4), 60)[0])
+    end = len(known.stream)
+    hits = [(rng.randrange(2, end), 1 << rng.randrange(8), rng.randrange(2, end * 3 // 4)) for _ in range(20)]
+    for changed, mask, lost in sweep.some(hits, 5):
+        sound(known, flip(known.stream, changed, mask)[0])
+        sound(known, missing(known.stream, lost, 60)[0])
 
 
 @pytest.mark.parametrize("name", ["text-1-8", "floats-1-8"])
@@ -369,8 +374,8 @@ def test_a_size_that_contradicts_puts_all_in_doubt(name):
     assert found
 
 
-@pytest.mark.parametrize("codec", ["gzip", "zlib"])
-@pytest.mark.parametrize("part", [0.05, 0.2, 0.5, 0.8, 0.99])
+@rows("codec", ["gzip", "zlib"])
+@rows("part", [0.05, 0.2, 0.5, 0.8, 0.99])
 def test_the_rest_was_never_written(part, codec):
     """A download into a file that was given its size before."""
     known = from_sample("text-6-8", codec)
@@ -391,7 +396,7 @@ def test_ten_megabytes_of_zeros_behind_half_a_stream_are_not_text():
 def test_the_end_of_the_last_block_is_missed():
     truth = content("text", 3000)
     known = sample_of([(truth, deflate(truth))])
-    for at in range(10, len(known.stream) - 8):
+    for at in sweep.some(range(10, len(known.stream) - 8), 16, ends=8):
         sound(known, flip(known.stream, at)[0])
 
 
@@ -580,7 +585,7 @@ def test_hostile_streams_cost_linear_work(name, work):
     assert work.searched <= 8 * len(stream) + MIB
 
 
-@pytest.mark.parametrize("name", HOSTILE)
+@rows("name", HOSTILE)
 def test_hostile_streams_are_not_read_over_and_over(name):
     stream = hostile()[name]
     source = BytesData(stream)

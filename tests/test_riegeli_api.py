@@ -12,6 +12,7 @@ import pytest
 
 from pparse import riegeli
 from tests.riegeli_files import KINDS, WAYS, Place
+from tests.rows import rows
 
 OPTIONS = ("", "parallelism:10", "transpose", "transpose,parallelism:10,zstd", "uncompressed", "snappy,chunk_size:300")
 COUNT = 23
@@ -51,11 +52,6 @@ def way(request):
     return request.param
 
 
-@pytest.fixture(params=OPTIONS, ids=lambda options: options or "default")
-def options(request):
-    return request.param
-
-
 def written(place: Place, options: str = "chunk_size:500", records=None, **more) -> list[riegeli.RecordPosition]:
     """Write records; return their positions, and that of the end."""
     dest, given = place.writing()
@@ -77,6 +73,7 @@ def reader_of(place: Place, **more) -> riegeli.RecordReader:
 # -- writing and reading -----------------------------------------------------------------------------------------------
 
 
+@rows("options", OPTIONS)
 def test_records_come_back_at_their_positions(tmp_path, kind, way, options):
     place = Place(tmp_path, kind, way)
     positions = written(place, options)
@@ -121,6 +118,7 @@ def test_what_many_calls_write_one_call_writes(tmp_path, kind, way):
         assert list(reader.read_records()) == []
 
 
+@rows("options", OPTIONS)
 def test_messages_come_back(tmp_path, kind, way, options):
     place = Place(tmp_path, kind, way)
     dest, given = place.writing()
@@ -134,9 +132,7 @@ def test_messages_come_back(tmp_path, kind, way, options):
         assert reader.read_message(sample_class()) is None
 
 
-@pytest.mark.parametrize(
-    "buffers", [{"buffer_size": 1}, {"buffer_size": 100}, {"max_buffer_size": 1, "min_buffer_size": 1}]
-)
+@rows("buffers", [{"buffer_size": 1}, {"buffer_size": 100}, {"max_buffer_size": 1, "min_buffer_size": 1}])
 def test_sizes_of_buffers_change_nothing(tmp_path, kind, way, buffers):
     place = Place(tmp_path, kind, way)
     positions = written(place, **buffers)
@@ -278,6 +274,7 @@ def test_without_random_access_there_is_no_size_and_no_way_back(tmp_path, kind, 
 
 
 @pytest.mark.parametrize("way", ["one way", "assumed"])
+@rows("options", OPTIONS)
 def test_without_random_access_there_is_a_way_forwards(tmp_path, kind, way, options):
     place = Place(tmp_path, kind, way)
     positions = written(place, options)
@@ -337,6 +334,7 @@ def test_a_file_is_touched_when_it_is_read_and_not_before():
 SEEKS = (0, 7, 8, 3, 3, COUNT - 1, 12)
 
 
+@rows("options", OPTIONS)
 def test_seeking_to_positions(tmp_path, kind, options):
     place = Place(tmp_path, kind)
     positions = written(place, options)
@@ -353,7 +351,8 @@ def test_seeking_to_positions(tmp_path, kind, options):
         assert reader.read_record() is None
 
 
-@pytest.mark.parametrize("number", range(0, COUNT, 4))
+@rows("number", range(0, COUNT, 4))
+@rows("options", OPTIONS)
 def test_the_position_after_seeking_and_closing_is_the_records(tmp_path, kind, options, number):
     place = Place(tmp_path, kind)
     positions = written(place, options)
@@ -370,6 +369,7 @@ def test_the_position_after_seeking_and_closing_is_the_records(tmp_path, kind, o
         assert reader.pos == positions[number]
 
 
+@rows("options", OPTIONS)
 def test_going_back_record_by_record(tmp_path, kind, options):
     place = Place(tmp_path, kind)
     positions = written(place, options)
@@ -384,6 +384,7 @@ def test_going_back_record_by_record(tmp_path, kind, options):
         assert reader.read_record() == record(0)
 
 
+@rows("options", OPTIONS)
 def test_the_size_of_the_file(tmp_path, kind, options):
     place = Place(tmp_path, kind)
     written(place, options)
@@ -413,7 +414,8 @@ def order(wanted: int):
     return lambda number: (number > wanted) - (number < wanted)
 
 
-@pytest.mark.parametrize("wanted", [0, 7, COUNT - 1])
+@rows("wanted", [0, 7, COUNT - 1])
+@rows("options", OPTIONS)
 def test_searching_for_a_record(tmp_path, kind, options, wanted):
     place = Place(tmp_path, kind)
     positions = written(place, options)
@@ -428,7 +430,8 @@ def test_searching_for_a_record(tmp_path, kind, options, wanted):
         assert reader.search_for_record(lambda found: None) is None
 
 
-@pytest.mark.parametrize("wanted", [0, 7, COUNT - 1])
+@rows("wanted", [0, 7, COUNT - 1])
+@rows("options", OPTIONS)
 def test_searching_for_a_message(tmp_path, kind, options, wanted):
     place = Place(tmp_path, kind)
     positions = written(place, options, [message(number).SerializeToString() for number in range(COUNT)])
@@ -458,6 +461,7 @@ def test_a_search_is_cancelled_by_stop_iteration_and_ended_by_other_exceptions(t
 # -- metadata and projection -------------------------------------------------------------------------------------------
 
 
+@rows("options", OPTIONS)
 def test_metadata_come_back_with_the_type_of_the_records(tmp_path, kind, way, options):
     place = Place(tmp_path, kind, way)
     metadata = riegeli.RecordsMetadata(file_comment="a comment", record_writer_options=options, num_records=1)
@@ -521,7 +525,7 @@ PROJECTIONS = {
 }
 
 
-@pytest.mark.parametrize("projection", PROJECTIONS.values(), ids=PROJECTIONS)
+@rows("projection", PROJECTIONS.values(), ids=PROJECTIONS)
 def test_a_projection_keeps_what_it_names(tmp_path, kind, way, projection):
     paths, expected = projection
     place = Place(tmp_path, kind, way)

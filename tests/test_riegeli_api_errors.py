@@ -11,6 +11,7 @@ from google.protobuf.message import DecodeError
 import pparse
 from pparse import riegeli
 from tests.riegeli_files import KINDS, WAYS, Place
+from tests.rows import rows
 from tests.test_riegeli_api import message, reader_of, sample_class, written
 
 # One that no message begins with, and one that breaks off.
@@ -29,11 +30,6 @@ def way(request):
     return request.param
 
 
-@pytest.fixture(params=OPTIONS, ids=lambda options: options or "default")
-def options(request):
-    return request.param
-
-
 # -- messages that do not parse ----------------------------------------------------------------------------------------
 
 
@@ -44,7 +40,8 @@ def with_broken(place: Place, options: str, *broken: int) -> list[riegeli.Record
     return written(place, options, records)
 
 
-@pytest.mark.parametrize("broken", [(0,), (4,), (COUNT - 1,), (3, 4), tuple(range(COUNT))], ids=str)
+@rows("broken", [(0,), (4,), (COUNT - 1,), (3, 4), tuple(range(COUNT))], ids=str)
+@rows("options", OPTIONS)
 def test_a_record_that_does_not_parse_is_a_decode_error_and_the_next_read_gives_the_next(
     tmp_path, kind, way, options, broken
 ):
@@ -63,6 +60,7 @@ def test_a_record_that_does_not_parse_is_a_decode_error_and_the_next_read_gives_
         assert reader.pos == positions[-1]
 
 
+@rows("options", OPTIONS)
 def test_an_iterator_over_messages_goes_on_after_one_that_does_not_parse(tmp_path, kind, way, options):
     place = Place(tmp_path, kind, way)
     with_broken(place, options, 2)
@@ -86,7 +84,8 @@ def test_an_iterator_over_records_repeats_the_error_that_ended_reading(tmp_path)
             next(records)
 
 
-@pytest.mark.parametrize("broken", [(0,), (4,), (COUNT - 1,), (3, 4), tuple(range(COUNT))], ids=str)
+@rows("broken", [(0,), (4,), (COUNT - 1,), (3, 4), tuple(range(COUNT))], ids=str)
+@rows("options", OPTIONS)
 def test_a_recovery_skips_the_records_that_do_not_parse_and_them_alone(tmp_path, kind, way, options, broken):
     place = Place(tmp_path, kind, way)
     numbers = [position.numeric for position in with_broken(place, options, *broken)]
@@ -109,6 +108,7 @@ def refuse(region: riegeli.SkippedRegion) -> None:
     raise KeyError("mine")
 
 
+@rows("options", OPTIONS)
 def test_a_recovery_that_stops_ends_the_call_and_the_next_goes_on_behind(tmp_path, kind, way, options):
     place = Place(tmp_path, kind, way)
     positions = with_broken(place, options, 3)
@@ -119,6 +119,7 @@ def test_a_recovery_that_stops_ends_the_call_and_the_next_goes_on_behind(tmp_pat
         assert list(reader.read_messages(sample_class())) == [message(number) for number in range(5, COUNT)]
 
 
+@rows("options", OPTIONS)
 def test_other_exceptions_of_a_recovery_come_to_the_caller(tmp_path, kind, way, options):
     place = Place(tmp_path, kind, way)
     with_broken(place, options, 0)
@@ -140,6 +141,7 @@ def with_broken_metadata(place: Place, options: str) -> list[riegeli.RecordPosit
     return written(place, options, [b"first", b"second"], serialized_metadata=b"\x0a\x7fcut")
 
 
+@rows("options", OPTIONS)
 def test_metadata_that_do_not_parse_are_a_decode_error_and_the_records_are_there(tmp_path, kind, way, options):
     place = Place(tmp_path, kind, way)
     positions = with_broken_metadata(place, options)
@@ -150,6 +152,7 @@ def test_metadata_that_do_not_parse_are_a_decode_error_and_the_records_are_there
         assert list(reader.read_records()) == [b"first", b"second"]
 
 
+@rows("options", OPTIONS)
 def test_a_recovery_skips_metadata_that_do_not_parse(tmp_path, kind, way, options):
     place = Place(tmp_path, kind, way)
     positions = with_broken_metadata(place, options)
@@ -160,6 +163,7 @@ def test_a_recovery_skips_metadata_that_do_not_parse(tmp_path, kind, way, option
     assert [(region.begin, region.end) for region in regions] == [(64, positions[0].chunk_begin)]
 
 
+@rows("options", OPTIONS)
 def test_a_recovery_that_stops_leaves_no_metadata(tmp_path, kind, way, options):
     place = Place(tmp_path, kind, way)
     with_broken_metadata(place, options)
@@ -356,7 +360,7 @@ def error(request):
     return request.param
 
 
-@pytest.mark.parametrize("method", ["seekable", "tell"])
+@rows("method", ["seekable", "tell"])
 def test_what_a_file_raises_at_the_beginning_comes_out_unchanged(method, error):
     for made in (riegeli.RecordReader, riegeli.RecordWriter):
         with pytest.raises(type(error)) as caught:
@@ -364,10 +368,10 @@ def test_what_a_file_raises_at_the_beginning_comes_out_unchanged(method, error):
         assert caught.value is error
 
 
-@pytest.mark.parametrize("options", ["uncompressed", "brotli", "transpose", "zstd,chunk_size:100k"])
-@pytest.mark.parametrize("recovery", [None, lambda region: None], ids=["strict", "recovering"])
-@pytest.mark.parametrize("budget", ["64MiB", "1MiB"])
-@pytest.mark.parametrize("calls", [0, 1, 2])
+@rows("options", ["uncompressed", "brotli", "transpose", "zstd,chunk_size:100k"])
+@rows("recovery", [None, lambda region: None], ids=["strict", "recovering"])
+@rows("budget", ["64MiB", "1MiB"])
+@rows("calls", [0, 1, 2])
 def test_what_a_file_raises_when_read_comes_out_unchanged(options, recovery, budget, calls, error):
     memory = io.BytesIO()
     with riegeli.RecordWriter(memory, owns_dest=False, options=options) as writer:
@@ -382,7 +386,7 @@ def test_what_a_file_raises_when_read_comes_out_unchanged(options, recovery, bud
     assert regions == []
 
 
-@pytest.mark.parametrize("way", ["sought", "one way"])
+@rows("way", ["sought", "one way"])
 def test_what_read_raises_comes_out_unchanged(way, error):
     class File(io.BytesIO):
         def seekable(self) -> bool:
@@ -398,8 +402,8 @@ def test_what_read_raises_comes_out_unchanged(way, error):
         assert caught.value is error
 
 
-@pytest.mark.parametrize("options", ["", "parallelism:10"])
-@pytest.mark.parametrize("method", ["write", "flush"])
+@rows("options", ["", "parallelism:10"])
+@rows("method", ["write", "flush"])
 def test_what_a_file_raises_when_written_comes_out_unchanged_each_time(options, method, error):
     writer = riegeli.RecordWriter(Failing(b"", method, error), options=options)
     writer.write_record(b"x")

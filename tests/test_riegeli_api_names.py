@@ -16,6 +16,7 @@ import pparse
 from pparse import riegeli
 from pparse.errors import PparseError
 from pparse.riegeli.errors import BoundsError, ClosedRecordsError, HashMismatchError
+from tests.rows import rows
 
 ERRORS = {
     "CancelledError": 1,
@@ -183,7 +184,7 @@ def test_every_name_is_exported():
 # -- errors ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ERRORS)
+@rows("name", ERRORS)
 def test_errors_have_their_names_and_codes(name):
     kind = found(name)
     error = kind("a reason")

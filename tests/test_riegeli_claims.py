@@ -17,6 +17,7 @@ from pparse.riegeli.layout import METADATA, SIMPLE, TRANSPOSED, ChunkHeader
 from pparse.riegeli.parts import BROTLI, NONE, SNAPPY, ZSTD, PartCompressor
 from pparse.riegeli.simple import encode_simple
 from pparse.riegeli.transposed_encoder import encode_transposed
+from tests.rows import rows
 
 COMPRESSIONS = {"none": NONE, "brotli": BROTLI, "zstd": ZSTD, "snappy": SNAPPY}
 HUGE = 10**12
@@ -67,7 +68,7 @@ def lies():
 LIES = {name: (header, data) for name, header, data in lies()}
 
 
-@pytest.mark.parametrize("name", LIES)
+@rows("name", LIES)
 def test_a_claim_that_the_bytes_cannot_meet_is_damage_and_reading_goes_on_behind(name):
     raw = file_of(*LIES[name])
     lost = []

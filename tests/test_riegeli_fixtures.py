@@ -42,6 +42,7 @@ from tests.riegeli_fixtures import (
     surviving,
     table,
 )
+from tests.rows import rows
 
 NAMES = list(manifest())
 CODES = {"INVALID_ARGUMENT": 3, "UNIMPLEMENTED": 12}
@@ -102,7 +103,7 @@ def test_records_one_call_each(way, tmp_path):
             assert str(reader.pos) == f"{len(raw(name))}/0"
 
 
-@pytest.mark.parametrize("name", NAMES)
+@rows("name", NAMES)
 def test_facts_of_a_file(name):
     with RecordReader(raw(name)) as reader:
         assert reader.check_file_format() is True
@@ -116,7 +117,7 @@ def test_facts_of_a_file(name):
         assert [digest(record) for record in reader.read_records()] == [record.digest for record in records(name)]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@rows("name", NAMES)
 def test_backwards(name):
     with RecordReader(raw(name)) as reader:
         reader.seek_numeric(reader.size())
@@ -130,7 +131,7 @@ def test_backwards(name):
             assert reader.seek_back() is False
 
 
-@pytest.mark.parametrize("name", NAMES)
+@rows("name", NAMES)
 def test_positions_lead_back(name):
     chooser = random.Random(name)
     expected = records(name)
@@ -148,7 +149,7 @@ def test_positions_lead_back(name):
             assert reader.pos == after
 
 
-@pytest.mark.parametrize("case", lines("seek.jsonl"), ids=lambda case: case["file"])
+@rows("case", lines("seek.jsonl"), ids=lambda case: case["file"])
 def test_seek_numeric(case):
     name = case["file"].removesuffix(".riegeli")
     by_pos = {record.pos: record for record in records(name)}
@@ -163,7 +164,7 @@ def test_seek_numeric(case):
                 check(record, reader, by_pos[following])
 
 
-@pytest.mark.parametrize("case", lines("seek.jsonl"), ids=lambda case: case["file"])
+@rows("case", lines("seek.jsonl"), ids=lambda case: case["file"])
 def test_last_record_and_beyond_the_end(case):
     name = case["file"].removesuffix(".riegeli")
     size = len(raw(name))
@@ -180,10 +181,8 @@ def test_last_record_and_beyond_the_end(case):
         reader.seek_numeric(size + 1)
 
 
-@pytest.mark.parametrize(
-    "case", lines("projection.jsonl"), ids=lambda case: f"{case['file']}-{case['projection']}".replace(" ", "")
-)
-@pytest.mark.parametrize("way", ["constructor", "set"])
+@rows("case", lines("projection.jsonl"), ids=lambda case: f"{case['file']}-{case['projection']}".replace(" ", ""))
+@rows("way", ["constructor", "set"])
 def test_projection(case, way):
     name = case["file"].removesuffix(".riegeli")
     hasher = hashlib.sha256()
@@ -517,12 +516,12 @@ CRAFTED = [pytest.param(case, id=case["name"]) for case in lines("crafted.jsonl"
 WITH_METADATA = [param for param in CRAFTED if "strict_metadata" in param.values[0]]
 
 
-@pytest.mark.parametrize(("base", "case"), CORRUPT)
+@rows(("base", "case"), CORRUPT)
 def test_damaged_strict(base, case):
     assert drive(edited(raw(base), case["edits"])) == reference(case["strict"], base)
 
 
-@pytest.mark.parametrize(("base", "case"), [param for param in CORRUPT if param not in FORGED])
+@rows(("base", "case"), [param for param in CORRUPT if param not in FORGED])
 def test_damaged_recovered_as_the_reference_does(base, case):
     found = recovering(edited(raw(base), case["edits"]), salvage=False)
     assert found == reference(case["recover"], base)
@@ -535,13 +534,13 @@ def test_impossible_boundary(base, case):
     in_order(base, case, found)
 
 
-@pytest.mark.parametrize("case", CRAFTED)
+@rows("case", CRAFTED)
 def test_crafted_strict(case):
     assert drive(bytes.fromhex(case["hex"])) == reference(case["strict"])
 
 
-@pytest.mark.parametrize("salvage", [False, True], ids=["reference", "salvage"])
-@pytest.mark.parametrize("case", CRAFTED)
+@rows("salvage", [False, True], ids=["reference", "salvage"])
+@rows("case", CRAFTED)
 def test_crafted_recovered(case, salvage):
     """Damage within a chunk whose frame is whole: no better can be done than the reference does."""
     found = recovering(bytes.fromhex(case["hex"]), salvage=salvage)
@@ -593,7 +592,7 @@ def in_order(base: str, case: dict, events: list[tuple]) -> None:
             current = None
 
 
-@pytest.mark.parametrize(("base", "case"), CORRUPT)
+@rows(("base", "case"), CORRUPT)
 def test_damaged_salvaged(base, case):
     data = edited(raw(base), case["edits"])
     found = recovering(data)
@@ -624,7 +623,7 @@ def in_place(param) -> bool:
     return all(edit[0] not in ("insert", "delete") for edit in param.values[1]["edits"])
 
 
-@pytest.mark.parametrize(("base", "case"), [param for param in CORRUPT if in_place(param)])
+@rows(("base", "case"), [param for param in CORRUPT if in_place(param)])
 def test_damaged_records_by_their_positions(base, case):
     """A position that was given leads back to its record, be the chunk as it should or mended."""
     data = edited(raw(base), case["edits"])
@@ -645,7 +644,7 @@ def test_damaged_records_by_their_positions(base, case):
                 reader.seek_numeric(0)
 
 
-@pytest.mark.parametrize(("base", "case"), CORRUPT)
+@rows(("base", "case"), CORRUPT)
 def test_damaged_backwards(base, case):
     """From the end the same records are found as from the beginning; without recovery, an error of ours may come."""
     data = edited(raw(base), case["edits"])
@@ -681,7 +680,7 @@ def untouched(base: str, data: bytes) -> list[Chunk]:
     ]
 
 
-@pytest.mark.parametrize(("base", "case"), [param for param in CORRUPT if in_place(param)])
+@rows(("base", "case"), [param for param in CORRUPT if in_place(param)])
 def test_all_that_is_whole_is_salvaged(base, case):
     """However bad the neighbours: a chunk none of whose bytes changed is found."""
     data = edited(raw(base), case["edits"])
@@ -721,8 +720,8 @@ MOVED = [
 ]
 
 
-@pytest.mark.parametrize(("size", "options"), MOVED)
-@pytest.mark.parametrize("place", ["within a chunk", "within a chunk of two blocks", "between chunks"])
+@rows(("size", "options"), MOVED)
+@rows("place", ["within a chunk", "within a chunk of two blocks", "between chunks"])
 def test_bytes_inserted_or_lost_cost_what_they_hit(size, options, place):
     """All that follows stands off the multiples of the block size then; it is found there all the same."""
     chooser = random.Random(7)

@@ -13,6 +13,7 @@ from pparse.riegeli import InvalidArgumentError, RecordPosition, RecordReader, R
 from pparse.scratch import Scratch
 from tests.riegeli_damage import apply, flip, sound
 from tests.riegeli_fixtures import BLOCK, CHUNK_HEADER, digest, manifest, raw, records
+from tests.rows import rows
 
 NAMES = list(manifest())
 MIB = 1 << 20
@@ -43,8 +44,8 @@ def large(tmp_path_factory):
 # -- what is opened is what is read ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("verify", ["headers", "touched", "all"])
-@pytest.mark.parametrize("name", NAMES)
+@rows("verify", ["headers", "touched", "all"])
+@rows("name", NAMES)
 def test_opened_records_are_those_that_are_read(name, verify):
     expected = records(name)
     with RecordReader(raw(name), verify=verify) as reader:

@@ -16,8 +16,10 @@ from pparse.riegeli import RecordReader, RecordsMetadata, RecordWriter
 from pparse.riegeli.parts import ZSTD, PartCompressor
 from pparse.riegeli.transposed_encoder import encode_transposed
 from pparse.testing.fakes import GappyData
+from tests import sweep
 from tests.riegeli_damage import Edit, apply, flip, forged, made, places, salvaged, sound, written
 from tests.riegeli_fixtures import BLOCK, CHUNK_HEADER, chunk_table, digest, lines, manifest, raw, records, table
+from tests.rows import rows
 
 NAMES = list(manifest())
 KINDS = {"s": "signature", "m": "metadata", "p": "padding", "r": "simple", "t": "transposed"}
@@ -47,7 +49,7 @@ def listed(extraction) -> list[tuple[int, int, bytes]]:
 # -- whole files -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", NAMES)
+@rows("name", NAMES)
 def test_the_tree_of_a_file(name):
     with tree(raw(name)) as extraction:
         assert extraction.status is Status.COMPLETE
@@ -170,7 +172,7 @@ STORED = [
 ]
 
 
-@pytest.mark.parametrize("name", STORED)
+@rows("name", STORED)
 def test_records_that_are_not_compressed_lie_in_the_file(name):
     data = raw(name)
     with tree(data) as extraction:
@@ -355,8 +357,8 @@ def test_every_flipped_byte(name):
     """Nothing wrong is ever shown as whole; all other chunks are; the check finds it."""
     file = sound(CHANGED[name])
     true = {record[:2]: record[2] for record in file.records}
-    for at in range(len(file.data)):
-        for mask in (1, 0xFF):
+    for at in sweep.some(range(len(file.data)), 3, ends=24):
+        for mask in sweep.values((1, 0xFF), at, 1):
             damaged = apply(file.data, flip(file.data, at, mask))
             hit = file.chunk_of(at)
             with tree(damaged) as extraction:
@@ -413,8 +415,8 @@ def whole_records(extraction) -> list[tuple[int, int, bytes]]:
     ]
 
 
-@pytest.mark.parametrize("kind", ["flipped", "zeroed", "cut", "inserted", "deleted"])
-@pytest.mark.parametrize("options", ["uncompressed,chunk_size:2k", "zstd,chunk_size:30k"])
+@rows("kind", ["flipped", "zeroed", "cut", "inserted", "deleted"])
+@rows("options", ["uncompressed,chunk_size:2k", "zstd,chunk_size:30k"])
 def test_a_damaged_file_shows_what_the_reader_saves(options, kind):
     """After a check: the chunks that are whole are those that a recovering reader gives."""
     file = made(options, "reader", 60, (0, 30, 3000, 9000))
@@ -457,7 +459,7 @@ def test_many_bytes_lost_within_a_chunk():
     assert {begin for begin, _, _ in salvaged(damaged).records} - whole == set()
 
 
-@pytest.mark.parametrize("case", [pytest.param(case, id=case["name"]) for case in lines("crafted.jsonl")])
+@rows("case", [pytest.param(case, id=case["name"]) for case in lines("crafted.jsonl")])
 def test_odd_and_invalid_files(case):
     """What the reference reads of them is shown as whole, and a check finds what it refuses."""
     data = bytes.fromhex(case["hex"])

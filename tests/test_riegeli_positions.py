@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from pparse.riegeli import InvalidArgumentError, RecordPosition, RiegeliError
 from pparse.riegeli.options import parse_options
 from tests.riegeli_fixtures import lines
+from tests.rows import rows
 
 POSITIONS = lines("positions.jsonl")
 OPTIONS = lines("options.jsonl")
@@ -28,7 +29,7 @@ def positions(draw) -> RecordPosition:
 # -- text and bytes --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("case", [case for case in POSITIONS if case["ok"]], ids=lambda case: repr(case["str"]))
+@rows("case", [case for case in POSITIONS if case["ok"]], ids=lambda case: repr(case["str"]))
 def test_position(case):
     position = RecordPosition.from_str(case["str"])
     assert position.numeric == case["numeric"]
@@ -46,13 +47,13 @@ def test_no_position(case):
         RecordPosition.from_str(case["str"])
 
 
-@pytest.mark.parametrize("text", ["", "/", "1//2", "1/2 x", "٣/1", "1/²", "1/2\x00", "1.0/2", "a/b", "1/-0", "++1/2"])
+@rows("text", ["", "/", "1//2", "1/2 x", "٣/1", "1/²", "1/2\x00", "1.0/2", "a/b", "1/-0", "++1/2"])
 def test_no_position_either(text):
     with pytest.raises(ValueError):  # noqa: PT011
         RecordPosition.from_str(text)
 
 
-@pytest.mark.parametrize(
+@rows(
     "content",
     [
         "",
@@ -135,14 +136,14 @@ def test_no_key_of_the_list_is_forgotten():
     assert {key for case in OPTIONS for key in case} == {"options", "ok", "error", *KEYS}
 
 
-@pytest.mark.parametrize("case", [case for case in OPTIONS if case["ok"]], ids=lambda case: repr(case["options"]))
+@rows("case", [case for case in OPTIONS if case["ok"]], ids=lambda case: repr(case["options"]))
 def test_options(case):
     options = parse_options(case["options"])
     assert {key: getattr(options, key) for key in KEYS} == {key: case[key] for key in KEYS}
     assert isinstance(options.transpose, bool)
 
 
-@pytest.mark.parametrize("case", [case for case in OPTIONS if not case["ok"]], ids=lambda case: repr(case["options"]))
+@rows("case", [case for case in OPTIONS if not case["ok"]], ids=lambda case: repr(case["options"]))
 def test_no_options(case):
     with pytest.raises(InvalidArgumentError) as caught:
         parse_options(case["options"])
@@ -167,7 +168,7 @@ def test_window_log(text, window_log):
     assert parse_options(text).window_log == window_log
 
 
-@pytest.mark.parametrize(
+@rows(
     "text",
     [
         "window_log:20,snappy",

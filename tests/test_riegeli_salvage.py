@@ -14,6 +14,7 @@ import pytest
 
 from pparse.riegeli import RecordPosition, RecordReader, RiegeliError
 from pparse.riegeli.layout import FILE_SIGNATURE, ChunkHeader, Layout, pack_block
+from tests import sweep
 from tests.riegeli_damage import (
     Edit,
     Sound,
@@ -30,6 +31,7 @@ from tests.riegeli_damage import (
     written,
 )
 from tests.riegeli_fixtures import BLOCK, BLOCK_HEADER, CHUNK_HEADER, manifest, raw
+from tests.rows import rows
 
 SMALL = (0, 3, 20, 60)
 MIXED = (0, 3, 20, 60, 3000, 9000)
@@ -67,9 +69,9 @@ def blocks(request) -> Sound:
 def test_every_flipped_byte(options):
     """At most the chunk with the byte is lost."""
     file = made(options, "flip", 24, SMALL)
-    for at in range(len(file.data)):
+    for at in sweep.some(range(len(file.data)), 3, ends=24):
         hit = file.chunk_of(at)
-        for mask in (1, 0xFF):
+        for mask in sweep.values((1, 0xFF), at, 1):
             damaged = apply(file.data, flip(file.data, at, mask))
             found = check_in_place(file, damaged, [flip(file.data, at, mask)])
             lost = len(file.records) - len(found.records)
@@ -93,7 +95,7 @@ def test_a_flipped_hash_of_a_header_loses_nothing():
 def test_a_flipped_byte_of_a_block_header_loses_nothing(blocks):
     for block in range(0, len(blocks.data), BLOCK):
         for at in range(block, block + BLOCK_HEADER):
-            for mask in (1, 0xFF):
+            for mask in sweep.values((1, 0xFF), at, 1):
                 found = salvaged(apply(blocks.data, flip(blocks.data, at, mask)))
                 assert found.records == blocks.records, (at, mask)
                 assert found.regions == []
@@ -277,7 +279,7 @@ def without_head(file: Sound, lost: int) -> None:
     assert [record for _, _, record in found.records] == [record for _, _, record in file.after(edit)], lost
 
 
-@pytest.mark.parametrize("lost", HEADS)
+@rows("lost", HEADS)
 def test_a_lost_beginning(blocks, lost):
     without_head(blocks, lost)
 
@@ -300,8 +302,8 @@ def test_a_lost_beginning_within_the_signature(blocks):
     without_head(blocks, CHUNK_HEADER)
 
 
-@pytest.mark.parametrize("size", [1, 24, 64, 100, BLOCK - 1, BLOCK, BLOCK + 1, 200_000])
-@pytest.mark.parametrize("junk", [b"\0", b"\xff", b"junk "])
+@rows("size", [1, 24, 64, 100, BLOCK - 1, BLOCK, BLOCK + 1, 200_000])
+@rows("junk", [b"\0", b"\xff", b"junk "])
 def test_junk_in_front(blocks, size, junk):
     edit = Edit(0, 0, (junk * size)[:size])
     damaged = apply(blocks.data, edit)
@@ -312,8 +314,8 @@ def test_junk_in_front(blocks, size, junk):
     assert found.spans[0][1] in (size, size + len(FILE_SIGNATURE))
 
 
-@pytest.mark.parametrize("size", [1, 24, 39, 40, 64, 100, BLOCK, 200_000])
-@pytest.mark.parametrize("junk", [b"\0", b"\xff", b"junk "])
+@rows("size", [1, 24, 39, 40, 64, 100, BLOCK, 200_000])
+@rows("junk", [b"\0", b"\xff", b"junk "])
 def test_junk_behind(blocks, size, junk):
     damaged = blocks.data + (junk * size)[:size]
     found = salvaged(damaged)
@@ -321,7 +323,7 @@ def test_junk_behind(blocks, size, junk):
     assert found.spans == [(len(blocks.data), len(damaged))]
 
 
-@pytest.mark.parametrize("gap", [0, 1, 64, 1000])
+@rows("gap", [0, 1, 64, 1000])
 def test_files_one_after_the_other(blocks, gap):
     """Not aligned to blocks: the second one has a grid of its own."""
     second = made("zstd,chunk_size:5k", "second", 90, MIXED)
@@ -352,7 +354,7 @@ def test_without_the_padding_of_the_last_chunk():
 def test_cut_at_every_byte(options):
     """Every chunk that is whole, the last record from behind too; the rest is one region."""
     file = made(options, "cut", 30, SMALL)
-    for size in range(len(file.data) + 1):
+    for size in sweep.some(range(len(file.data) + 1), 3, keep=(chunk.end for chunk in file.chunks), ends=24):
         cut = file.data[:size]
         whole = [chunk for chunk in file.chunks if chunk.end <= size]
         begins = {chunk.begin for chunk in whole}
@@ -396,14 +398,14 @@ def nested(name: str, options: str) -> Sound:
     return sound(written(options, NESTED[name]))
 
 
-@pytest.mark.parametrize("options", [EACH, ALL], ids=["each", "all"])
-@pytest.mark.parametrize("name", NESTED)
+@rows("options", [EACH, ALL], ids=["each", "all"])
+@rows("name", NESTED)
 def test_every_flipped_byte_around_files_within_records(name, options):
     """The records of an inner file are none of the outer one's."""
     file = nested(name, options)
     failed = {}
-    for at in range(len(file.data)):
-        for mask in (1, 0xFF):
+    for at in sweep.some(range(len(file.data)), 3, ends=24):
+        for mask in sweep.values((1, 0xFF), at, 1):
             edit = flip(file.data, at, mask)
             try:
                 check_in_place(file, apply(file.data, edit), [edit])
@@ -412,11 +414,11 @@ def test_every_flipped_byte_around_files_within_records(name, options):
     assert not failed
 
 
-@pytest.mark.parametrize("name", NESTED)
+@rows("name", NESTED)
 def test_every_cut_through_files_within_records(name):
     for options in (EACH, ALL):
         file = nested(name, options)
-        for size in range(len(file.data)):
+        for size in sweep.some(range(len(file.data)), 3, keep=(chunk.end for chunk in file.chunks)):
             found = salvaged(file.data[:size])
             whole = {chunk.begin for chunk in file.chunks if chunk.end <= size}
             assert found.records == [record for record in file.records if record[0] in whole], (options, size)
@@ -487,7 +489,7 @@ def navigate(damaged: bytes, positions: list[int]) -> None:
     assert walked[::-1] == listed
 
 
-@pytest.mark.parametrize("kind", ["flipped", "zeroed", "overwritten", "cut", "inserted", "deleted"])
+@rows("kind", ["flipped", "zeroed", "overwritten", "cut", "inserted", "deleted"])
 def test_positions_of_a_damaged_file(blocks, kind):
     chooser = random.Random(kind)
     for edit in edits(kind, blocks, chooser, 12):

@@ -37,6 +37,7 @@ from pparse.riegeli.transposed_layout import (
     Parts,
 )
 from tests.riegeli_fixtures import CHUNK_HEADER, Chunk, chunk_at, digest, lines, manifest, raw, records, strip, table
+from tests.rows import rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -84,7 +85,7 @@ def options_of(name: str, kind: int) -> tuple[PartCompressor, int]:
 # -- files of the reference ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", TRANSPOSED)
+@rows("name", TRANSPOSED)
 def test_records_of_the_reference(name):
     expected = {record.pos: record for record in records(name)}
     for chunk, data in chunks_of(name):
@@ -95,7 +96,7 @@ def test_records_of_the_reference(name):
             assert (len(record), digest(record)) == (want.size, want.digest), (name, chunk.begin, index)
 
 
-@pytest.mark.parametrize("name", TRANSPOSED)
+@rows("name", TRANSPOSED)
 def test_as_small_as_the_reference(name):
     for chunk, data in chunks_of(name):
         contents = decode_transposed(memoryview(data), chunk.num_records, chunk.decoded_size)
@@ -114,7 +115,7 @@ def test_metadata(name):
     assert decode_transposed(encode_metadata(serialized, PartCompressor(data[0])), 1, len(serialized)) == [serialized]
 
 
-@pytest.mark.parametrize("line", lines("projection.jsonl"), ids=lambda line: f"{line['file']}-{line['projection']}")
+@rows("line", lines("projection.jsonl"), ids=lambda line: f"{line['file']}-{line['projection']}")
 def test_projections_of_the_reference(line):
     found = []
     hashed = hashlib.sha256()
@@ -129,9 +130,7 @@ def test_projections_of_the_reference(line):
     assert (len(found), hashed.hexdigest()) == (line["count"], line["sha256"])
 
 
-@pytest.mark.parametrize(
-    "line", [line for line in lines("crafted.jsonl") if line["name"].startswith("t_")], ids=lambda line: line["name"]
-)
+@rows("line", [line for line in lines("crafted.jsonl") if line["name"].startswith("t_")], ids=lambda line: line["name"])
 def test_crafted(line):
     file = bytes.fromhex(line["hex"])
     first = chunk_at(file, 64)
@@ -293,7 +292,7 @@ def test_stored_varints_keep_their_last_byte():
     assert decode(machine(states, [[b"\x01\x82\xff"]]), expected) == expected
 
 
-@pytest.mark.parametrize(
+@rows(
     ("states", "first"),
     [
         ([(tag, 0, None, None)], 0) for tag in (4, 5, 6, 7, 15, (1 << 29) - 1)
@@ -388,8 +387,8 @@ def chain(tag: int, length: int, moves: int, subtype: int | None = None) -> byte
     return machine([*states, (tag, 0, subtype, None)], [], bytes(move * 4 % 256 | 3 for move in range(moves)))
 
 
-@pytest.mark.parametrize("projection", [None, [[9]], [[1, 0]], [[1]], [[1, 1, 1]]], ids=str)
-@pytest.mark.parametrize(
+@rows("projection", [None, [[9]], [[1, 0]], [[1]], [[1, 1, 1]]], ids=str)
+@rows(
     ("tag", "subtype"),
     [(NO_OP, None), (START_OF_MESSAGE, None), (START_OF_SUBMESSAGE, None), (OPEN_1, None), (0x0B, None), (0x0C, None)]
     + [(0x08, INLINE + 1)],
@@ -592,7 +591,7 @@ MESSAGE = {START_OF_MESSAGE}
 SUBMESSAGE_3 = {START_OF_SUBMESSAGE, 3 << 3 | END_OF_SUBMESSAGE}
 
 
-@pytest.mark.parametrize(
+@rows(
     ("record", "tags"),
     [
         (b"", MESSAGE),
@@ -819,7 +818,7 @@ def test_buckets_and_buffers_must_fit():
 # -- projections -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@rows(
     ("paths", "root"),
     [
         ([[]], None),
@@ -930,9 +929,9 @@ def test_readers_of_sized_values_stop_at_the_end():
 # -- parts -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", KINDS.values())
-@pytest.mark.parametrize("content", [b"", b"x", b"text " * 1000])
-@pytest.mark.parametrize("pledged", [False, True])
+@rows("kind", KINDS.values())
+@rows("content", [b"", b"x", b"text " * 1000])
+@rows("pledged", [False, True])
 def test_parts(kind, content, pledged):
     part = PartCompressor(kind).part(content, pledged=pledged)
     assert read_part(kind, part, len(content)) == content

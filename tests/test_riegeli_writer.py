@@ -38,6 +38,7 @@ from tests.riegeli_fixtures import (
     raw,
     table,
 )
+from tests.rows import rows
 
 COMPRESSIONS = ("uncompressed", "brotli", "zstd", "snappy")
 
@@ -113,12 +114,12 @@ def test_there_are_files_to_compare_with():
     assert len(UNCOMPRESSED) >= 10
 
 
-@pytest.mark.parametrize("name", ["empty", *UNCOMPRESSED])
+@rows("name", ["empty", *UNCOMPRESSED])
 def test_equal_to_the_reference(name):
     assert again(name) == raw(name)
 
 
-@pytest.mark.parametrize("name", [name for name in manifest() if name not in UNCOMPRESSED])
+@rows("name", [name for name in manifest() if name not in UNCOMPRESSED])
 def test_chunks_equal_to_those_of_the_reference(name):
     """Where the compressor has a say: the same chunks, of the same contents; padding to the same places."""
     data = again(name)
@@ -167,8 +168,8 @@ ENDS = [
 ]  # of the first chunk, relative to the block boundary; it cannot end within or right after the block header
 
 
-@pytest.mark.parametrize("second", ["uncompressed,chunk_size:1", "transpose,zstd,chunk_size:1"])
-@pytest.mark.parametrize("length", ENDS)
+@rows("second", ["uncompressed,chunk_size:1", "transpose,zstd,chunk_size:1"])
+@rows("length", ENDS)
 def test_a_chunk_that_ends_near_a_block_boundary(length, second):
     end = advance(64, length)
     records = [bytes([length % 256]) * (length - CHUNK_HEADER - 5), b"second!" * 9, b"", b"\x08\x01"]
@@ -219,8 +220,8 @@ def padded(position: int, multiple: int) -> int:
     return end
 
 
-@pytest.mark.parametrize("multiple", [2, 24, 39, 40, 41, 100, 1000, 4096, 65536, 65537, 65540, 100_000])
-@pytest.mark.parametrize("kind", ["final_padding", "initial_padding"])
+@rows("multiple", [2, 24, 39, 40, 41, 100, 1000, 4096, 65536, 65537, 65540, 100_000])
+@rows("kind", ["final_padding", "initial_padding"])
 def test_padding(kind, multiple):
     for size in [*range(12), 900, 65300, *range(65390, 65450, 3), 65500]:
         plain = write([bytes(size)], "uncompressed")
@@ -411,15 +412,15 @@ ODD |= {
 }
 
 
-@pytest.mark.parametrize("name", ODD)
+@rows("name", ODD)
 def test_odd_records_transposed(name):
     for options in ("transpose,uncompressed", "transpose,zstd,bucket_fraction:0"):
         for records in ([ODD[name]], [ODD[name]] * 3, [b"\x08\x01", ODD[name], b"\xff", b"\x0a\x01x"]):
             assert read(write(records, options)) == records
 
 
-@pytest.mark.parametrize("compression", COMPRESSIONS)
-@pytest.mark.parametrize("fraction", ["0", "0.001", "1"])
+@rows("compression", COMPRESSIONS)
+@rows("fraction", ["0", "0.001", "1"])
 def test_all_odd_records_in_one_transposed_chunk(compression, fraction):
     """More states than a transition can reach: bridges are needed."""
     chooser = random.Random(5)
@@ -440,7 +441,7 @@ def test_transposed_records_are_taken_apart():
         assert list(reader.read_records()) == [b"\x12\x00"] * 500
 
 
-@pytest.mark.parametrize(
+@rows(
     "options",
     [
         "brotli:11",
@@ -477,10 +478,8 @@ def test_options_that_are_none(name, tmp_path):
 # -- records too large to hold ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("size", [0, 1, 65422, 65423, 200_000, 2_500_000])
-@pytest.mark.parametrize(
-    "options", ["uncompressed", "brotli:1", "zstd", "snappy", "transpose,zstd", "zstd,parallelism:2"]
-)
+@rows("size", [0, 1, 65422, 65423, 200_000, 2_500_000])
+@rows("options", ["uncompressed", "brotli:1", "zstd", "snappy", "transpose,zstd", "zstd,parallelism:2"])
 def test_a_record_written_from_elsewhere(options, size):
     """Streamed: a chunk of its own, between others, whatever the chunk size; without compression the same bytes."""
     from pparse.data import BytesData

@@ -18,6 +18,7 @@ from pparse import protos, schema
 from pparse.descriptors import MAX_NAME, MAX_NESTING, walk
 from pparse.errors import MalformedError, PathError
 from pparse.schema import Schema
+from tests.rows import rows
 
 FOLDER = Path(__file__).parent / "data" / "schema"
 # The compiled sources of that folder.
@@ -342,7 +343,7 @@ def test_references_through_packages(reference, expected):
     assert declared_in.type_name == expected
 
 
-@pytest.mark.parametrize(
+@rows(
     "bad",
     [
         declared("a", 0, 5),
@@ -381,7 +382,7 @@ def test_what_descriptors_do_not_have_is_passed_over():
     assert list(of_fields(unknown, declared("a", 1, 5), unknown)) == ["a"]
 
 
-@pytest.mark.parametrize(
+@rows(
     ("kind", "text"),
     [
         (5, "2147483648"), (5, "-2147483649"), (13, "-1"), (13, "4294967296"), (3, "9223372036854775808"),

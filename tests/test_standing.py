@@ -18,6 +18,7 @@ from pparse.findings import Status
 from pparse.hidden import HiddenData
 from pparse.standing import Condemned, Doubt, Proofs
 from pparse.zero_runs import zero_runs
+from tests.rows import rows
 
 NUMBERS = np.random.default_rng(11)
 WEIGHTS = {f"layer.{number}": NUMBERS.standard_normal((40, 50)).astype("<f4") for number in range(31)}
@@ -80,7 +81,7 @@ def test_a_condemned_stretch_is_found_behind_shorter_ones():
     assert condemned.touching(1999, 2001).reason == "2000"
 
 
-@pytest.mark.parametrize(
+@rows(
     ("gap", "stretch", "status", "there"),
     [
         ((40, 20), (0, 40), Status.COMPLETE, 40),

@@ -18,8 +18,10 @@ from pparse.errors import EndOfDataError, FormatError, LimitError, MalformedErro
 from pparse.findings import Status
 from pparse.limits import Limits
 from pparse.testing.fakes import GappyData, UnknownSizeData
+from tests import sweep
 from tests.conftest import safetensors
 from tests.deflate_samples import content, deflate
+from tests.rows import rows
 
 
 def fault(reason):
@@ -86,8 +88,8 @@ def content_of(document):
 # -- what is whole ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("size", [0, 1, 100, 70_000, 1_500_000])
-@pytest.mark.parametrize("codec", CODECS)
+@rows("size", [0, 1, 100, 70_000, 1_500_000])
+@rows("codec", CODECS)
 def test_the_content(codec, size):
     truth = content("mixed" if size > 100 else "text", size)
     with opened(WRITERS[codec](truth), codec) as document:
@@ -162,7 +164,7 @@ def test_a_source_whose_size_is_not_known(codec):
 def test_every_prefix(codec):
     stream = WRITERS[codec](SMALL)
     least = 0
-    for cut in range(len(stream)):
+    for cut in sweep.some(range(len(stream)), 3, ends=24):
         with opened(stream[:cut], codec) as document:
             data = content_of(document)
             got, unknown = data.read_known(0, 1 << 20)
@@ -192,7 +194,7 @@ RUN_OVER = fault("an end mark that is damaged: what is read for a further block 
 )
 def test_every_byte_changed(codec):
     stream = WRITERS[codec](SMALL)
-    for at in range(len(stream)):
+    for at in sweep.some(range(len(stream)), 3, ends=24):
         with opened(stream[:at] + bytes([stream[at] ^ 1]) + stream[at + 1 :], codec) as document:
             try:
                 loaded = document.get("content")
@@ -218,7 +220,7 @@ def test_every_byte_changed(codec):
 def test_every_byte_changed_without_a_checksum(codec):
     """Nothing says what is right; but it ends, with an error of ours or none."""
     stream = WRITERS[codec](SMALL)
-    for at in range(len(stream)):
+    for at in sweep.some(range(len(stream)), 3, ends=24):
         with opened(stream[:at] + bytes([stream[at] ^ 0x10]) + stream[at + 1 :], codec) as document:
             try:
                 document.get("content")
@@ -312,7 +314,7 @@ def full_header(data: bytes, flags: int = 0x1F) -> bytes:
     return head + deflate(data) + struct.pack("<II", zlib.crc32(data), len(data))
 
 
-@pytest.mark.parametrize("flags", range(32))
+@rows("flags", range(32))
 def test_headers_with_any_fields(flags):
     with opened(full_header(SMALL, flags) + full_header(b"more", flags), "gzip") as document:
         assert document.get("content") == SMALL + b"more"

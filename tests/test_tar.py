@@ -17,6 +17,7 @@ from pparse.parser import Confidence
 from pparse.parsers.tar import TarParser
 from pparse.parsers.tar_headers import BLOCK
 from pparse.testing.fakes import FakeData, RestartData, UnknownSizeData
+from tests.rows import rows
 
 FORMATS = {"ustar": tarfile.USTAR_FORMAT, "gnu": tarfile.GNU_FORMAT, "pax": tarfile.PAX_FORMAT}
 KINDS = {
@@ -138,8 +139,8 @@ def test_kinds(format):
 ODD_NAMES = ["日本語/ファイル", "é" * 45, "naïve.txt", "raw\udcff\udc80name", "tab\tnew\nline", " "]
 
 
-@pytest.mark.parametrize("format", FORMATS)
-@pytest.mark.parametrize("name", ODD_NAMES)
+@rows("format", FORMATS)
+@rows("name", ODD_NAMES)
 def test_names_that_are_not_plain(format, name):
     more = {} if format == "pax" and "\udcff" in name else {"errors": "surrogateescape", "encoding": "utf-8"}
     content = archive([(name, b"x"), (info("l", kind=tarfile.SYMTYPE, linkname=name), b"")], format, **more)

@@ -12,6 +12,7 @@ from pparse.errors import PparseError
 from pparse.findings import Severity, Status
 from pparse.parsers.tar_headers import BLOCK
 from pparse.testing.fakes import FakeData, GappyData, UnknownSizeData
+from tests.rows import rows
 from tests.test_tar import archive, contents, files, info, opened, read, seal, seen
 
 FORMATS = ("ustar", "gnu", "pax")
@@ -151,9 +152,9 @@ def test_one_byte_that_no_number_has_is_mended_by_the_checksum():
 # -- destroyed -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("wreck", [bytes(BLOCK), noise(BLOCK), b"text " * 102 + b"\n\n"])
-@pytest.mark.parametrize("name", ["a.txt", "dir/b.bin", "d"])
-@pytest.mark.parametrize("format", FORMATS)
+@rows("wreck", [bytes(BLOCK), noise(BLOCK), b"text " * 102 + b"\n\n"])
+@rows("name", ["a.txt", "dir/b.bin", "d"])
+@rows("format", FORMATS)
 def test_a_destroyed_header_costs_one_name(format, name, wreck):
     content = sample(format)
     member = next(member for member in files(content) if member.name == name)
@@ -360,8 +361,8 @@ def test_unknown_bytes_in_a_header(length):
             assert complete["dir/b.bin"] == PARTS["dir/b.bin"]
 
 
-@pytest.mark.parametrize("lost", [1, 100, 1_000, 1_999])
-@pytest.mark.parametrize("said", [0.5, 1, 2])
+@rows("lost", [1, 100, 1_000, 1_999])
+@rows("said", [0.5, 1, 2])
 def test_a_gap_of_unknown_length_in_a_member(lost, said):
     """The size of the member, and the header behind it, tell how many bytes are lost."""
     content = sample()
@@ -518,9 +519,9 @@ def test_hostile_lengths_cost_nothing():
     assert [member.name for member in files(many)] == [*PARTS]
 
 
-@pytest.mark.parametrize("size", [30_000, 512 * 40])
-@pytest.mark.parametrize("place", [1, 100, 200, 300])
-@pytest.mark.parametrize("change", ["insert", "remove"])
+@rows("size", [30_000, 512 * 40])
+@rows("place", [1, 100, 200, 300])
+@rows("change", ["insert", "remove"])
 def test_damage_to_a_header_that_shifts_what_follows_leaves_the_member_before_it_whole(size, place, change) -> None:
     content = bytes(number % 251 + 1 for number in range(size))
     out = io.BytesIO()

@@ -20,6 +20,7 @@ from pparse.parsers.tar_headers import (
     sum_of,
     text_of,
 )
+from tests.rows import rows
 
 FORMATS = {"ustar": tarfile.USTAR_FORMAT, "gnu": tarfile.GNU_FORMAT}
 
@@ -32,7 +33,7 @@ def header(name="dir/file.bin", size=1234, format="gnu", **more):
     return info.tobuf(FORMATS[format])
 
 
-@pytest.mark.parametrize(
+@rows(
     ("field", "number"),
     [
         (b"0000644\0", 0o644), (b"000644 \0", 0o644), (b"   644 \0", 0o644), (b"644\0\0\0\0\0", 0o644), (b"\0" * 8, 0),

@@ -28,6 +28,7 @@ from pparse.findings import Finding, Status
 from pparse.spliced import SplicedData
 from pparse.tensor import Span, Tensor
 from pparse.testing.fakes import FailingData, FakeData, GappyData, ShortData, UnknownSizeData
+from tests.rows import rows
 
 ALL = sorted(name for name in DTYPES if hasattr(ml_dtypes, name) or name in np.sctypeDict)
 PACKED = [name for name in ALL if DTYPES[name].packed]
@@ -106,8 +107,8 @@ def sample(name: str, shape: tuple[int, ...]) -> bytes:
 # -- whole tensors ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("how", ["bytes", "spliced", "spans"])
-@pytest.mark.parametrize("name", ALL)
+@rows("how", ["bytes", "spliced", "spans"])
+@rows("name", ALL)
 def test_numpy_is_exact(name, how):
     for shape in SHAPES:
         stored = sample(name, shape)
@@ -130,7 +131,7 @@ def c_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
     return tuple(itemsize * elements(shape[axis + 1 :]) for axis in range(len(shape)))
 
 
-@pytest.mark.parametrize("name", [*WHOLE, "datetime64[s]", "S5", "V3", "U2"])
+@rows("name", [*WHOLE, "datetime64[s]", "S5", "V3", "U2"])
 def test_big_endian(name):
     dtype = DType.of(name)
     width = {"complex": dtype.itemsize // 2, "other": 4 if name == "U2" else 1}.get(dtype.kind, dtype.itemsize)
@@ -221,8 +222,8 @@ def views(storage: np.ndarray) -> dict[str, np.ndarray]:
 VIEWS = list(views(np.arange(480, dtype=np.int32)))
 
 
-@pytest.mark.parametrize("how", ["bytes", "spliced", "spans"])
-@pytest.mark.parametrize("view", VIEWS)
+@rows("how", ["bytes", "spliced", "spans"])
+@rows("view", VIEWS)
 def test_strides(view, how):
     storage = np.arange(480, dtype=np.int32)
     expected = views(storage)[view]
@@ -354,8 +355,8 @@ def test_any_index_is_read_in_pieces_as_at_once(data):
         assert same(tensor.numpy(), np.ascontiguousarray(array))
 
 
-@pytest.mark.parametrize("name", ["float32", "int4"])
-@pytest.mark.parametrize("index", [None, True, 1.0, "a", [0, 1], np.array([0, 1]), (0, None), (True,), np.bool_(True)])
+@rows("name", ["float32", "int4"])
+@rows("index", [None, True, 1.0, "a", [0, 1], np.array([0, 1]), (0, None), (True,), np.bool_(True)])
 def test_other_indexes_are_refused(name, index):
     tensor = make(name, (3, 4), sample(name, (3, 4)))
     with pytest.raises(TypeError):
@@ -535,8 +536,8 @@ def test_packed_rows_that_begin_inside_a_byte():
 # -- streaming -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["uint8", "float32", "bfloat16", "complex128", "int4", "float6_e2m3fn", "uint1"])
-@pytest.mark.parametrize("how", ["bytes", "spans"])
+@rows("name", ["uint8", "float32", "bfloat16", "complex128", "int4", "float6_e2m3fn", "uint1"])
+@rows("how", ["bytes", "spans"])
 def test_blocks(name, how):
     shape = (7, 11)
     stored = sample(name, shape)
@@ -599,7 +600,7 @@ def test_readinto():
     assert larger == stored + b"\xee" * 12
 
 
-@pytest.mark.parametrize("name", [*WHOLE, "datetime64[s]"])
+@rows("name", [*WHOLE, "datetime64[s]"])
 def test_readinto_an_array_of_its_own_type(name):
     dtype = DType.of(name)
     for shape in ((), (5,), (2, 3), (0,), (2, 0)):
@@ -646,7 +647,7 @@ def in_file(data: Data, name: str = "float32", shape: tuple[int, ...] = (10, 100
     return Tensor("w", DTYPES[name], shape, (Span(data, BEFORE, 4000, data.name),), **more)
 
 
-@pytest.mark.parametrize("name", WHOLE)
+@rows("name", WHOLE)
 def test_without_a_copy(name):
     for shape in SHAPES:
         stored = sample(name, shape)
@@ -847,8 +848,8 @@ def until_cut(pieces) -> tuple[list, TruncatedTensorError]:
     return found, caught.value
 
 
-@pytest.mark.parametrize("name", ["float32", "int4", "float6_e2m3fn", "uint1", "complex128", "bfloat16"])
-@pytest.mark.parametrize("order", ["little", "big"])
+@rows("name", ["float32", "int4", "float6_e2m3fn", "uint1", "complex128", "bfloat16"])
+@rows("order", ["little", "big"])
 def test_prefix_and_fill_for_every_cut(name, order):
     shape = (4, 3)
     stored = sample(name, shape)
@@ -889,7 +890,7 @@ def test_fill_value(cut):
     assert filled.sum() == sum(range(7))
 
 
-@pytest.mark.parametrize("name", ALL)
+@rows("name", ALL)
 def test_fill_of_every_type(name):
     stored = sample(name, (16,))
     cut = make(name, (16,), stored, there=len(stored) - 1)

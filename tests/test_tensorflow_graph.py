@@ -16,6 +16,7 @@ from pparse.protos import message_class
 from pparse.viewers import tensorflow_graph_index
 from pparse.viewers.tensorflow_graph import Edge, TensorflowGraph
 from pparse.viewers.tensorflow_graph_text import quoted
+from tests import sweep
 
 GraphDef = message_class("tensorflow.GraphDef")
 SavedModel = message_class("tensorflow.SavedModel")
@@ -383,8 +384,8 @@ def test_json():
 def test_any_change_of_a_byte():
     """A graph or one of our errors, whatever the bytes."""
     raw = graph_def(**SMALL).SerializeToString()
-    for at in range(len(raw)):
-        for change in (0x01, 0x80, 0xFF):
+    for at in sweep.some(range(len(raw)), 3, ends=8):
+        for change in sweep.values((0x01, 0x80, 0xFF), at):
             bad = raw[:at] + bytes([raw[at] ^ change]) + raw[at + 1 :]
             with pparse.open(bad, format="protobuf", options=OPTIONS) as document:
                 graph = TensorflowGraph(document)

@@ -16,6 +16,7 @@ from pparse.protos import message_class
 from pparse.riegeli import RecordWriter
 from pparse.viewers import tensorflow_nodes
 from pparse.viewers.tensorflow_nodes import NodeDefs, NodeRef
+from tests.rows import rows
 
 GraphDef = message_class("tensorflow.GraphDef")
 NodeDef = message_class("tensorflow.NodeDef")
@@ -111,7 +112,7 @@ ODD = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ODD)
+@rows("name", ODD)
 def test_odd_bytes(name):
     """What no serializer writes, but every parser reads."""
     raw = b"".join(field(1, found) for found in (ODD["twice"], ODD[name], ODD["class"]))

@@ -9,6 +9,7 @@ import pparse
 from pparse.errors import DamagedTensorError, LimitError, MissingTensorError, TruncatedTensorError, UnsupportedError
 from pparse.findings import Severity, Status
 from pparse.protos import message_class
+from tests.rows import rows
 
 GRAPH = message_class("tensorflow.GraphDef")
 TENSOR = message_class("tensorflow.TensorProto")
@@ -59,7 +60,7 @@ def view(*tensors):
     return pparse.view(serialized(*tensors), format="graph-def")
 
 
-@pytest.mark.parametrize(("number", "field", "name", "values"), LISTED)
+@rows(("number", "field", "name", "values"), LISTED)
 def test_listed_elements_of_every_type(number, field, name, values):
     viewer = view(
         proto(number, (3,), **{field: values}),

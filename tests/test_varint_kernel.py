@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from pparse.errors import MalformedError
 from pparse.kernels.varint import decode_varints, encode_varint, encode_varints, read_varint, read_varints
+from tests.rows import rows
 
 U32 = (1 << 32) - 1
 U64 = (1 << 64) - 1
@@ -34,7 +35,7 @@ CUT = ["", "80", "ffff", "808080808080808080"]
 values = st.one_of(st.integers(0, 300), st.integers(0, 1 << 15), st.integers(0, U64))
 
 
-@pytest.mark.parametrize(("value", "text"), KNOWN)
+@rows(("value", "text"), KNOWN)
 def test_known(value, text):
     data = bytes.fromhex(text)
     assert encode_varint(value) == data

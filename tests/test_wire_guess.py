@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from pparse.kernels import wire_guess
 from pparse.kernels.varint import encode_varint, read_varint
 from pparse.kernels.wire_guess import guess
+from tests.rows import rows
 
 
 def field(number: int, payload: bytes) -> bytes:
@@ -76,7 +77,7 @@ CERTAIN = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "data"), CERTAIN)
+@rows(("kind", "data"), CERTAIN)
 def test_certain(kind, data):
     found, confidence = guess(data)
     assert found == kind

@@ -28,6 +28,7 @@ from pparse.kernels.wire import (
     skip_varint,
 )
 from tests.protobuf_referee import Chooser, read_field, tagged, varint
+from tests.rows import rows
 
 NUMBERS = st.sampled_from([1, 2, 15, 16, 17, 2047, 2048, (1 << 29) - 1])
 PAYLOADS = st.one_of(
@@ -88,7 +89,7 @@ def test_fields_are_found_wherever_blocks_are_cut(raw):
         assert walked(raw, block) == wanted
 
 
-@pytest.mark.parametrize("seed", range(20))
+@rows("seed", range(20))
 def test_fields_of_one_tag_in_a_run_and_mixed(seed):
     choose = Chooser.seeded(seed)
     items = [tagged(1, 0, b"\x05"), tagged(1, 2, b"ab"), tagged(2, 5, bytes(4)), tagged(3, 3, tagged(1, 0, b"\x07")),
@@ -124,7 +125,7 @@ def test_a_group_that_stays_open():
     assert dict(more) == {8: [len(rest) - 2]}
 
 
-@pytest.mark.parametrize(
+@rows(
     ("raw", "offset", "reason"),
     [
         (b"\x08\x01\x0f", 2, "wire type 7"),

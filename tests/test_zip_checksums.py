@@ -10,6 +10,7 @@ import pparse
 from pparse.errors import MalformedError
 from pparse.findings import Status
 from pparse.parsers.zip import ZipParser
+from tests.rows import rows
 from tests.test_zip_damage import read
 from tests.zip_samples import Archive, Made, noise
 
@@ -107,8 +108,8 @@ def test_a_content_that_only_its_local_header_contradicts_is_not_verified(run, t
     assert [file["verified"] for file in files] == [None, True, True]
 
 
-@pytest.mark.parametrize(("method", "descriptor"), CASES)
-@pytest.mark.parametrize("where", ["directory", "local", "both"])
+@rows(("method", "descriptor"), CASES)
+@rows("where", ["directory", "local", "both"])
 def test_a_scan_verifies_no_content_of_which_two_checksums_are_said(where, method, descriptor) -> None:
     source = bytearray(contradicting(where, method, descriptor))
     at = len(source) - 22 - 51 - 51 + 28  # a name's length in the directory: it is not believed any more

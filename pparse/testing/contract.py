@@ -36,6 +36,7 @@ from pparse.testing.patience import Patience
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
     from typing import Any, ClassVar
 
@@ -128,6 +129,14 @@ class ParserContract:
             source, parsers=[self.parser], format=self.parser.name, budget=self.budget, options=self.options, **more
         )
 
+    def cuts(self, size: int) -> Iterable[int]:
+        """Return the lengths to which a sample of ``size`` bytes is cut, ascending; override it to try fewer."""
+        return range(size)
+
+    def changed(self, size: int) -> Iterable[tuple[int, int]]:
+        """Return the places of a sample of ``size`` bytes that are changed, each with a new value."""
+        return ((at, value) for at in range(size) for value in self.changes)
+
     def test_has_samples(self) -> None:
         """A parser without a sample is not tested."""
         assert self.samples, "give at least one sample"
@@ -163,7 +172,7 @@ class ParserContract:
                 whole = tree_of(extraction)
             scalars = {leaf.path: leaf for leaf in whole if leaf.value is not None}
             most = 0
-            for size in range(len(sample)):
+            for size in self.cuts(len(sample)):
                 with self.open(sample[:size]) as cut:
                     leaves = tree_of(cut)
                     list(cut.check())
@@ -184,7 +193,7 @@ class ParserContract:
         for name, sample in self.samples.items():
             with self.open(sample) as extraction:
                 wanted = {leaf.path for leaf in tree_of(extraction) if leaf.shape == SCALAR}
-            for size in range(len(sample)):
+            for size in self.cuts(len(sample)):
                 with self.open(sample[:size]) as cut:
                     told = {f"{who} at once": status for who, status in _statuses(cut).items()}
                     lost = wanted - {leaf.path for leaf in tree_of(cut) if leaf.status is Status.COMPLETE}
@@ -207,11 +216,9 @@ class ParserContract:
     def test_every_byte_changed(self) -> None:
         """A changed byte gives another tree, a status or one of our errors."""
         for sample in self.samples.values():
-            for at in range(len(sample)):
-                for value in self.changes:
+            for at, value in self.changed(len(sample)):
+                if sample[at] != value:
                     changed = bytearray(sample)
-                    if changed[at] == value:
-                        continue
                     changed[at] = value
                     self._survives(bytes(changed))
 

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 from pparse.parsers.cpb import CpbParser
-from pparse.testing import ParserContract
 from tests.interop.tensorflow.chunked import ALL, NUMBER, At, Key, all_class, descriptors, tree, write
+from tests.sparse_contract import SparseContract
 
 
 def body(**values):
@@ -18,7 +18,7 @@ FIELDS = (
 CHUNKS = [BASE, body(bool=True), b"\xff\0", body(uint32=7), b"0.5"]
 
 
-class TestCpb(ParserContract):
+class TestCpb(SparseContract):
     parser = CpbParser
     options = {"message": ALL, "descriptor": descriptors()}
     # Every byte is changed to each of these, and all is decoded each time.

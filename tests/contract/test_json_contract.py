@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 from pparse.parsers.json import JsonParser
-from pparse.testing import ParserContract
+from tests.sparse_contract import SparseContract
 
 
-class TestJson(ParserContract):
+class TestJson(SparseContract):
     parser = JsonParser
     samples = {
         "members": b'{"a": 1, "b": [1, 2.5, {"c": "x\\u00e9\\n"}], "": null, "long": "' + b"y" * 300 + b'", "t": true}',

@@ -6,8 +6,8 @@ from google.protobuf.message import DecodeError, Message
 from pparse.parsers.protobuf import ProtobufParser
 from pparse.parsers.tensorflow import GraphDefParser, MetaGraphParser, SavedModelParser
 from pparse.protos import message_class
-from pparse.testing import ParserContract
 from tests.protobuf_referee import FDP, World, descriptor_pb2, entry_type, tagged
+from tests.sparse_contract import SparseContract
 
 
 def world() -> World:
@@ -44,7 +44,7 @@ def mixed() -> bytes:
     return message.SerializeToString()
 
 
-class MessageContract(ParserContract):
+class MessageContract(SparseContract):
     """A message may end behind any field, and its concatenation with another is one, too."""
 
     referee: type[Message]

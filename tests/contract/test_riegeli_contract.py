@@ -4,8 +4,8 @@ import io
 
 from pparse.parsers.riegeli import RiegeliParser
 from pparse.riegeli import RecordsMetadata, RecordWriter
-from pparse.testing import ParserContract
 from tests.riegeli_fixtures import chunk_table, raw
+from tests.sparse_contract import SparseContract
 
 
 def build(options: str, records: list[bytes], *, chunks: int = 1, metadata: RecordsMetadata | None = None) -> bytes:
@@ -18,7 +18,7 @@ def build(options: str, records: list[bytes], *, chunks: int = 1, metadata: Reco
     return out.getvalue()
 
 
-class TestRiegeli(ParserContract):
+class TestRiegeli(SparseContract):
     parser = RiegeliParser
     # Every byte is changed to each of these, and all is decoded each time.
     changes = (0x00, 0x01, 0xFF)

@@ -4,7 +4,7 @@ import json
 import struct
 
 from pparse.parsers.safetensors import SafetensorsParser
-from pparse.testing import ParserContract
+from tests.sparse_contract import SparseContract
 
 
 def build(header: dict[str, object], data: bytes) -> bytes:
@@ -13,7 +13,7 @@ def build(header: dict[str, object], data: bytes) -> bytes:
     return struct.pack("<Q", len(text)) + text + data
 
 
-class TestSafetensors(ParserContract):
+class TestSafetensors(SparseContract):
     parser = SafetensorsParser
     samples = {
         "two": build(

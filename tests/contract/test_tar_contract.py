@@ -4,7 +4,7 @@ import io
 import tarfile
 
 from pparse.parsers.tar import TarParser
-from pparse.testing import ParserContract
+from tests.sparse_contract import SparseContract
 
 
 def made(format: int, *members: tuple[str, bytes]) -> bytes:
@@ -31,7 +31,7 @@ def sparse() -> bytes:
     return bytes(header) + b"stored" * 85 + b"!!" + bytes(1024)
 
 
-class TestTar(ParserContract):
+class TestTar(SparseContract):
     parser = TarParser
 
     def is_whole(self, name: str, prefix: bytes) -> bool:

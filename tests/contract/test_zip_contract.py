@@ -4,7 +4,7 @@ import io
 import zipfile
 
 from pparse.parsers.zip import ZipParser
-from pparse.testing import ParserContract
+from tests.sparse_contract import SparseContract
 from tests.zip_samples import Sink, add
 
 
@@ -28,7 +28,7 @@ def streamed() -> bytes:
     return bytes(out.written)
 
 
-class TestZip(ParserContract):
+class TestZip(SparseContract):
     parser = ZipParser
     samples = {"plain": plain(), "streamed": streamed()}
     changes = (0x00, 0x01, 0x50, 0x7F, 0xFF)

@@ -12,6 +12,7 @@ import pytest
 
 import pparse
 from pparse.limits import Limits
+from tests.rows import rows
 
 
 def library(name):
@@ -548,7 +549,7 @@ def test_there_are_cases_on_both_sides():
     assert len(VERDICTS) - refused > 70
 
 
-@pytest.mark.parametrize("case", sorted(VERDICTS))
+@rows("case", sorted(VERDICTS))
 def test_strict_verdict_is_the_librarys(case):
     source = VERDICTS[case]
     assert bool(errors_of(source)) == library_refuses(source)

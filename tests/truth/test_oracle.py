@@ -9,6 +9,7 @@ import pytest
 
 from pparse.errors import DamagedTensorError
 from pparse.findings import Status
+from tests.rows import rows
 from tests.truth.cases import DRAWN, WAY_NAMES, Case, choose
 from tests.truth.damage import Damage, Reach
 from tests.truth.oracle import has_rival
@@ -306,7 +307,7 @@ def test_a_case_that_does_not_end_is_named():
 # -- the truth itself ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", SAMPLES)
+@rows("name", SAMPLES)
 def test_a_sample_has_its_values_where_it_says(name):
     sample = load(name)
     for value in sample.values.values():
@@ -316,7 +317,7 @@ def test_a_sample_has_its_values_where_it_says(name):
             assert sample.content[start:end] == value.content
 
 
-@pytest.mark.parametrize("wrapper", WRAPPERS)
+@rows("wrapper", WRAPPERS)
 def test_a_sound_file_is_reached_by_nothing_and_each_file_in_it_by_its_own_bytes(wrapper):
     sample = "safetensors-sharded" if wrapper == "folder" else "safetensors"
     wrapped = wrap(sample, wrapper)

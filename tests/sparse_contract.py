@@ -1,0 +1,24 @@
+"""The conformance suite of the parsers as a default run takes it: some of the cuts and changes, all with ``--full``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pparse.testing import ParserContract
+from tests import sweep
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+class SparseContract(ParserContract):
+    """What every parser passes; cuts and changes move with the commit."""
+
+    def cuts(self, size: int) -> Iterable[int]:
+        """Every third length, and those at either end."""
+        return sweep.some(range(size), 3, ends=24)
+
+    def changed(self, size: int) -> Iterable[tuple[int, int]]:
+        """Two values at every other byte, and at all of the first and the last."""
+        places = sweep.some(range(size), 2, ends=16)
+        return [(at, value) for at in places for value in sweep.values(self.changes, at)]
