@@ -155,9 +155,7 @@ class Registry:
 
         With a built-in parser, its viewer is added, and asked before the built-in one.
         """
-        known = builtin(parser.name)
-        if known is None or import_dotted(known.parser) is not parser:
-            self._extra_parsers[parser.name] = parser
+        self._extra_parsers[parser.name] = parser
         if viewer is not None:
             self._extra_viewers[parser.name] = viewer
 
@@ -196,7 +194,8 @@ class Registry:
 
     def names(self) -> list[str]:
         """Return the names of all formats, built-in ones first."""
-        return [builtin.name for builtin in BUILTINS] + sorted(self.plugin_parsers())
+        known = [builtin.name for builtin in BUILTINS]
+        return known + sorted(set(self.plugin_parsers()) - set(known))
 
 
 _default: list[Registry] = []
