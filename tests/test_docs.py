@@ -207,3 +207,20 @@ def test_transcripts(page: Path, tmp_path: Path) -> None:
                 f"{name_of(page)}:{line}: $ {command}\n--- the page says\n" + "\n".join(wanted)
                 + f"\n--- it is\n{done.stdout}"
             )  # fmt: skip
+
+
+# -- the first screen ------------------------------------------------------------------------------------------------
+
+
+def test_the_readme_tells_how_to_try_it_on_the_first_screen() -> None:
+    lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
+    first = "\n".join(lines[:24])
+    assert "python3 docs/try.py" in first
+    assert ". .venv/bin/activate" in first
+
+
+def test_the_transcripts_of_the_readme_need_only_what_pparse_brings() -> None:
+    text = "".join(block for _, _, block in blocks(ROOT / "README.md", "console", "python"))
+    brought = {"pparse", "numpy", "ml_dtypes", "brotli", "zstandard", "cramjam", "google"}
+    imported = set(re.findall(r"(?:^|[\s\";])(?:(?<!pparse )import|from)\s+([a-z_]+)", text))
+    assert imported <= brought | set(sys.stdlib_module_names), imported

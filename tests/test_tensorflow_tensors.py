@@ -234,10 +234,29 @@ def test_texts():
     assert viewer["t5"].finding.code == "extra-values"
     assert viewer["t0"].dtype is None
     assert viewer["t0"].stored_dtype == "DT_STRING"
-    with pytest.raises(UnsupportedError, match=r"strings\(\)"):
-        viewer["t0"].numpy()
     with pytest.raises(UnsupportedError, match="not of texts"):
         next(view(proto(1, ()))["t0"].strings())
+
+
+def test_texts_are_arrays_of_bytes_and_take_slices():
+    viewer = view(
+        proto(7, (3,), string_val=[b"a", b"", b"\xff\0"]),
+        proto(7, (2, 2), string_val=[b"x", b"y"]),
+        proto(7, (1 << 40,), string_val=[b"x"]),
+        proto(7, (3,), tensor_content=b"\x01\x00\x03a\xff\0"),
+    )
+    assert viewer["t0"].numpy().dtype == object
+    assert viewer["t0"].numpy().tolist() == [b"a", b"", b"\xff\0"]
+    assert viewer["t0"][0] == b"a"
+    assert viewer["t0"][::2].tolist() == [b"a", b"\xff\0"]
+    assert viewer["t1"][1].tolist() == [b"y", b"y"]
+    assert viewer["t1"][..., 0].tolist() == [b"x", b"y"]
+    with pytest.raises(IndexError):
+        viewer["t0"][3]
+    with pytest.raises(pparse.LimitError):
+        viewer["t2"].numpy()
+    with pytest.raises(pparse.MalformedError):
+        viewer["t3"].numpy()
 
 
 def test_what_is_no_number():

@@ -187,6 +187,28 @@ class TensorflowTensor(Tensor):
         else:
             yield from steps(self._owner.lock, texts(message, _STRINGS, self.size))
 
+    def numpy(self, **options: Any) -> Any:
+        """Return the tensor as `Tensor.numpy` does; of texts, an array of bytes objects (dtype object)."""
+        if self.dtype is not None or self._texts is None or options.get("raw"):
+            return super().numpy(**options)
+        import numpy as np
+
+        self._refuse_if_not_whole()
+        self._owner.extraction.session.limits.check("scalar_bytes", 8 * self.size, "the array of texts",
+                                                       path=self.name)  # fmt: skip
+        array = np.empty(self.size, object)
+        for number, text in enumerate(self.strings()):
+            array[number] = text
+        return array.reshape(self.shape)
+
+    def __getitem__(self, index: Any) -> Any:
+        """Return what ``index`` selects; of texts, bytes or an array of them: the list is read up to its end."""
+        if self.dtype is not None or self._texts is None:
+            return super().__getitem__(index)
+        from pparse.selection import normalise
+
+        return self.numpy()[tuple(normalise(index, self.shape))]
+
     def _known_dtype(self) -> DType:
         if self.dtype is None and self._texts is not None:
             self._refuse_if_not_whole()

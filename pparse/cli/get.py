@@ -235,7 +235,8 @@ def _array(tensor: Tensor, index: tuple[Any, ...] | None, partial: str | None) -
 
     if index is not None:
         try:
-            return np.asarray(tensor[index])
+            found = tensor[index]
+            return np.array(found, object) if isinstance(found, bytes) else np.asarray(found)
         except (IndexError, ValueError) as error:  # numpy's own words for what the slice asks
             if isinstance(error, PparseError):
                 raise
@@ -349,6 +350,8 @@ def _plain(array: Any) -> Any:
         mask = np.asarray(array.mask).reshape(array.shape + (1,) * (whole.ndim - array.ndim))
         whole[np.broadcast_to(mask, whole.shape)] = None
         return whole.tolist()
+    if array.dtype == object:  # texts
+        return np.array([_text_or_hex(text) for text in array.reshape(-1)], object).reshape(array.shape).tolist()
     if array.dtype.name in ("complex64", "complex128"):
         array = np.stack((array.real, array.imag), -1)
     elif array.dtype.kind not in "biuf" or array.dtype.name.startswith(("bfloat", "float8")):
