@@ -263,6 +263,19 @@ class PartScan:
                     ordinal += 1
                 offset = field.next
 
+    def groups_of(self, key: int, window: Window | None = None) -> Iterator[tuple[int, int, int, int]]:
+        """Yield the fields of a slot in groups of up to 64: their first number, how many, and ``[low, high)``.
+
+        Of the bytes only the last field is looked at; other fields may stand between those of a group.
+        """
+        slot = self.slots[key]
+        step = STRIDE // slot.stride
+        for first in range(0, slot.count, STRIDE):
+            place = first // slot.stride
+            ends = place + step < len(slot.offsets)
+            high = slot.offsets[place + step] if ends else self.last(key, window).next
+            yield first, min(STRIDE, slot.count - first), slot.offsets[place], high
+
     def last(self, key: int, window: Window | None = None) -> Field:
         """Return the last field of a slot."""
         return (window or self.window()).field(self.slots[key].last)

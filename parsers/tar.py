@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 
 _PEEK: Final = 64 << 10
 _SEARCH: Final = 1 << 20  # read at a time where headers are searched
+_GROUP: Final = 64  # members that are made visible at a time, at most
 _PIECE_SIZE: Final = 240  # bytes that a piece of a sparse file takes in memory, and the hole before it
 
 
@@ -147,14 +148,20 @@ class TarParser(ArchiveParser):
         return ctx.node.start, self.expect_member, 0
 
     def expect_member(self, ctx: NodeContext, block: bytes, base: int) -> tuple[int, Any, int]:
-        """Make the next member visible."""
+        """Make the next member visible, and those whose headers are in the block with it: one at a time is slow."""
         if block:
             self.walker.source.offer(block, base)
-        outcome = self.walker.step(ctx.pos)
-        self._take(ctx, outcome)
-        if outcome.pos is None:
-            return max(ctx.pos, self.walker.source.known_end()), DONE, 0
-        return outcome.pos, self.expect_member, 0
+        pos = ctx.pos
+        for _ in range(_GROUP):
+            outcome = self.walker.step(pos)
+            self._take(ctx, outcome)
+            if outcome.pos is None:
+                return max(pos, self.walker.source.known_end()), DONE, 0
+            pos = outcome.pos
+            enough = ctx.answer is not None or (ctx.collected is not None and ctx.satisfied)
+            if enough or pos + BLOCK > base + len(block):
+                break
+        return pos, self.expect_member, 0
 
     def _take(self, ctx: NodeContext, outcome: Outcome) -> None:
         if ctx.collected is None:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
+from itertools import islice
 
 from pparse import errors
-from pparse.errors import LimitError, PparseError
+from pparse.errors import GapError, LimitError, PparseError
 from pparse.findings import Finding, Status
 from pparse.kernels.wire import PADDING, VARINT, read_length, skip_payload
 from pparse.key_table import KeyTable
@@ -23,6 +24,7 @@ from pparse.parsers.protobuf_schema import builtin_schema
 from pparse.parsers.protobuf_window import Window
 from pparse.reader import Range
 from pparse.viewers.tensorflow_messages import Message, Problem, problem_of
+from pparse.viewers.tensorflow_names import Sought
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,9 +32,11 @@ if TYPE_CHECKING:
     from typing import Final
 
     from pparse.budget import Charge
+    from pparse.data import Data
     from pparse.node import Node
     from pparse.parsers.protobuf import ProtobufParser
     from pparse.parsers.protobuf_index import Piece
+    from pparse.parsers.protobuf_window import Field
     from pparse.tensor import Tensor
     from pparse.viewers.tensorflow_tensors import TensorMaker
 
@@ -56,6 +60,11 @@ _REST: Final = (0x1A, 0x22, 0x32, 0x3A)
 _SMALL: Final = 16 << 10
 CONST: Final = "Const"
 _OP_CONST: Final = b"\x12\x05Const"
+# NodeDefs that are looked at for names before a table of all names is made, and how often all else is passed over.
+_MOST_LOOKED: Final = 1 << 16
+_MOST_SEARCHES: Final = 64
+# NodeDefs up to so many bytes together are looked through for the letters of a name.
+_MOST_BYTES: Final = 1 << 20
 
 # Errors that say nothing of the file.
 PASSING: Final = (*errors.PASSING, LimitError)
@@ -89,7 +98,7 @@ class Constants:
         # By the hash of names; with the scopes and ordinals that its numbers mean. The budget may drop it at any time.
         self._table: tuple[KeyTable, array[int], array[int]] | None = None
         self._charge: Charge | None = None
-        self._looked_up = False
+        self._searches = self._looked = 0  # names that were looked for, and NodeDefs that were looked at for that
 
     # -- scopes ------------------------------------------------------------------------------------------------------
 
@@ -122,20 +131,23 @@ class Constants:
 
     # -- everything --------------------------------------------------------------------------------------------------
 
-    def places(self) -> Iterator[Place]:
-        """Yield where each tensor is, in file order, with its name (which may be that of another one, too)."""
+    def places(self, sought: Sought | None = None) -> Iterator[Place]:
+        """Yield where each tensor is, in file order, with its name (which may be that of another one, too).
+
+        If a name is ``sought``, NodeDefs may be left out in which its letters do not stand.
+        """
         number = 0
         for base in self.bases:
             for inner in range(base.count):
                 try:
-                    yield from self._places_in(base, inner, number)
+                    yield from self._places_in(base, inner, number, sought)
                 except PASSING:
                     raise
                 except PparseError as error:
                     self._note(base.path, error)
                 number += 1
 
-    def _places_in(self, base: Base, inner: int, number: int) -> Iterator[Place]:
+    def _places_in(self, base: Base, inner: int, number: int, sought: Sought | None) -> Iterator[Place]:
         node = self.parser.result.root.at(base.path)
         if base.kind == TENSOR:
             yield Place(number, 0, base.path, node.note.pieces, None)
@@ -144,16 +156,22 @@ class Constants:
             yield from self._places_of(number, 0, "", node.note.pieces)
             return
         nodes, prefix = _nodes_of(node, base.kind, inner)
-        if nodes is None:
+        if nodes is None or (sought is not None and not sought.name.startswith(prefix)):
             return
         session = self.parser.result.extraction.session
-        for ordinal, pieces, window in self._elements(nodes):
+        letters = sought.letters(prefix) if sought is not None else ()
+        for ordinal, pieces, window in self._elements(nodes, letters):
             if not ordinal & 0xFFF:
                 session.check_cancelled()
             yield from self._places_of(number, ordinal, prefix, pieces, window)
 
-    def _elements(self, nodes: Node) -> Iterator[tuple[int, Sequence[Piece], Window | None]]:
-        """Yield what each NodeDef of a list is made of, and a window that may hold its bytes."""
+    def _elements(
+        self, nodes: Node, letters: Sequence[bytes] = ()
+    ) -> Iterator[tuple[int, Sequence[Piece], Window | None]]:
+        """Yield what each NodeDef of a list is made of, and a window that may hold its bytes.
+
+        With ``letters``, those may be left out that hold none of them.
+        """
         index = nodes.index_to(None).note
         if not isinstance(index, ListIndex):
             return
@@ -163,13 +181,29 @@ class Constants:
             if isinstance(segment, Run):
                 scan = segment.scan
                 window = scan.window()
-                for ordinal, field in enumerate(scan.fields(segment.key, 0, window), first):
+                fields = self._numbered(segment, window, () if touched else letters)
+                for number, field in fields:
+                    ordinal = first + number
                     own = self.make.payload(scan.part, field)
                     yield ordinal, (own, *index.pieces(ordinal)) if ordinal in touched else (own,), window
             else:
                 for ordinal in range(first, first + segment.count):
                     yield ordinal, index.pieces(ordinal), None
             first += segment.count
+
+    def _numbered(self, run: Run, window: Window, letters: Sequence[bytes]) -> Iterator[tuple[int, Field]]:
+        """Yield the elements of a run with their numbers; not those that hold none of the ``letters``."""
+        scan = run.scan
+        if not letters:
+            yield from enumerate(scan.fields(run.key, 0, window))
+            return
+        check = self.parser.result.extraction.session.check_cancelled
+        for first, count, low, high in scan.groups_of(run.key, window):
+            if not _lacks(scan.part.data, low, high, letters):
+                self._looked += count
+                yield from enumerate(islice(scan.fields(run.key, first, window), count), first)
+            elif not first & 0xFFFF:
+                check()
 
     def _note(self, path: str, error: PparseError) -> None:
         finding = Finding("malformed", error.reason, path=path, source=self.make.extraction.name, offset=error.offset)
@@ -277,9 +311,8 @@ class Constants:
 
     def find(self, name: str, occurrence: int = 1) -> Place | None:
         """Return the n-th place of that name; None if there are fewer."""
-        if not self._looked_up and occurrence == 1:
-            self._looked_up = True  # the first time, looking is cheaper than a table
-            return next((place for place in self.places() if place.name == name), None)
+        if occurrence == 1 and self._is_worth_searching(name):
+            return next((place for place in self.places(Sought(name)) if place.name == name), None)
         table, scopes, ordinals = self._tables()
         before: tuple[int, int] | None = None
         for number in table.candidates(name):
@@ -293,6 +326,15 @@ class Constants:
                     if not occurrence:
                         return place
         return None
+
+    def _is_worth_searching(self, name: str) -> bool:
+        """Say whether to look for a name: the first time, and as long as most NodeDefs can be passed over, it is
+        cheaper than a table."""
+        if self._table is not None:
+            return False
+        self._searches += 1
+        few = self._searches < _MOST_SEARCHES and self._looked < _MOST_LOOKED
+        return self._searches == 1 or (few and bool(Sought(name).letters("")))
 
     def at(self, scope: int, ordinal: int) -> Iterator[Place]:
         """Yield the places of one node."""
@@ -379,6 +421,17 @@ def function_name(function: Node) -> str:
         raise
     except PparseError:
         return f"[{function.ordinal}]"
+
+
+def _lacks(data: Data, low: int, high: int, letters: Sequence[bytes]) -> bool:
+    """Say whether none of the ``letters`` stand in ``data[low:high]``, as far as a look is cheap."""
+    if high - low > _MOST_BYTES:
+        return False
+    try:
+        block = data.pread(low, high - low)
+    except GapError:
+        return False
+    return len(block) == high - low and not any(text in block for text in letters)
 
 
 def _pieces_at(nodes: Node, ordinal: int) -> Sequence[Piece]:

@@ -1,7 +1,7 @@
 """Get one thing out of a file: a tensor, a slice of it, or a node.
 
-PATH is tried as the exact name of a tensor, then as a name with a slice (``name[0:2, ..., 1]``), then as a node's path.
-Only the bytes of that thing are read.
+PATH is tried as the exact name of a tensor, then as a name with a slice (``name[0:2, ..., 1]``), then as a node's path:
+a tensor comes before a node of the same path. Only the bytes of that thing are read.
 """
 
 from __future__ import annotations

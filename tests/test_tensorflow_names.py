@@ -1,0 +1,123 @@
+"""A name among many constants: only NodeDefs that may have it are looked at, and none is missed."""
+
+from __future__ import annotations
+
+import pytest
+
+import pparse
+from pparse.cli import main
+from pparse.protos import message_class
+from pparse.viewers import tensorflow_constants
+from pparse.viewers.tensorflow_names import Sought
+
+GRAPH = message_class("tensorflow.GraphDef")
+
+
+def const(nodes, name: str) -> None:
+    tensor = nodes.add(name=name, op="Const").attr["value"].tensor
+    tensor.dtype = 1
+    tensor.float_val.append(len(name))
+
+
+def graph_of(names: list[str]) -> bytes:
+    graph = GRAPH()
+    for name in names:
+        const(graph.node, name)
+    return graph.SerializeToString()
+
+
+def many(count: int, *more: str) -> bytes:
+    return graph_of([*(f"layer_{number}/kernel" for number in range(count)), *more])
+
+
+def looked_at(monkeypatch) -> list[int]:
+    """Return a list that grows by each NodeDef that is looked at for its constants."""
+    seen: list[int] = []
+    real = tensorflow_constants.Constants._places_of
+
+    def counted(self, scope, ordinal, *rest):
+        seen.append(ordinal)
+        return real(self, scope, ordinal, *rest)
+
+    monkeypatch.setattr(tensorflow_constants.Constants, "_places_of", counted)
+    return seen
+
+
+@pytest.mark.parametrize("path", ["node[1500].name", "node[3].attr.value.tensor.dtype", "node[7].name[0:2]"])
+def test_a_path_of_a_node_costs_no_search_by_name(path, tmp_path, monkeypatch, capsys):
+    file = tmp_path / "graph.pb"
+    file.write_bytes(many(2_000))
+    seen = looked_at(monkeypatch)
+    assert main(["get", str(file), path]) == 0
+    assert capsys.readouterr().out
+    assert not seen
+
+
+@pytest.mark.parametrize("count", [2_000, 8_000])
+def test_a_name_is_looked_for_only_near_where_its_letters_stand(count, monkeypatch):
+    seen = looked_at(monkeypatch)
+    with pparse.view(many(count, "the one"), format="graph-def") as model:
+        assert model["the one"].numpy() == 7
+        assert model.find("another one") is None
+    assert len(seen) <= 64
+
+
+def test_a_tensor_comes_before_a_node_of_the_same_path(tmp_path, capsys):
+    file = tmp_path / "graph.pb"
+    file.write_bytes(many(100, "node[3].name", "versions.producer", "node"))
+    for name in ("node[3].name", "versions.producer", "node"):
+        assert main(["get", str(file), name]) == 0
+        assert capsys.readouterr().out.startswith(f"{name}  float32")
+    assert main(["get", str(file), "node[4].name"]) == 0
+    assert capsys.readouterr().out == "layer_4/kernel\n"
+
+
+def test_every_label_is_found_as_it_is_when_all_are_looked_at():
+    graph = GRAPH()
+    for number in range(200):
+        const(graph.node, f"c{number}")
+    for name in ("a.b", "a.b.c", "", "x" * 200, "ä", "dotted." * 12):
+        const(graph.node, name)
+        graph.node.add(name=name, op="Op").attr["key.k"].list.tensor.add(dtype=1)
+    function = graph.library.function.add()
+    function.signature.name = "f.g"
+    const(function.node_def, "inner.c")
+    content = graph.SerializeToString()
+    with pparse.view(content, format="graph-def") as model:
+        names = list(model)
+    for name in names:
+        with pparse.view(content, format="graph-def") as model:
+            found = model.find(name)
+            assert found is not None
+            assert found.name == name
+            assert model.find(name + "?") is None
+
+
+def test_a_name_is_found_whatever_the_varint_of_its_length():
+    tensor = message_class("tensorflow.TensorProto")(dtype=1).SerializeToString()
+    attr = b"\x0a\x05value\x12" + bytes((len(tensor) + 2,)) + b"\x42" + bytes((len(tensor),)) + tensor
+    rest = b"\x12\x05Const\x2a" + bytes((len(attr),)) + attr
+    for length in (b"\x03", b"\x83\x00", b"\x83\x80\x00"):
+        node = b"\x0a" + length + b"abc" + rest
+        content = many(500) + b"\x0a" + bytes((len(node),)) + node
+        with pparse.view(content, format="graph-def") as model:
+            assert model.find("abc") is not None
+
+
+def test_a_word_that_stands_everywhere_is_looked_up_in_a_table_in_the_end(monkeypatch):
+    monkeypatch.setattr(tensorflow_constants, "_MOST_LOOKED", 1_000)
+    content = graph_of(["same"] * 1_500)
+    with pparse.view(content, format="graph-def") as model:
+        assert model.find("same.a") is None
+        seen = looked_at(monkeypatch)
+        for number in range(20):
+            assert model.find(f"same.{number}") is None
+        assert len(seen) == 1_500  # once, for the table
+
+
+def test_the_letters_of_a_name_are_those_of_the_node():
+    assert Sought("").letters("") == Sought(".a").letters("") == Sought("[3].a").letters("") == ()
+    assert Sought("@f/abc").letters("@f/") == (b"\x03abc", b"\0abc")
+    assert Sought("a.b").letters("") == (b"\1a", b"\0a", b"\3a.b", b"\0a.b")
+    assert Sought("x" * 200).letters("") == (b"x" * 200,)
+    assert Sought("\udc80").letters("") == ()
