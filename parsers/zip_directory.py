@@ -191,6 +191,9 @@ def _check_end(data: Data, at: int, start: int, end: int, budget: MemoryBudget) 
                                        (start + record.offset, start))):  # fmt: skip
         if begin < start or begin > stop or shift < 0:
             continue
+        if begin < stop and known_bytes(data, begin, len(CENTRAL)) not in (CENTRAL, SIGNATURE):
+            continue  # before more of it is read
+        data.keep(begin, stop)  # members are read in turn with it
         directory = Directory(begin, stop, shift)
         directory.declared, directory.finish = record.entries, at + record.length
         if _survey(data, directory, start, end, budget):
@@ -248,7 +251,7 @@ def _survey(data: Data, directory: Directory, start: int, stop: int, budget: Mem
         samples += [
             place for (place, _), _ in zip(entries(data, directory.begin, directory.end), range(8), strict=False)
         ]
-        if not _fits_headers(data, directory, [lowest_at, *samples], start):
+        if not _fits_headers(data, directory, [lowest_at, *sorted(samples)], start):
             return False
         if any(_denies(data, directory, place) for place in odd):
             return False

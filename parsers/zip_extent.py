@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from pparse.session import Session
 
 BLOCK: Final = 256 * KIB
+# Read for a decoder: a little first, as most of what is measured may be tiny; then more each time, up to `_STEP`.
+_FIRST_STEP: Final = 1 * KIB
 _STEP: Final = 64 * KIB
 # Descriptors kept in mind; beyond that the oldest are looked for again when they are asked for.
 _MOST: Final = 20_000
@@ -77,7 +79,7 @@ def measure(data: Data, start: int, end: int, method: int, flags: int, size: int
     at, crc, total = start, 0, 0
     error: PparseError | None = None
     stream = None
-    base = start
+    base, step = start, _FIRST_STEP
     try:
         # The dictionary of LZMA may be larger than anything it holds.
         stream = decompressor(codec, budget=session.budget, size=size if method == LZMA else None)
@@ -92,8 +94,9 @@ def measure(data: Data, start: int, end: int, method: int, flags: int, size: int
             piece = b""
             if stream.needs_input:
                 session.check_cancelled()
-                piece = data.pread(at, min(_STEP, end - at)) if at < end else b""
+                piece = data.pread(at, min(step, end - at)) if at < end else b""
                 at += len(piece)
+                step = min(4 * step, _STEP)
                 if not piece:
                     stream.finish()
             out = stream.decompress(piece, 2 * _STEP)

@@ -408,6 +408,10 @@ class Data(ABC):
         """Return a `Range` of the bytes ``[start, end)``."""
         return Range(self, start, end)
 
+    def keep(self, start: int, end: int) -> None:
+        """Keep ``[start, end)`` in memory if it is dear to go back to, and the budget has room; else do nothing."""
+        return
+
     def holes(self, start: int, end: int) -> Iterator[tuple[int, int]]:
         """Yield the ``(start, end)`` stretches in ``[start, end)`` that were never written (file holes).
 

@@ -51,6 +51,9 @@ _CACHE: Final = 4 * MIB
 # to each other where it was decoded last.
 _POINTS: Final = 80
 _SPACING: Final = 1 * MIB
+# How often all may be decoded again by a codec that cannot go back, without a scratch file, for a reader that keeps
+# what it comes back to, and so goes forwards but for a few times.
+_MOST_AGAIN: Final = 8
 _DENSE: Final = 8
 _PLACES: Final = 262_144
 # What contradicts a stream at its end: others ask for these reasons.
@@ -137,6 +140,7 @@ class InflatedData(Data):
         self._run = self._begin(self._points[0])  # raises UnsupportedError
         self._cache = Kept(budget, self._cache_limit, 0)
         self._whole: Kept | None = None
+        self._aside: Kept | None = None  # what somebody wants to come back to
         self._spool: Spool | None = None
         self._codec = CODECS[codec]
         self.access = Access.CHECKPOINT if self._codec.copies else Access.RESTART
@@ -184,7 +188,21 @@ class InflatedData(Data):
     def _held(self, offset: int, length: int) -> bytes:
         if self._spool is not None and offset < self._spool.size:
             return self._spool.pread(offset, min(length, _CACHE))
-        return (self._whole is not None and self._whole.read(offset, length)) or self._cache.read(offset, length)
+        for kept in (self._whole, self._aside):
+            if kept is not None and (found := kept.read(offset, length)):
+                return found
+        return self._cache.read(offset, length)
+
+    def keep(self, start: int, end: int) -> None:
+        """Keep ``[start, end)`` at hand if it takes an eighth of the budget at most; the budget may drop it."""
+        if not 0 < end - start <= self._budget.limit // 8:
+            return
+        with self._lock:
+            kept, at = Kept(self._budget, end - start, start), start
+            while at < end and (block := self._chunk(at, end - at)):
+                kept.add(block)
+                at += len(block)
+            self._aside = kept
 
     def available(self, offset: int, count: int) -> bool:
         """Say whether there are ``count`` bytes at ``offset``; without a known size, by decoding no more than those."""
@@ -267,7 +285,7 @@ class InflatedData(Data):
             self._whole = Kept(self._budget, self.size, 0)
             return self._points[0]
         if self._scratch is None or self._scratch.folder is None:
-            if self._redone < self._furthest:
+            if self._redone < (1 if self._aside is None else _MOST_AGAIN) * self._furthest:
                 return point
         elif self._redone + skipped <= self._furthest // 2:
             return point
@@ -563,7 +581,7 @@ class InflatedData(Data):
             super().close()
             self._run.drop()
             self._points = self._points[:1]
-            self._whole = None
+            self._whole = self._aside = None
             self._cache = Kept(self._budget, self._cache_limit, 0)
             self._block = b""
             if self._spool is not None:

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_right
+from contextlib import suppress
 from functools import partial
 from operator import attrgetter
 
 from pparse.codecs import CODECS
 from pparse.codecs.gzip_header import MAX_HEADER, parse_header
 from pparse.data import Data, GapTable
-from pparse.errors import ClosedError, EndOfDataError, GapError, UnsupportedError
+from pparse.errors import ClosedError, EndOfDataError, GapError, LimitError, UnsupportedError
 from pparse.findings import Status
 from pparse.inflated import ENDS_EARLY, GOES_ON, InflatedData
 from pparse.limits import Limits
@@ -213,6 +214,15 @@ class ResumedData(Data):
             offset += count
             length -= count
             place += 1
+
+    def keep(self, start: int, end: int) -> None:
+        """Keep ``[start, end)`` at hand, as long as nothing is known to be wrong with the stream."""
+        with self._lock:
+            self._refresh()
+            if not self.gaps:
+                with suppress(GapError, LimitError):
+                    self._head.keep(start, end)
+                self._notice()
 
     def read_known(self, offset: int, length: int) -> tuple[bytes, list[tuple[int, int]]]:
         """Read on through gaps; see `Data.read_known`. One read a piece, however many small gaps it has."""
