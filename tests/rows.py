@@ -29,6 +29,7 @@ def rows(names: str | Sequence[str], values: Iterable[Any], ids: Any = None) -> 
     this.
     """
     wanted = [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)
+    ids = list(ids) if ids is not None and not callable(ids) else ids
     table = [labelled(wanted, number, row, ids) for number, row in enumerate(values)]
     if not table:
         raise ValueError(f"no rows of {', '.join(wanted)}: the test would pass without a look")

@@ -18,6 +18,7 @@ from pparse.resync.blocks import Look
 from pparse.resync.xz import index_blocks
 from pparse.resync.xz_layout import layout_from_the_end, stream_end, stream_header, take_vli
 from pparse.testing.fakes import GappyData
+from tests import sweep
 from tests.resync_damage import Salvage, flip, hole, text
 
 TRUTH = text(800 * KIB)
@@ -109,7 +110,7 @@ def test_a_hole_costs_the_blocks_it_touches(kind, cut):
 def test_any_byte_of_a_header_may_be_wrong(kind):
     data, blocks = ALL[kind]
     places = [*range(40), *range(blocks[2][0] - 20, blocks[2][0] + 40), *range(len(data) - 40, len(data))]
-    for at in places:
+    for at in sweep.some(places, 4, keep=range(12)):
         Salvage("xz", flip(data, at)).check(TRUTH, blocks, at, at + 1)
 
 

@@ -68,7 +68,7 @@ def test_the_first_row_that_fails_is_enough_if_asked_for(monkeypatch) -> None:
 
 @pytest.mark.usefixtures("all_rows")
 def test_rows_have_the_names_that_are_given() -> None:
-    @rows("a", [1, 2], ids=["one", "two"])
+    @rows("a", [1, 2], ids={"one": 1, "two": 2})
     @rows("b", [pytest.param(3, id="three")])
     @rows("c", [4], ids=lambda value: f"c{value}")
     def test(a, b, c):
