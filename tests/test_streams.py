@@ -186,15 +186,18 @@ def test_every_prefix(codec):
 
 
 # What may come out that nothing contradicts: no more than that many of the files that differ in one byte.
+FAULTY = ("xz", "lz4", "zlib")
 RUN_OVER = fault("an end mark that is damaged: what is read for a further block is presented as right")
 
 
 @pytest.mark.parametrize(
-    "codec", [pytest.param(codec, marks=RUN_OVER) if codec in ("xz", "lz4", "zlib") else codec for codec in CHECKED]
+    "codec", [pytest.param(codec, marks=RUN_OVER) if codec in FAULTY else codec for codec in CHECKED]
 )
 def test_every_byte_changed(codec):
     stream = WRITERS[codec](SMALL)
-    for at in sweep.some(range(len(stream)), 3, ends=24):
+    places = range(len(stream))
+    # Where a fault is known, it shows at few places: all are looked at, or it would seem to be mended.
+    for at in places if codec in FAULTY else sweep.some(places, 3, ends=24):
         with opened(stream[:at] + bytes([stream[at] ^ 1]) + stream[at + 1 :], codec) as document:
             try:
                 loaded = document.get("content")

@@ -180,7 +180,7 @@ def test_descriptors() -> None:
         assert records.match_descriptor(block[: length - 1], 0, made.crc, 7, 7) == 0
 
 
-@pytest.mark.parametrize("changes", [{4: 64}, {8: 99}, {7: 0x80}], ids=["version", "method", "reserved flag"])
+@pytest.mark.parametrize("changes", [{4: 64}, {8: 77}, {7: 0x80}], ids=["version", "method", "reserved flag"])
 def test_one_field_that_no_archive_has_is_enough_to_see_that_bytes_are_no_local_header(changes: dict[int, int]) -> None:
     head = bytearray(Made("a", b"content").local()[:30])
     assert records.may_be_local(bytes(head))
