@@ -52,9 +52,9 @@ _MANY_NAMES: Final = 1 << 18
 _SHORT: Final = "bytes of it are gone, and nothing tells where: the archive goes on before its end"
 _LONG: Final = "bytes came into it, and nothing tells where: it goes on beyond its size"
 # Members of which it is remembered that they are not whole.
+_MOST_SPOILT: Final = 1 << 14
 # Members whose content is kept open: they take 6 KiB each.
 ENTERED: Final = 500
-_MOST_SPOILT: Final = 1 << 14
 
 
 class ArchiveMember:

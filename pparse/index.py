@@ -191,7 +191,7 @@ class IndexLedger:
 
     def __init__(self, budget: MemoryBudget) -> None:
         self._budget = budget
-        self._groups: deque[tuple[weakref.ref[ChildIndex], tuple[int, list[Entry]]]] = deque()
+        self._groups: deque[tuple[weakref.ref[ChildIndex], int]] = deque()  # which index, and the id of its group
         self._nodes: list[weakref.ref[Node]] = []  # whose index is small; one reference serves all who have one
         self.held = 0  # bytes, about, at most
         self._step = min(_STEP, budget.limit // 16)
@@ -200,11 +200,11 @@ class IndexLedger:
 
     def keep_group(self, index: ChildIndex, group: tuple[int, list[Entry]]) -> None:
         """Note that ``index`` was given ``group`` just now; the one that got its own longest ago loses that."""
-        self._groups.append((weakref.ref(index), group))
+        self._groups.append((weakref.ref(index), id(group)))  # not the group: it goes with its index
         if len(self._groups) > GROUPS:
             ref, old = self._groups.popleft()
             owner = ref()
-            if owner is not None and owner.group is old:
+            if owner is not None and id(owner.group) == old:
                 owner.group = None
 
     def add(self, node: Node, index: ChildIndex) -> None:

@@ -381,8 +381,8 @@ def _head(extraction: Extraction, count: int) -> bytes:
 
 
 def _tail(extraction: Extraction, count: int) -> bytes:
-    """Return the last bytes of an extraction; none where its end is not known, or not cheap to come to."""
-    if extraction.end is None and extraction.data.access is not Access.FREE:
+    """Return the last bytes of an extraction; none where all would have to be decoded for them."""
+    if extraction.data.access is not Access.FREE:
         return b""
     end = extraction.known_end()
     try:
