@@ -124,6 +124,10 @@ class GzipParser(StreamParser):
         self._index = index
         return index
 
+    def is_indexed(self) -> bool:
+        """Say whether there is an index, and nothing was found that it does not fit."""
+        return self._index is not None and self._index.problem is None
+
     def _warn_of_index(self, name: str, reason: str) -> None:
         finding = Finding("index", f"the index is not used: {reason}", source=name, severity=Severity.WARNING)
         self.result.findings.add(finding)

@@ -280,13 +280,17 @@ class Extraction:
             extraction = extraction.parent
         return extraction
 
-    def settle_streams(self) -> None:
-        """Decode the compressed streams around this to their ends, so that what is wrong with them is known."""
+    def settle_streams(self, *, unless_indexed: bool = False) -> None:
+        """Decode the compressed streams around this to their ends, so that what is wrong with them is known.
+
+        ``unless_indexed``: but for those whose index fits, for a listing, which had only to look here and there.
+        """
         extraction: Extraction = self
         while extraction.implicit and extraction.parent is not None:
             extraction = extraction.parent
             for result in extraction.results.values():
-                result.parser.settle()
+                if not (unless_indexed and result.parser.is_indexed()):
+                    result.parser.settle()
 
     def prove(self) -> None:
         """Read all that this stands on to its end, so that checksums are compared: the streams and the members of

@@ -429,6 +429,10 @@ class Parser:
     def settle(self) -> None:
         """Read to the end what has to be read to its end to know what is wrong with it (a compressed stream)."""
 
+    def is_indexed(self) -> bool:
+        """Say whether any part of what is in this stream is read without decoding what is before it."""
+        return False
+
     def key_meant(self, node: Node, key: Key) -> Key:
         """Return the key of a child of ``node`` that somebody may mean by ``key`` (a field's number, say)."""
         return key

@@ -6,6 +6,8 @@ import io
 import json
 import os
 import re
+import sys
+import zipfile
 
 import ml_dtypes
 import numpy as np
@@ -167,6 +169,30 @@ def test_bad_slices(index, words, run, model, tmp_path):
         assert ran.code == 2
         assert words in ran.err
     assert [item.name for item in tmp_path.iterdir()] == ["model.safetensors"]
+
+
+def test_a_slice_of_a_text_is_of_its_characters(run, tmp_path):
+    (tmp_path / "a.json").write_text('{"a": "s\\u00fc\\u00df and sour", "b": [1, 2]}')
+    assert run("get", tmp_path / "a.json", "a[1:3]").out == "üß\n"
+    found = json.loads(run("get", tmp_path / "a.json", "a[-4:]", "--json").out)
+    assert (found["value"], found["offset"], found["kind"]) == ("sour", 8, "string")
+    assert run("get", tmp_path / "a.json", "b[1]").out == "2\n"
+    wrong = run("get", tmp_path / "a.json", "a[1]")
+    assert (wrong.code, wrong.out) == (2, "")
+    assert "bytes and texts take one slice, [a:b]" in wrong.err
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
+def test_a_slice_of_a_member_is_its_bytes_as_all_of_it_is(method, run, tmp_path, bytes_of, monkeypatch):
+    with zipfile.ZipFile(tmp_path / "a.zip", "w", method) as archive:
+        archive.writestr("notes.txt", "hello, world\n" * 9)
+    file = tmp_path / "a.zip"
+    assert run("get", file, "notes.txt[7:12]").out == "world"
+    assert bytes_of(run, "get", file, "notes.txt[111:]", text=True) == b"world\n"
+    found = json.loads(run("get", file, "notes.txt[7:12]", "--json").out)
+    assert (found["value"], found["offset"]) == ({"hex": b"world".hex()}, 7)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    assert run("get", file, "notes.txt[7:12]").out == "world"
 
 
 def test_a_slice_reads_only_its_bytes(run, model):

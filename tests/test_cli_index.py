@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import gzip
+import io
 import os
 import random
+import tarfile
+from pathlib import Path
 
 import pytest
 
@@ -169,6 +172,38 @@ def test_reads_are_traced(run):
     ran = run("index", "data.gz", "--trace-io")
     assert ran.code == 0
     assert "read data.gz [0x0, " in ran.err
+
+
+def bytes_read(ran):
+    """Return what ``--trace-io`` says of all reads together."""
+    return int(ran.err.splitlines()[-1].split()[1].replace(",", ""))
+
+
+def test_an_archive_is_listed_by_its_index_and_checked_in_one_pass(run):
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w") as archive:
+        for number in range(4):
+            entry = tarfile.TarInfo(f"{number}.txt")
+            entry.size = len(DATA)
+            archive.addfile(entry, io.BytesIO(DATA))
+    size = Path("data.tar.gz").write_bytes(gzip.compress(made.getvalue(), mtime=0))
+    alone = run("ls", "data.tar.gz", "--trace-io")
+    checked = run("check", "data.tar.gz", "--trace-io")
+    assert run("index", "data.tar.gz", "--spacing", "64KiB").code == 0
+    listed = run("ls", "data.tar.gz", "--trace-io")
+    assert (listed.code, listed.out) == (0, alone.out)
+    assert bytes_read(alone) >= size
+    assert bytes_read(listed) < size / 2
+    checked_again = run("check", "data.tar.gz", "--trace-io")
+    assert (checked_again.code, checked_again.out) == (0, checked.out)
+    assert bytes_read(checked_again) <= 1.1 * bytes_read(checked)
+    # One byte where none of the samples of the index is: what it leads to is compared before it is used.
+    content = bytearray(Path("data.tar.gz").read_bytes())
+    times = os.stat("data.tar.gz")
+    content[size // 2 + 100] ^= 1
+    Path("data.tar.gz").write_bytes(content)
+    os.utime("data.tar.gz", ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert run("ls", "data.tar.gz").code == 4
 
 
 # -- killed half-way ---------------------------------------------------------------------------------------------------

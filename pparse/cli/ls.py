@@ -314,7 +314,7 @@ def _list_members(document: Extraction, options: Any, matches: Callable[[str], b
             words = out.status(status) if status is not Status.COMPLETE else status_words(status, None)
             more = _long_cells(member, size) if options.long else ()
             table.row(safe(member.name), member.kind, *more, size(member.size), words)
-    document.parse().extraction.settle_streams()
+    document.parse().extraction.settle_streams(unless_indexed=True)
     if not options.quiet:
         table.close()
         if shown != counted.rows:
@@ -361,7 +361,7 @@ def _settled_members(document: Extraction, options: Any) -> Iterator[Member]:
         return
     rows = _members(document, options)
     held = list(islice(rows, SORT_UP_TO))
-    inner.settle_streams()
+    inner.settle_streams(unless_indexed=True)
     if inner.data.flawed:
         document.forget()
         held, rows = [], _members(document, options)
@@ -380,7 +380,7 @@ def _members(document: Extraction, options: Any) -> Iterator[Member]:
     for path, extraction in documents_below(result):
         parser = extraction.parse().parser
         if isinstance(parser, ArchiveParser):
-            extraction.parse().extraction.settle_streams()
+            extraction.parse().extraction.settle_streams(unless_indexed=True)
             for member in parser.members():
                 member.name = f"{path}::{quoted(member.name)}"
                 yield member

@@ -1,0 +1,258 @@
+"""``pparse get``: a node, a member of an archive, or a piece of one."""
+
+from __future__ import annotations
+
+import sys
+
+from pparse.cli.common import DAMAGED, OK
+from pparse.cli.export import form_of
+from pparse.cli.output import safe
+from pparse.cli.writing import copy, pieces, refuse_terminal, write, write_binary, write_lines
+from pparse.errors import EndOfDataError, PathError
+from pparse.findings import UNSURE_NUMBER, Status
+from pparse.limits import MIB
+from pparse.node import SCALAR
+from pparse.parser import Parser
+from pparse.resync.resumed import ResumedData
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, BinaryIO, Final
+
+    from pparse.cli.output import Output
+    from pparse.extraction import Extraction
+    from pparse.node import Node
+    from pparse.reader import Range
+    from pparse.stream import StreamParser
+
+# Compressed bytes behind a member that are decoded to see whether the stream contradicts itself at its end.
+_LITTLE: Final = 4 * MIB
+
+
+def _known_status(node: Node) -> Status | None:
+    """Return what is known of a node now, without loading it; None if that is nothing."""
+    return node.status if node.known_status is Status.COMPLETE else node.known_status
+
+
+def give_node(node: Node, options: Any, out: Output) -> int:
+    """Give a node: as text, JSON, or the bytes it is made of; a member of an archive as its content."""
+    form = ".npy" if options.npy else None if options.raw or options.json else form_of(options.output)
+    if form in (".npy", ".npz", ".safetensors", ".csv") and not hasattr(node.note, "raw_name"):
+        raise PathError(f"only a tensor can be written as {form}", path=node.path or "the root")
+    if options.npy:
+        raise PathError("only a tensor can be written as .npy", path=node.path or "the root")
+    if hasattr(node.note, "raw_name") and not options.json:
+        return give_member(node.result.parser, node.note, options.path or node.path, options, out)
+    if options.raw:
+        if options.output is None and sys.stdout.isatty():
+            return refuse_terminal(out)
+        if _known_status(node) is Status.MISSING:
+            node.load()  # raises, with the numbers
+        write(options.output, out, lambda stream: copy(node.open(), stream))
+        return OK if _known_status(node) in (None, Status.COMPLETE) else DAMAGED
+    if options.partial == "prefix" and node.shape == SCALAR and _known_status(node) is Status.TRUNCATED:
+        return give_slice(node, (slice(None),), options, out)
+    text = _node_json(node, options.file) if options.json else _node_text(node)
+    if options.output:
+        write(options.output, out, lambda stream: write_lines(text, stream))
+    elif options.json or not sys.stdout.isatty():
+        for piece in pieces(text):
+            out.write(piece)
+    else:
+        out.write(safe_lines(text) + "\n")
+    if node.finding is not None and node.finding.code == UNSURE_NUMBER:  # the value is whole: nothing else would say it
+        out.error(f"{node.path or 'the root'}: {node.finding.reason}")
+    return OK if _known_status(node) in (None, Status.COMPLETE) else DAMAGED
+
+
+def give_slice(node: Node, index: tuple[Any, ...], options: Any, out: Output) -> int:
+    """Give some characters of a text, or some bytes of a record, a member or another scalar; only those are read."""
+    cut = index[0] if len(index) == 1 else None
+    if not isinstance(cut, slice) or cut.step not in (None, 1) or node.shape != SCALAR:
+        raise PathError("bytes and texts take one slice, [a:b]", path=node.path)
+    text = node.load() if node.kind == "string" and not options.raw else None
+    if isinstance(text, str):
+        return _give_text(node, text, cut, options, out)
+    start, part = _part(node, cut, options)
+    code = OK if _known_status(node) in (None, Status.COMPLETE) else DAMAGED
+    is_member = hasattr(node.note, "raw_name") and not options.json
+    if options.raw or (is_member and (options.output or not sys.stdout.isatty())):
+        return write_binary(options.output, out, lambda stream: copy(part, stream), code)
+    node.extraction.session.limits.check("scalar_bytes", len(part), "the slice", path=node.path)
+    content = part.read_exact(len(part))
+    if is_member and _is_text(content):
+        out.write(safe_lines(content.decode("utf-8", "replace")))
+        return code
+    shown = _slice_json(node, start, {"hex": content.hex()}, options) if options.json else content.hex()
+    _write_or_show(shown, options, out)
+    return code
+
+
+def _part(node: Node, cut: slice, options: Any) -> tuple[int, Range]:
+    """Return where in a scalar a slice begins, and a reader of its bytes. Raises if they are not all there."""
+    whole = node.open()
+    start, stop, _ = cut.indices(len(whole))
+    finding = node.finding
+    if _known_status(node) is Status.TRUNCATED and finding is not None and isinstance(finding.got, int):
+        if stop > finding.got and options.partial != "prefix":
+            raise EndOfDataError(f"{finding.reason}; --partial prefix gives what is there", path=node.path,
+                                 wanted=stop, got=finding.got, source=options.file)  # fmt: skip
+        stop = min(stop, finding.got)
+    elif _known_status(node) not in (None, Status.COMPLETE):
+        node._refuse_if_not_whole()
+    return start, whole.range(start, max(start, stop))
+
+
+def _give_text(node: Node, text: str, cut: slice, options: Any, out: Output) -> int:
+    """Give some characters of a text."""
+    shown = text[cut]
+    if options.json:
+        shown = _slice_json(node, cut.indices(len(text))[0], shown, options)
+    elif not options.output and sys.stdout.isatty():
+        shown = safe_lines(shown)
+    _write_or_show(shown, options, out)
+    return OK
+
+
+def _slice_json(node: Node, start: int, value: Any, options: Any) -> str:
+    from json import dumps
+
+    status = _known_status(node) or Status.COMPLETE
+    return dumps({"schema": 1, "file": options.file, "path": node.path, "kind": node.kind, "status": status.value,
+                  "offset": start, "value": value})  # fmt: skip
+
+
+def _write_or_show(text: str, options: Any, out: Output) -> None:
+    if options.output:
+        write(options.output, out, lambda stream: stream.write(f"{text}\n".encode()))
+    else:
+        out.line(text)
+
+
+def _node_value(node: Node) -> Any:
+    return node.load() if node.shape == SCALAR else node.to_python(node.extraction.session.limits.scalar_bytes)
+
+
+def _node_text(node: Node) -> str:
+    from json import dumps
+
+    value = _node_value(node)
+    if isinstance(value, bytes):
+        value = value.hex()
+    if isinstance(value, str):
+        return value
+    return dumps(value, indent=2, ensure_ascii=False, default=_hex)
+
+
+def _node_json(node: Node, file: str) -> str:
+    from json import dumps
+
+    value = _node_value(node)
+    status = _known_status(node) or Status.COMPLETE
+    return dumps({"schema": 1, "file": file, "path": node.path, "kind": node.kind, "status": status.value,
+                  "value": value}, default=_hex)  # fmt: skip
+
+
+def _hex(value: object) -> object:
+    return {"hex": value.hex()} if isinstance(value, bytes) else str(value)
+
+
+# -- members of archives -----------------------------------------------------------------------------------------------
+
+
+def give_member(parser: Any, member: Any, path: str, options: Any, out: Output) -> int:
+    """Write a member of an archive: its bytes; on a terminal, only if they are text."""
+    if options.output is None and sys.stdout.isatty():
+        return _show_member(parser, member, out)
+    verdict = None
+
+    def read_into(stream: BinaryIO) -> None:
+        nonlocal verdict
+        verdict = parser.verify(member, _Beginning(stream))
+        if verdict.status is Status.COMPLETE and verdict.verified is not True and _look_at_end(parser):
+            again = _Beginning(stream)
+            again.restart()  # it may be other bytes now
+            verdict = parser.verify(member, again)
+
+    write(options.output, out, read_into)
+    if verdict is None or verdict.status is Status.COMPLETE:
+        return OK
+    written = "what precedes the first loss was written" if verdict.gaps else "it was written, and may be wrong"
+    out.error(f"{path}: {verdict.status}: {verdict.reason}; {written}")
+    return DAMAGED
+
+
+def _look_at_end(parser: Any) -> bool:
+    """Look at the ends of the streams that an archive is in, if that costs little; say whether one contradicts."""
+    extraction = parser.result.extraction if isinstance(parser, Parser) else None
+    data = getattr(extraction, "data", None)
+    while extraction is not None and extraction.implicit and isinstance(data, ResumedData) and data.left <= _LITTLE:
+        data.finish()
+        extraction = extraction.parent
+        if data.flawed:
+            return True
+        data = getattr(extraction, "data", None)
+    return False
+
+
+class _Beginning:
+    """Writes a content as far as nothing is missing; where the stream can go back, begins again when told to."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self._whole = True
+
+    def __call__(self, offset: int, chunk: bytes, unknown: list[tuple[int, int]], /) -> None:
+        """Write ``chunk`` up to the first byte that is unknown."""
+        if self._whole:
+            self._stream.write(chunk[: unknown[0][0] - offset] if unknown else chunk)
+            self._whole = not unknown
+
+    def restart(self) -> None:
+        """Begin again; what a pipe got stays, and then nothing more is written to it."""
+        try:
+            self._stream.seek(0)
+            self._stream.truncate()
+            self._whole = True
+        except OSError:
+            self._whole = False
+
+
+class StreamMember:
+    """A compressed stream in the place of an archive with one member."""
+
+    def __init__(self, parser: StreamParser) -> None:
+        self._parser = parser
+
+    def verify(self, member: None, sink: Any) -> Any:
+        """Read the content through."""
+        return self._parser.verify(sink)
+
+    def open_member(self, member: None) -> Extraction:
+        """Return the content."""
+        return self._parser.inner()
+
+
+def _show_member(parser: Any, member: Any, out: Output) -> int:
+    head = parser.open_member(member).reader.read(MIB)
+    if not _is_text(head):
+        return refuse_terminal(out)
+    out.write(safe_lines(head.decode("utf-8", "replace")))
+    if len(head) == MIB:
+        out.error("this was the first MiB; use -o FILE or a pipe for all of it")
+    return OK
+
+
+def _is_text(head: bytes) -> bool:
+    try:
+        text = head.decode("utf-8")
+    except UnicodeDecodeError as error:
+        if error.start < len(head) - 3:
+            return False
+        text = head[: error.start].decode("utf-8")
+    return "\0" not in text
+
+
+def safe_lines(text: str) -> str:
+    """Return text for a terminal, line breaks kept."""
+    return "\n".join(safe(line) for line in text.split("\n"))

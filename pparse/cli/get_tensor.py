@@ -1,0 +1,200 @@
+"""``pparse get``: a tensor, or a slice of one."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from pparse.cli.common import DAMAGED, OK
+from pparse.cli.export import Item, dtype_named, form_of, note_of, write_items
+from pparse.cli.output import safe, shape_words, status_words
+from pparse.cli.writing import refuse_terminal, write, write_binary
+from pparse.errors import OptionError, PathError, PparseError
+from pparse.findings import Status
+from pparse.limits import MIB, format_size
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any, BinaryIO, Final
+
+    from pparse.cli.output import Output
+    from pparse.tensor import Tensor
+
+# As text, only so much of a tensor is read; the middle of a larger one is left out.
+_TEXT_LIMIT: Final = 64 * MIB
+# Texts of a tensor that are shown, and how much of each.
+_STRINGS_SHOWN: Final = 100
+_STRING_BYTES: Final = 4096
+
+
+def write_chosen(items: list[Item], form: str, options: Any, out: Output) -> None:
+    """Write tensors into one file, in the form of its extension."""
+    note = note_of(items, form)
+    write(options.output, out, lambda stream: write_items(items, form, stream))
+    if note is not None:
+        out.error(f"note: {note}")
+
+
+def give_tensor(tensor: Tensor, index: tuple[Any, ...] | None, options: Any, out: Output) -> int:
+    """Give a tensor or a slice of it: as text, as bytes, or in the form of the extension."""
+    code = OK if tensor.status is Status.COMPLETE else DAMAGED
+    form = ".npy" if options.npy else ".json" if options.json else None if options.raw else form_of(options.output)
+    if form == ".json":
+        return _tensor_json(tensor, index, options, out) or code
+    special = options.output and os.path.exists(options.output) and not os.path.isfile(options.output)
+    if options.output and form is None and not options.raw and not special:
+        ending = os.path.splitext(options.output)[1] or "a name without an extension"
+        raise OptionError(
+            f"{options.output}: {ending} does not say in which form to write: .npy .npz .safetensors .json .csv do; "
+            "--raw writes the bytes as they are stored"
+        )
+    as_npy = form == ".npy"
+    if form is not None and (not as_npy or options.dtype is not None or _is_foreign(tensor)):
+        if options.output is None and sys.stdout.isatty():
+            return refuse_terminal(out)
+        whole = index is None and options.partial is None
+        array = None if whole else _filled(_array(tensor, index, options.partial))
+        write_chosen([Item(tensor, array, dtype_named(options.dtype))], form, options, out)
+        return code
+    if as_npy or options.raw or options.output:
+        return write_binary(
+            options.output, out, lambda stream: _tensor_bytes(tensor, index, as_npy, options.partial, stream), code
+        )
+    _tensor_text(tensor, index, options, out)
+    return code
+
+
+def _array(tensor: Tensor, index: tuple[Any, ...] | None, partial: str | None) -> Any:
+    import numpy as np
+
+    if index is not None:
+        try:
+            found = tensor[index]
+            return np.array(found, object) if isinstance(found, bytes) else np.asarray(found)
+        except (IndexError, ValueError) as error:  # numpy's own words for what the slice asks
+            if isinstance(error, PparseError):
+                raise
+            raise PathError(str(error), path=tensor.name) from error
+    return tensor.numpy(partial=partial) if partial else tensor.numpy()  # type: ignore[arg-type]
+
+
+def _is_foreign(tensor: Tensor) -> bool:
+    return tensor.dtype is not None and tensor.status is Status.COMPLETE and tensor.dtype.numpy.isbuiltin != 1
+
+
+def _filled(array: Any) -> Any:
+    import numpy as np
+
+    return array.filled(0) if np.ma.isMaskedArray(array) else array
+
+
+def _tensor_bytes(
+    tensor: Tensor, index: tuple[Any, ...] | None, as_npy: bool, partial: str | None, stream: BinaryIO
+) -> None:
+    if index is None and partial is None:
+        if as_npy:
+            from pparse.writers.npy import write_npy
+
+            write_npy(tensor, stream)
+        else:
+            for block in tensor.raw_blocks():
+                stream.write(block)
+        return
+    import numpy as np
+
+    array = _array(tensor, index, partial)
+    if np.ma.isMaskedArray(array):
+        array = array.filled(0)
+    if as_npy:
+        np.save(stream, array, allow_pickle=False)
+    else:
+        stream.write(np.ascontiguousarray(array).tobytes())
+
+
+def _tensor_text(tensor: Tensor, index: tuple[Any, ...] | None, options: Any, out: Output) -> None:
+    strings = getattr(tensor, "strings", None) if tensor.dtype is None else None
+    shape = shape_words(tensor.shape) if tensor.spans or tensor.shape or strings else "?"
+    out.line(
+        f"{safe(tensor.name)}  {safe(str(tensor.dtype or tensor.stored_dtype or '?'))}  {shape}  "
+        f"{format_size(tensor.stored_nbytes)}  {status_words(tensor.status, tensor.verified)}"
+    )
+    if tensor.finding is not None and tensor.status is Status.COMPLETE:
+        out.line(safe(tensor.finding.reason))
+    if strings is not None and tensor.status is Status.COMPLETE and index is None:
+        _show_strings(strings(), out)
+        return
+    if index is None and not options.partial and tensor.nbytes > _TEXT_LIMIT and tensor.shape:
+        rows = max(1, min(3, tensor.shape[0] // 2))
+        row = tensor.nbytes // tensor.shape[0]
+        if row * rows <= _TEXT_LIMIT:
+            import numpy as np
+
+            out.line(str(np.asarray(tensor[:rows])))
+            out.line(f"… {tensor.shape[0] - 2 * rows:,} rows; ask for some with a slice, or use -o FILE")
+            out.line(str(np.asarray(tensor[-rows:])))
+            return
+        out.error("too large to show; ask for a slice, or use -o FILE")
+        return
+    out.line(str(_array(tensor, index, options.partial)))
+
+
+def _text_or_hex(text: bytes) -> str | dict[str, str]:
+    try:
+        return text.decode()
+    except UnicodeDecodeError:
+        return {"hex": text.hex()}
+
+
+def _show_strings(strings: Iterator[bytes], out: Output) -> None:
+    """Write texts, one a line; what is no UTF-8 with escapes."""
+    for number, text in enumerate(strings):
+        if number == _STRINGS_SHOWN:
+            out.line("…")
+            return
+        shown = safe(text[:_STRING_BYTES].decode("utf-8", "backslashreplace"))
+        out.line(shown + ("…" if len(text) > _STRING_BYTES else ""))
+
+
+def _tensor_json(tensor: Tensor, index: tuple[Any, ...] | None, options: Any, out: Output) -> int:
+    from json import dumps
+
+    strings = getattr(tensor, "strings", None) if tensor.dtype is None else None
+    if strings is not None and index is None and tensor.status is Status.COMPLETE:
+        data = dumps([_text_or_hex(text) for text in strings()])
+        shape = list(tensor.shape)
+    else:
+        array = _array(tensor, index, options.partial)
+        data, shape = dumps(_plain(array)), list(array.shape)
+    head = {"schema": 1, "file": options.file, "name": tensor.name, "dtype": str(tensor.dtype or tensor.stored_dtype),
+            "shape": shape, "status": tensor.status.value}  # fmt: skip
+    text = dumps(head)[:-1] + ', "data": ' + data + "}\n"
+    if options.output:
+        write(options.output, out, lambda stream: stream.write(text.encode()))
+    else:
+        out.write(text)
+    return OK
+
+
+def _plain(array: Any) -> Any:
+    """Return an array as nested lists that JSON can hold: complex numbers as pairs, NaN and infinities as text."""
+    import numpy as np
+
+    if np.ma.isMaskedArray(array):  # what is not there is null, not a number
+        whole = np.array(_plain(array.filled(0)), dtype=object)
+        mask = np.asarray(array.mask).reshape(array.shape + (1,) * (whole.ndim - array.ndim))
+        whole[np.broadcast_to(mask, whole.shape)] = None
+        return whole.tolist()
+    if array.dtype == object:  # texts
+        return np.array([_text_or_hex(text) for text in array.reshape(-1)], object).reshape(array.shape).tolist()
+    if array.dtype.name in ("complex64", "complex128"):
+        array = np.stack((array.real, array.imag), -1)
+    elif array.dtype.kind not in "biuf" or array.dtype.name.startswith(("bfloat", "float8")):
+        array = array.astype(np.complex64 if array.dtype.name in ("complex32", "bcomplex32") else np.float64)
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        flat = [
+            value if np.isfinite(value) else ("NaN" if np.isnan(value) else "Infinity" if value > 0 else "-Infinity")
+            for value in array.reshape(-1).tolist()
+        ]
+        return np.array(flat, dtype=object).reshape(array.shape).tolist()
+    return array.tolist()

@@ -1,0 +1,69 @@
+"""Where results go: standard output, a file that is written whole or not at all, a pipe."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from pparse.cli.common import USAGE
+from pparse.errors import PathError
+from pparse.limits import MIB
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import BinaryIO
+
+    from pparse.cli.output import Output
+    from pparse.reader import Range
+
+
+def write(path: str | None, out: Output, give: Callable[[BinaryIO], object]) -> None:
+    """Have ``give`` write to a file, whole or not at all; to standard output without ``path``."""
+    if path is None:
+        give(out.binary())
+        out.binary().flush()
+        return
+    if os.path.exists(path) and not os.path.isfile(path):
+        if os.path.isdir(path):
+            raise PathError("is a folder; name a file in it", path=path)
+        with open(path, "wb") as device:  # a pipe or a device must not be replaced
+            give(device)
+        return
+    from pparse.writers.files import AtomicFile
+
+    with AtomicFile(path) as file:
+        give(file.stream)
+
+
+def write_binary(path: str | None, out: Output, give: Callable[[BinaryIO], object], code: int) -> int:
+    """`write` what is not for a terminal, and return ``code``; on a terminal, say so."""
+    if path is None and sys.stdout.isatty():
+        return refuse_terminal(out)
+    write(path, out, give)
+    return code
+
+
+def refuse_terminal(out: Output) -> int:
+    """Say that bytes do not go to a terminal; return the exit code."""
+    out.error("binary data is not for a terminal; use -o FILE or a pipe")
+    return USAGE
+
+
+def copy(reader: Range, stream: BinaryIO) -> None:
+    """Write all that is left of ``reader``, a mebibyte at a time."""
+    while chunk := reader.read(MIB):
+        stream.write(chunk)
+
+
+def pieces(text: str) -> Iterator[str]:
+    """Yield a text, and the end of its line, a mebibyte at a time: encoded as a whole it would be there once more."""
+    for at in range(0, len(text), MIB):
+        yield text[at : at + MIB]
+    yield "\n"
+
+
+def write_lines(text: str, stream: BinaryIO) -> None:
+    """Write a text and the end of its line."""
+    for piece in pieces(text):
+        stream.write(piece.encode("utf-8", "backslashreplace"))
