@@ -1,13 +1,11 @@
 /* FarmHash Fingerprint64 for CPython: the fast twin of farmhash.py, which tells the algorithm. Module
  * pparse.kernels._farmhash: fingerprint64(buffer) and absorb(state, buffer), of which the streaming form is made.
  *
- * C99 and the stable ABI of CPython 3.11, so that one build serves every later version. Nothing here depends on the byte
- * order of the machine but load64 and store64, which mind it.
+ * C99 and the stable ABI of CPython 3.11 (setup.py defines Py_LIMITED_API), so that one build serves every later version;
+ * interpreters without the GIL have no stable ABI and get a build of their own. Nothing here depends on the byte order of
+ * the machine but load64 and store64, which mind it.
  */
 
-#if !defined(Py_LIMITED_API) && !defined(Py_GIL_DISABLED)
-#define Py_LIMITED_API 0x030B0000
-#endif
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 

@@ -1,16 +1,14 @@
 /* HighwayHash-64 with the key of the Riegeli/records format, for CPython: the fast twin of highway.py, which tells the
  * algorithm. Module pparse.kernels._highway: hash64(buffer) and the type Highway64 (update, digest, copy).
  *
- * C99 and the stable ABI of CPython 3.11, so that one build serves every later version. Nothing here depends on the byte
- * order of the machine but load64, which minds it.
+ * C99 and the stable ABI of CPython 3.11 (setup.py defines Py_LIMITED_API), so that one build serves every later version;
+ * interpreters without the GIL have no stable ABI and get a build of their own. Nothing here depends on the byte order of
+ * the machine but load64, which minds it.
  *
  * Threads: a Highway64 has a lock, held while its state is used, so that it can be updated from several threads, without
  * the GIL too. Who waits for the lock has let go of the GIL, which the holder may need to finish.
  */
 
-#if !defined(Py_LIMITED_API) && !defined(Py_GIL_DISABLED)
-#define Py_LIMITED_API 0x030B0000
-#endif
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <pythread.h>

@@ -213,7 +213,7 @@ else:
         from pparse.kernels._farmhash import absorb, fingerprint64
 
         NATIVE = True
-    except ImportError:
+    except (ImportError, SystemError):  # the latter: it was built for another kind of interpreter
         absorb, fingerprint64 = absorb_python, fingerprint64_python
         NATIVE = False
 

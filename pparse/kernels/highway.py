@@ -275,6 +275,6 @@ else:
         from pparse.kernels._highway import Highway64, hash64
 
         NATIVE = True
-    except ImportError:
+    except (ImportError, SystemError):  # the latter: it was built for another kind of interpreter
         Highway64, hash64 = PythonHighway64, hash64_python
         NATIVE = False
