@@ -118,9 +118,6 @@ class _Walk:
             short = True
         else:
             short = False
-        session = self.parser.result.extraction.session
-        if session.progress is not None:
-            session.progress(self.pos - self.start, self.end - self.start, "reading JSON")
         self.block = self.data.pread(self.pos, min(max(_BLOCK, count), self.end - self.pos))
         self.base = self.pos
         return len(self.block) >= count and not short

@@ -25,7 +25,7 @@ from pparse.errors import (
 )
 from pparse.extraction import Extraction
 from pparse.findings import Finding, Status
-from pparse.limits import MAX_NESTING
+from pparse.limits import LITTLE, LITTLE_UNPACKED, MAX_NESTING
 from pparse.node import MAP, Entry
 from pparse.parser import Parser
 from pparse.paths import join_extraction
@@ -453,6 +453,19 @@ class ArchiveParser(Parser):
             return None
         return self._finding(self.verify(member), member, opened.name)
 
+    def confirm(self, opened: Extraction | None = None) -> None:
+        """Read the member that ``opened`` is through for its checksum, if it is small and that was not done yet."""
+        member: ArchiveMember | None = opened.origin[1] if opened is not None and opened.origin is not None else None
+        if opened is None or member is None or member.size is None:
+            return
+        if member.packed > LITTLE or member.size > LITTLE_UNPACKED or (member.at, member.start) in self.spoilt:
+            return
+        if not opened.data.is_proved(opened.start, opened.start + member.size):
+            opened.proved = True
+            finding = self.prove(opened)
+            if finding is not None:
+                self.result.findings.add(finding)
+
     def _finding(self, verdict: Verdict, member: ArchiveMember, name: str) -> Finding | None:
         """Return what ``verdict`` says of ``member`` as a finding with a place; None where all is well."""
         finding = verdict.finding(name, self.result.extraction.name)
@@ -552,9 +565,10 @@ def documents_in(
 
 
 def documents_below(result: Result) -> Iterator[tuple[str, Extraction]]:
-    """Yield every document in an archive, and in archives in it, with the path to it; to the limit ``nesting``.
+    """Yield every document in an archive, and in archives in it, with the path to it.
 
-    Containers come before what is in them. Raises `LimitError` beyond the limit.
+    Containers come before what is in them. Those beyond the limits ``nesting`` and ``containers`` are not entered: a
+    finding of ``result`` says so, of the latter one.
     """
     limits = result.extraction.session.limits
     entered = 0
@@ -570,10 +584,13 @@ def documents_below(result: Result) -> Iterator[tuple[str, Extraction]]:
         inner = extraction.parse()
         if isinstance(inner.parser, ArchiveParser):
             entered += 1
-            limits.check("containers", entered, "the number of archives in archives")
             below = f"{prefix}{quoted(name)}::"
             if inner.extraction.layers >= limits.nesting:
                 result.findings.add(nested_too_deep(limits, prefix + quoted(name)))
+                continue
+            if entered > limits.containers:
+                if entered == limits.containers + 1:
+                    result.findings.add(too_many_containers(limits, prefix + quoted(name)))
                 continue
             levels.append((below, documents_in(inner, result.findings, below)))
 
@@ -585,6 +602,14 @@ def nested_too_deep(limits: Limits, path: str, source: str = "") -> Finding:
     return Finding(
         "limit", f"not looked into: containers in containers are not entered below the limit nesting="
         f"{limits.nesting}{how}", path=path, source=source,
+    )  # fmt: skip
+
+
+def too_many_containers(limits: Limits, path: str, source: str = "") -> Finding:
+    """Return the finding on a container that is not entered, as that was done with so many."""
+    return Finding(
+        "limit", f"no more containers are entered above the limit containers={limits.containers}; lift it with "
+        f"--limit containers={4 * limits.containers}", path=path, source=source,
     )  # fmt: skip
 
 

@@ -176,7 +176,7 @@ class Data(ABC):
     ``access``; ``gaps``, in order, none overlapping; ``doubts``, in order; ``error``, why it does not go on as it
     should, once reading came to that; ``checksum``, what it is held against when its end is decoded, and
     ``contradiction``, what that found if it does not agree; ``revision``, how often it turned out that what was given
-    before was not right, and other bytes are given now; ``stats``.
+    before was not right, and other bytes are given now; ``place``, where the last read ended; ``stats``.
     """
 
     name: str
@@ -188,6 +188,7 @@ class Data(ABC):
     checksum: tuple[str, int] | None = None
     contradiction: str | None = None
     revision: int = 0
+    place: int = 0
     _condemned: Condemned | None = None
     _proofs: Proofs | None = None
 
@@ -218,6 +219,7 @@ class Data(ABC):
         if length == 0:
             return b""
         chunk = self._pread(offset, length)
+        self.place = offset + len(chunk)
         self.stats.count(self.name, offset, len(chunk))
         return chunk
 
@@ -228,6 +230,7 @@ class Data(ABC):
         if length == 0:
             return 0
         got = self._preadinto(offset, view[:length])
+        self.place = offset + got
         self.stats.count(self.name, offset, got)
         return got
 
@@ -528,6 +531,7 @@ class FileData(Data):
                 return done + super().preadv(offset + done, views[number:])
             done += got
             number += len(some)
+            self.place = offset + done
             self.stats.count(self.name, offset + done - got, got)
         return done
 

@@ -76,6 +76,7 @@ def open(
     )  # fmt: skip
     try:
         extraction = _open_source(session, source, format)
+        session.source = extraction.topmost.data
         if format is not None:
             extraction.parse(format)
         return extraction

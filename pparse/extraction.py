@@ -63,6 +63,7 @@ class Extraction:
         self.notes: list[Finding] = []  # what was found wrong before any parser looked at it
         self.origin: tuple[Any, Any] | None = None  # of a member of an archive: that one's parser, and the member
         self.proved = False  # the member that this is was read through for its checksum
+        self._confirmed = False
         self.implicit = False  # a step of decompression, which paths do not name
         self.layers: int = 0 if parent is None else parent.layers  # archives and streams around it
 
@@ -273,6 +274,14 @@ class Extraction:
             inner.children.clear()
 
     @property
+    def topmost(self) -> Extraction:
+        """What was opened, and this is in."""
+        extraction: Extraction = self
+        while extraction.parent is not None:
+            extraction = extraction.parent
+        return extraction
+
+    @property
     def outermost(self) -> Extraction:
         """What this is the content of, the steps of decompression undone."""
         extraction: Extraction = self
@@ -305,6 +314,23 @@ class Extraction:
             for result in list(extraction.results.values()):
                 result.parser.settle()
             extraction = extraction.parent
+
+    def confirm(self) -> None:
+        """Do what `prove` does where it costs little, once: before values are given, which may be those of damage.
+
+        Little is a member or the rest of a stream of at most 4 MiB, as it is packed, and 32 MiB unpacked.
+        """
+        if self._confirmed or self.parent is None:
+            return
+        with self.lock:
+            extraction: Extraction | None = self
+            while extraction is not None and not extraction._confirmed:
+                extraction._confirmed = True
+                if extraction.origin is not None and not extraction.proved:
+                    extraction.origin[0].confirm(extraction)
+                for result in list(extraction.results.values()):
+                    result.parser.confirm()
+                extraction = extraction.parent
 
     def view(self) -> Any:
         """Return the viewer of this extraction. Raises `UnsupportedError` if its format has none."""

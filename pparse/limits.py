@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 KIB: Final = 1 << 10
 MIB: Final = 1 << 20
+# So much of a stream or a member is read for its checksum, packed and unpacked, before values of it are given.
+LITTLE: Final = 4 * MIB
+LITTLE_UNPACKED: Final = 32 * MIB
 GIB: Final = 1 << 30
 
 _UNITS: Final = {

@@ -277,6 +277,7 @@ class Node:
                 return self._view()
             content = self._content
             if content is UNLOADED_VALUE:
+                self.extraction.confirm()
                 self._refuse_if_not_whole()
                 self.extraction.data.check_unchanged()
                 self._content = content = self.result.parser.load_scalar(self)

@@ -429,6 +429,9 @@ class Parser:
     def settle(self) -> None:
         """Read to the end what has to be read to its end to know what is wrong with it (a compressed stream)."""
 
+    def confirm(self, opened: Extraction | None = None) -> None:
+        """Compare the checksums of a stream, or of the member that ``opened`` is, if that costs little."""
+
     def is_indexed(self) -> bool:
         """Say whether any part of what is in this stream is read without decoding what is before it."""
         return False

@@ -98,6 +98,8 @@ class Reader:
         remaining = self.remaining
         if remaining is not None:
             count = min(count, remaining)
+            if not count:  # a gap may begin here
+                return b""
         at, block = self._pos - self._block_at, self._block  # which another reader may take away at any time
         if at >= 0 and at + count <= len(block):
             return block[at : at + count]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import weakref
+from contextlib import contextmanager
 
 from pparse.budget import MemoryBudget
 from pparse.data import IoStats
@@ -15,7 +16,7 @@ from pparse.retention import Retention
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from pparse.data import Data
     from pparse.registry import Registry
@@ -62,6 +63,10 @@ class Session:
         self._spools: Scratch | None = None
         self.block_size = block_size  # 0: adaptive; tests set 1 or 7
         self.closed = False
+        # The file that is open, and what is done with it: what `check_cancelled` tells the progress of.
+        self.source: Data | None = None
+        self.doing = "reading"
+        self._told = 0
         self.indexes = IndexLedger(self.budget)
         self._sources: weakref.WeakSet[Data] = weakref.WeakSet()
         self._retentions: weakref.WeakSet[Retention] = weakref.WeakSet()
@@ -89,9 +94,25 @@ class Session:
             return self._spools
 
     def check_cancelled(self) -> None:
-        """Raise `CancelledError` if the caller wants to stop."""
+        """Raise `CancelledError` if the caller wants to stop; tell how far in the file reading has come.
+
+        Called often, from all that may take long. It costs little where nothing was read since the call before.
+        """
         if self.cancel is not None and self.cancel():
             raise CancelledError("cancelled by the caller")
+        if self.progress is not None and self.stats.reads != self._told and self.doing:
+            self._told = self.stats.reads
+            if self.source is not None and self.source.place < (self.source.size or 1 << 63):
+                self.progress(self.source.place, self.source.size, self.doing)
+
+    @contextmanager
+    def telling(self, doing: str = "") -> Iterator[None]:
+        """While this lasts, say that ``doing`` is done; nothing by itself, if the caller tells the progress."""
+        before, self.doing = self.doing, doing
+        try:
+            yield
+        finally:
+            self.doing = before
 
     def close(self) -> None:
         """Close every source; nodes and tensors of the document raise `ClosedError` from here on."""

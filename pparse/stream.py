@@ -7,10 +7,13 @@ inside, if a parser recognises that: the steps of decompression are implicit.
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from pparse.codecs import CODECS
 from pparse.content import Collector, read_through, status_of
-from pparse.errors import EndOfDataError, MalformedError, PathError, PparseError, UnsupportedError
+from pparse.errors import EndOfDataError, LimitError, MalformedError, PathError, PparseError, UnsupportedError
 from pparse.findings import Finding, Severity, Status
+from pparse.limits import LITTLE, LITTLE_UNPACKED
 from pparse.node import LIST, MAP, SCALAR, Entry
 from pparse.parser import Parser
 from pparse.visit import Member, Visit
@@ -121,6 +124,13 @@ class StreamParser(Parser):
         """Decode to the end, so that all that is wrong is among the findings."""
         self.content.finish()
         self.note_problems()
+
+    def confirm(self, opened: Extraction | None = None) -> None:
+        """Decode to the end if little is left of the stream, and little comes out of it."""
+        content = self._content
+        if content is not None and not content.finished and content.left <= LITTLE:
+            with suppress(LimitError):
+                content.available(LITTLE_UNPACKED, 1)
 
     def note_problems(self) -> None:
         """Add what is wrong with the stream to the findings, once it is known.

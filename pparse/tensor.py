@@ -227,6 +227,7 @@ class Tensor(TensorFacts):
 
     def _refuse_stretch(self, start: int, end: int) -> None:
         """Refuse the bytes ``[start, end)`` of the array if they are not whole; what is beside them does not matter."""
+        self._confirm()
         status = self.status
         if status is Status.COMPLETE or status is Status.TRUNCATED:
             return
@@ -236,7 +237,13 @@ class Tensor(TensorFacts):
             return
         self._refuse_if_not_whole()
 
+    def _confirm(self) -> None:
+        """Have checksums compared that speak of the tensor's bytes, where that costs little."""
+        if self._owner is not None:
+            self._owner.extraction.confirm()
+
     def _refuse_if_not_whole(self) -> None:
+        self._confirm()
         status = self.status
         if status is Status.COMPLETE:
             return

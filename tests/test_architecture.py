@@ -23,7 +23,7 @@ LAYERS = {
     3: "parsers",
     4: "viewers",
     5: "proto_splitter recovery",
-    6: "cli",
+    6: "cli __main__",
 }
 LAYER_OF = {name: layer for layer, names in LAYERS.items() for name in names.split()}
 # pparse/__init__ is the face of all; protos may be imported from layer 1 up.

@@ -5,8 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import zipfile
 
 import pytest
+
+from tests.conftest import safetensors
 
 
 def u8(count):
@@ -267,3 +270,22 @@ def test_digests_of_every_shard(run, shards):
     ran = run("check", shards, f"--sha256={folder / 'list'}")
     assert ran.code == 4
     assert f"m-2.safetensors: no-digest: {folder / 'list'} has no digest for it" in ran.out
+
+
+def test_a_limit_met_in_one_document_of_an_archive_ends_the_check_of_that_one(run, tmp_path):
+    header = {"tensor": {"dtype": "U8", "shape": [4], "data_offsets": [0, 4]}}
+    small = safetensors(header, b"abcd")
+    large = safetensors({**header, "__metadata__": {"note": "x" * 2_000}}, b"abcd")
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr("a.safetensors", large)
+        archive.writestr("b.safetensors", small[:-1])
+    ran = run("check", "-R", tmp_path / "a.zip", "--limit", "header_bytes=1000")
+    assert ran.code == 4
+    assert any("a.safetensors: limit" in line and "--limit header_bytes=" in line for line in ran.lines)
+    assert any("b.safetensors: truncated" in line for line in ran.lines)
+    with zipfile.ZipFile(tmp_path / "b.zip", "w") as archive:
+        archive.writestr("a.safetensors", large)
+        archive.writestr("b.safetensors", small)
+    ran = run("check", "-R", tmp_path / "b.zip", "--limit", "header_bytes=1000")
+    assert ran.code == 2
+    assert ran.lines[-1].endswith("not all of it could be looked at (1 error)")

@@ -9,7 +9,6 @@ import pytest
 
 import pparse
 from pparse.archive import documents_below
-from pparse.errors import LimitError
 from pparse.limits import Limits
 from pparse.recovery.recover import extract, recover
 
@@ -43,11 +42,14 @@ def test_a_listing_looks_into_as_many_containers_as_the_limit_says(name):
         found = [path for path, _ in documents_below(document.parse())]
         assert len(found) == 3
     with opened(name, containers=2) as document:
-        below = documents_below(document.parse())
-        assert [next(below)[0], next(below)[0], next(below)[0]] == found
-        with pytest.raises(LimitError) as caught:
-            next(below)
-    assert caught.value.option == "--limit containers=3"
+        assert [path for path, _ in documents_below(document.parse())] == found
+        (told,) = [finding for finding in document.findings if finding.code == "limit"]
+        assert told.path == found[-1]
+        assert "limit containers=2; lift it with --limit containers=8" in told.reason
+    with opened(name, containers=1) as document:
+        assert len([finding for finding in document.findings if finding.code == "limit"]) == 0
+        listed = [path for path, _ in documents_below(document.parse())]
+        assert listed == [path for path in found if path.count("::") < 2]
 
 
 @pytest.mark.parametrize("name", SAMPLES)

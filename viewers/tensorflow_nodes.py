@@ -131,8 +131,6 @@ class NodeDefs:
         while ordinal < stop:
             if session is not None:
                 session.check_cancelled()
-                if session.progress is not None:
-                    session.progress(pos - part.start, len(part), "reading the nodes of a graph")
             try:
                 block = part.data.pread(pos, min(step, part.end - pos))
             except (LimitError, DataChangedError, ClosedError):

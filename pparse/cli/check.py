@@ -12,7 +12,7 @@ import os
 
 from pparse.cli.common import DAMAGED, OK, USAGE, add_files, add_json, each_file, open_file, row_of
 from pparse.cli.output import cut_to_dict, report_cut, report_document_cut, safe
-from pparse.errors import EndOfDataError, GapError, MalformedError, OptionError
+from pparse.errors import EndOfDataError, GapError, LimitError, MalformedError, OptionError, UnsupportedError
 from pparse.findings import Finding, Severity, Status
 from pparse.judgement import compared, document_status
 from pparse.limits import count_words
@@ -144,13 +144,15 @@ def _findings(document: Extraction, options: Any) -> Iterator[Finding]:
 
 
 def _findings_inside(name: str, extraction: Extraction, strict: bool) -> Iterator[Finding]:
-    """Check a document inside an archive; if it cannot even be begun with, that is the finding."""
+    """Check a document inside an archive; if it cannot even be begun with, or a limit ends it, that is the finding."""
     try:
         for finding in extraction.check(strict=strict, around=False):
             finding.source = name
             yield finding
     except (MalformedError, EndOfDataError, GapError) as error:
         yield Finding("malformed", error.reason, source=name, offset=error.offset)
+    except (LimitError, UnsupportedError) as error:
+        yield Finding("limit", f"not all of it was looked at: {error.reason}", source=name, offset=error.offset)
 
 
 def _summary(

@@ -44,7 +44,6 @@ def is_special(path: str) -> bool:
 
 def folder_options(options: Any, out: Output) -> dict[str, Any]:
     """Return the keyword arguments of `pparse.proto_splitter.folders.FolderOptions`."""
-    from pparse.cli.progress import Progress
     from pparse.data import IoStats
     from pparse.limits import Limits
 
@@ -57,7 +56,7 @@ def folder_options(options: Any, out: Output) -> dict[str, Any]:
     return {
         "overwrite": options.force, "follow_links": options.follow_links, "fingerprint": not options.no_fingerprint,
         "budget": options.budget, "limits": Limits(**dict(options.limits)), "scratch": options.scratch,
-        "progress": Progress(), "stats": out.stats,
+        "progress": out.progress, "stats": out.stats,
     }  # fmt: skip
 
 

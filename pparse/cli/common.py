@@ -253,7 +253,6 @@ def add_common(parser: argparse.ArgumentParser) -> None:
 
 def open_file(options: Any, out: Any) -> Extraction:
     """Open the file of a command."""
-    from pparse.cli.progress import Progress
     from pparse.data import IoStats
     from pparse.document import open as open_document
 
@@ -268,7 +267,7 @@ def open_file(options: Any, out: Any) -> Extraction:
         source = StreamData(sys.stdin.buffer, "<stdin>", out.stats)
     return open_document(
         source, format=options.format, options=dict(options.options), budget=options.budget,
-        scratch=options.scratch, limits=Limits(**dict(options.limits)), progress=Progress(), stats=out.stats,
+        scratch=options.scratch, limits=Limits(**dict(options.limits)), progress=out.progress, stats=out.stats,
     )  # fmt: skip
 
 

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import sys
 
+from pparse.archive import ArchiveMember, ArchiveParser
 from pparse.cli.common import DAMAGED, OK
 from pparse.cli.export import form_of
 from pparse.cli.output import safe
 from pparse.cli.writing import copy, pieces, refuse_terminal, write, write_binary, write_lines
 from pparse.errors import EndOfDataError, PathError
 from pparse.findings import UNSURE_NUMBER, Status
-from pparse.limits import MIB
+from pparse.limits import LITTLE, MIB
 from pparse.node import SCALAR
 from pparse.parser import Parser
 from pparse.resync.resumed import ResumedData
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, BinaryIO, Final
+    from typing import Any, BinaryIO
 
     from pparse.cli.output import Output
     from pparse.extraction import Extraction
@@ -25,23 +26,24 @@ if TYPE_CHECKING:
     from pparse.reader import Range
     from pparse.stream import StreamParser
 
-# Compressed bytes behind a member that are decoded to see whether the stream contradicts itself at its end.
-_LITTLE: Final = 4 * MIB
-
 
 def _known_status(node: Node) -> Status | None:
     """Return what is known of a node now, without loading it; None if that is nothing."""
     return node.status if node.known_status is Status.COMPLETE else node.known_status
 
 
+def _is_member(node: Node) -> bool:
+    return isinstance(node.note, ArchiveMember)
+
+
 def give_node(node: Node, options: Any, out: Output) -> int:
     """Give a node: as text, JSON, or the bytes it is made of; a member of an archive as its content."""
     form = ".npy" if options.npy else None if options.raw or options.json else form_of(options.output)
-    if form in (".npy", ".npz", ".safetensors", ".csv") and not hasattr(node.note, "raw_name"):
+    if form in (".npy", ".npz", ".safetensors", ".csv") and not _is_member(node):
         raise PathError(f"only a tensor can be written as {form}", path=node.path or "the root")
     if options.npy:
         raise PathError("only a tensor can be written as .npy", path=node.path or "the root")
-    if hasattr(node.note, "raw_name") and not options.json:
+    if _is_member(node) and not options.json:
         return give_member(node.result.parser, node.note, options.path or node.path, options, out)
     if options.raw:
         if options.output is None and sys.stdout.isatty():
@@ -75,7 +77,7 @@ def give_slice(node: Node, index: tuple[Any, ...], options: Any, out: Output) ->
         return _give_text(node, text, cut, options, out)
     start, part = _part(node, cut, options)
     code = OK if _known_status(node) in (None, Status.COMPLETE) else DAMAGED
-    is_member = hasattr(node.note, "raw_name") and not options.json
+    is_member = _is_member(node) and not options.json
     if options.raw or (is_member and (options.output or not sys.stdout.isatty())):
         return write_binary(options.output, out, lambda stream: copy(part, stream), code)
     node.extraction.session.limits.check("scalar_bytes", len(part), "the slice", path=node.path)
@@ -90,17 +92,29 @@ def give_slice(node: Node, index: tuple[Any, ...], options: Any, out: Output) ->
 
 def _part(node: Node, cut: slice, options: Any) -> tuple[int, Range]:
     """Return where in a scalar a slice begins, and a reader of its bytes. Raises if they are not all there."""
+    parser = node.result.parser
+    if isinstance(parser, ArchiveParser) and _is_member(node):
+        parser.open_member(node.note).confirm()
     whole = node.open()
-    start, stop, _ = cut.indices(len(whole))
-    finding = node.finding
-    if _known_status(node) is Status.TRUNCATED and finding is not None and isinstance(finding.got, int):
+    said = node.note.size if _is_member(node) else None
+    start, stop, _ = cut.indices(len(whole) if said is None else max(said, len(whole)))
+    stop = max(start, stop)
+    status, finding = _known_status(node), node.finding
+    if _is_member(node):
+        part = whole.range(start, stop)
+        standing = part.data.standing(part.start, part.start + stop - start)
+        if standing.status is not Status.COMPLETE and options.partial != "prefix":
+            raise EndOfDataError(f"{standing.reason}; --partial prefix gives what is there", path=node.path,
+                                 wanted=stop - start, got=standing.there, source=options.file)  # fmt: skip
+        stop = start + min(stop - start, standing.there)
+    elif status is Status.TRUNCATED and finding is not None and isinstance(finding.got, int):
         if stop > finding.got and options.partial != "prefix":
             raise EndOfDataError(f"{finding.reason}; --partial prefix gives what is there", path=node.path,
                                  wanted=stop, got=finding.got, source=options.file)  # fmt: skip
         stop = min(stop, finding.got)
-    elif _known_status(node) not in (None, Status.COMPLETE):
+    elif status not in (None, Status.COMPLETE):
         node._refuse_if_not_whole()
-    return start, whole.range(start, max(start, stop))
+    return start, whole.range(start, stop)
 
 
 def _give_text(node: Node, text: str, cut: slice, options: Any, out: Output) -> int:
@@ -186,7 +200,7 @@ def _look_at_end(parser: Any) -> bool:
     """Look at the ends of the streams that an archive is in, if that costs little; say whether one contradicts."""
     extraction = parser.result.extraction if isinstance(parser, Parser) else None
     data = getattr(extraction, "data", None)
-    while extraction is not None and extraction.implicit and isinstance(data, ResumedData) and data.left <= _LITTLE:
+    while extraction is not None and extraction.implicit and isinstance(data, ResumedData) and data.left <= LITTLE:
         data.finish()
         extraction = extraction.parent
         if data.flawed:

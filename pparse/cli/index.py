@@ -106,7 +106,6 @@ def _refuse_existing(path: str, options: Any) -> None:
 
 def _build(options: Any, out: Output, source: Range) -> int:
     from pparse.budget import MemoryBudget
-    from pparse.cli.progress import Progress
     from pparse.gzip_indexing import build_index
     from pparse.writers.files import AtomicFile
 
@@ -118,12 +117,11 @@ def _build(options: Any, out: Output, source: Range) -> int:
         except OSError as error:
             reason = f"cannot make the folder: {error.strerror or error}"
             raise SourceError(reason, errno=error.errno, source=os.path.dirname(path)) from error
-    progress = Progress()
     try:
         with AtomicFile(path, sweep=True) as file:
             report = build_index(
                 source, file.stream, spacing=options.spacing, budget=MemoryBudget(options.budget),
-                limits=Limits(**dict(options.limits)), progress=progress,
+                limits=Limits(**dict(options.limits)), progress=out.progress,
             )  # fmt: skip
             if report.error is not None and not report.size:  # nothing to be written
                 failed = copy(report.error)
@@ -131,7 +129,7 @@ def _build(options: Any, out: Output, source: Range) -> int:
                 failed.source = source.data.name
                 raise failed from report.error
     finally:
-        progress.clear()
+        out.progress.clear()
     _tell(options, out, path, report)
     return DAMAGED if report.error is not None else OK
 
@@ -169,7 +167,6 @@ def _tell(options: Any, out: Output, path: str, report: IndexReport) -> None:
 
 def _check(options: Any, out: Output, source: Range) -> int:
     from pparse.budget import MemoryBudget
-    from pparse.cli.progress import Progress
     from pparse.gzip_index import find_index, load_index
     from pparse.gzip_indexing import check_index
 
@@ -181,11 +178,10 @@ def _check(options: Any, out: Output, source: Range) -> int:
         if found is None:
             raise errors[0] if errors else SourceError("there is no index of it", source=options.file)
         index = found
-    progress = Progress()
     try:
-        check_index(index, source, budget=budget, limits=Limits(**dict(options.limits)), progress=progress)
+        check_index(index, source, budget=budget, limits=Limits(**dict(options.limits)), progress=out.progress)
     finally:
-        progress.clear()
+        out.progress.clear()
     if options.json:
         from json import dumps
 

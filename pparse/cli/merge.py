@@ -86,7 +86,6 @@ def _merge_folder(options: Any, out: Output) -> int:
 
 
 def _merge_file(options: Any, out: Output) -> int:
-    from pparse.cli.progress import Progress
     from pparse.proto_splitter.stream_merge import check_output, merge_document, merge_to_stream
 
     to_stdout = options.output == "-"
@@ -105,12 +104,12 @@ def _merge_file(options: Any, out: Output) -> int:
             check_output(document, options.output)
             refuse_existing([options.output], options)
         if to_stdout:
-            report = merge_to_stream(document, out.binary(), Progress())
+            report = merge_to_stream(document, out.binary(), out.progress)
             out.binary().flush()
         elif special:
-            report = _merge_to_device(document, options.output)
+            report = _merge_to_device(document, options.output, out)
         else:
-            report = merge_document(document, options.output, Progress())
+            report = merge_document(document, options.output, out.progress)
     if to_stdout:
         for warning in _warnings(report):
             out.error(warning)
@@ -119,14 +118,13 @@ def _merge_file(options: Any, out: Output) -> int:
     return OK
 
 
-def _merge_to_device(document: Extraction, path: str) -> MergeReport:
+def _merge_to_device(document: Extraction, path: str, out: Output) -> MergeReport:
     """Merge into a device or a pipe, which is written into, and not replaced."""
-    from pparse.cli.progress import Progress
     from pparse.proto_splitter.stream_merge import merge_to_stream
 
     try:
         with open(path, "wb") as device:
-            report = merge_to_stream(document, device, Progress())
+            report = merge_to_stream(document, device, out.progress)
     except BrokenPipeError:
         raise
     except OSError as error:

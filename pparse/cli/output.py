@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
+from pparse.cli.progress import Progress
 from pparse.findings import Severity, Status
 from pparse.limits import count_words, format_size
 from pparse.resume import Resume, first_hole, is_inside, outermost_file, outside, resume_lines
@@ -78,13 +79,16 @@ class Output:
         no_color = bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
         self.color = color == "always" or (color == "auto" and self.terminal and not no_color)
         self.stats: IoStats | None = None
+        self.progress = Progress()
 
     def line(self, text: str = "") -> None:
         """Write one line."""
-        self._out.write(text + "\n")
+        self.write(text + "\n")
 
     def write(self, text: str) -> None:
-        """Write text as it is."""
+        """Write text as it is; a terminal's progress line makes room for it."""
+        if self.terminal:
+            self.progress.clear()
         self._out.write(text)
 
     def binary(self) -> Any:
@@ -94,6 +98,7 @@ class Output:
 
     def flush(self) -> None:
         """Let everything out, and the trace of reads if it was asked for."""
+        self.progress.clear()
         self._out.flush()
         stats, self.stats = self.stats, None
         if stats is not None:
@@ -104,6 +109,7 @@ class Output:
 
     def error(self, text: str) -> None:
         """Write a message for the person on stderr."""
+        self.progress.clear()
         try:
             sys.stderr.write(f"pparse: {shorten(safe(text), 2_000)}\n")
         except UnicodeEncodeError:

@@ -101,7 +101,6 @@ def _split_folder(options: Any, out: Output) -> int:
 
 
 def _split_file(options: Any, out: Output) -> int:
-    from pparse.cli.progress import Progress
     from pparse.proto_splitter.sources import is_read
     from pparse.proto_splitter.stream_split import split_document
 
@@ -112,7 +111,7 @@ def _split_file(options: Any, out: Output) -> int:
         own = [path for path in outputs if is_read(document, path)]  # the splitter does not touch it
         refuse_existing([path for path in outputs if path not in own], options)
         report = split_document(
-            document, prefix, limit=options.max_size, writer_options=options.compression, progress=Progress()
+            document, prefix, limit=options.max_size, writer_options=options.compression, progress=out.progress
         )
     notes = _merge_line(options, report)
     if report.removed:

@@ -120,7 +120,8 @@ def _merge(parser: CpbParser, document: Extraction, stream: BinaryIO, progress: 
         if progress is not None:
             progress(done, sizes[0], "merging")
 
-    written = write(root, sizes, out)
+    with document.session.telling():
+        written = write(root, sizes, out)
     if written != sizes[0]:
         raise MalformedError("the source changed while it was merged", wanted=sizes[0], got=written)
     assert parser.chunks is not None  # noqa: S101 -- what is mergeable has metadata

@@ -145,11 +145,13 @@ def split_document(
     if len(part) <= allowed:
         check_whole(part, parser.root_type)
         _make_folder(prefix)
-        return _copy_whole(part, report, document, progress)
+        with document.session.telling():
+            return _copy_whole(part, report, document, progress)
     cutter = Cutter(allowed, parser.root_type, document.session.check_cancelled)
     cutter.cut(part)
     _make_folder(prefix)
-    return _write(cutter, part, report, writer_options, document, progress)
+    with document.session.telling():
+        return _write(cutter, part, report, writer_options, document, progress)
 
 
 def _make_folder(prefix: str) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from array import array
 from contextlib import suppress
 
-from pparse.archive import ArchiveParser, NameCounter, nested_too_deep
+from pparse.archive import ArchiveParser, NameCounter, nested_too_deep, too_many_containers
 from pparse.content import Beginning, Verdict, read_through
 from pparse.data import Access
 from pparse.errors import (
@@ -144,6 +144,10 @@ class Unpacker:
         return [found for found in lists if not (id(found) in seen or seen.add(id(found)))]  # type: ignore[func-returns-value]
 
     def _walk(self) -> None:
+        with self._session.telling():
+            self._walk_levels()
+
+    def _walk_levels(self) -> None:
         while self._levels:
             self._session.check_cancelled()
             level = self._levels[-1]
@@ -360,11 +364,7 @@ class Unpacker:
             self._document.findings.add(nested_too_deep(self._session.limits, listed, level.source))
             return False
         if self._entered >= self._session.limits.containers:
-            self._document.findings.add(Finding(
-                "limit", f"no more containers are entered above the limit containers="
-                f"{self._session.limits.containers}; lift it with --limit containers="
-                f"{4 * self._session.limits.containers}", path=listed, source=level.source,
-            ))  # fmt: skip
+            self._document.findings.add(too_many_containers(self._session.limits, listed, level.source))
             return False
         by_name = member.name.lower().endswith(ARCHIVE_NAMES)
         if not by_name and (
