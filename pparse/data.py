@@ -262,6 +262,13 @@ class Data(ABC):
             raise GapError(offset, left, source=self.name)
         return min(length, gap.offset - offset)
 
+    def is_cut_at(self, offset: int) -> bool:
+        """Say whether nothing follows at ``offset`` because the source was cut: what is lost there is the end."""
+        gap = self.next_gap(offset) if self.gaps else None
+        if gap is None or gap.offset > offset or not isinstance(self.error, EndOfDataError):
+            return False
+        return gap.end is None or (self.size is not None and gap.end >= self.size)
+
     def next_gap(self, offset: int) -> Gap | None:
         """Return the gap that ``offset`` lies in, or else the first one behind it; None if there is none."""
         gaps = self.gaps

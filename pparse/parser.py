@@ -248,6 +248,11 @@ def run(ctx: NodeContext) -> None:
                 try:
                     block = ctx.data.pread(ctx.pos, wanted) if wanted else b""
                 except GapError as error:
+                    if ctx.data.is_cut_at(ctx.pos):
+                        block, base, ctx.at_end = b"", ctx.pos, True
+                        if not _cut(ctx):
+                            return
+                        continue
                     reason = f"the node runs into a gap: {error.reason}"
                     if not _damaged(ctx, MalformedError(reason, offset=error.offset)):
                         return
@@ -261,6 +266,7 @@ def run(ctx: NodeContext) -> None:
                 # One at the end of what is parsed is none of its own: it belongs to what comes behind.
                 inside = limit is None or base + have < limit
                 gap_follows = inside and gap is not None and gap.offset <= base + have
+                gap_follows = gap_follows and not ctx.data.is_cut_at(base + have)
                 ctx.at_end = not gap_follows and (have < wanted or (limit is not None and base + have >= limit))
                 if have < ctx.need:
                     if not gap_follows:

@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 
 import pparse
+from pparse.resume import outside
+from tests.truth.samples import load
 
 SAMPLES = Path(__file__).resolve().parent.parent / "docs" / "samples"
 MODEL = (SAMPLES / "tiny-gpt.safetensors").read_bytes()
@@ -137,3 +139,22 @@ def test_a_cut_tensor_in_a_zip_has_no_bytes_of_what_follows_it_there(tmp_path):
         assert (packed[name].numpy(partial="prefix") == plain[name].numpy(partial="prefix")).all()
         with pytest.raises(pparse.TruncatedTensorError):
             packed[name][62:]
+
+
+@pytest.mark.parametrize("inner", ["a.json", "a.riegeli", "a.cpb"])
+@pytest.mark.parametrize("wrapper", ["gz", "zip", "tar.gz"])
+def test_what_was_cut_with_the_stream_around_it_is_truncated_and_resumed_there(wrapper, inner, tmp_path):
+    sample = {"a.json": "json", "a.riegeli": "riegeli-plain", "a.cpb": "cpb-plain"}[inner]
+    content = load(sample).content
+    packed = {
+        "gz": lambda: gzip.compress(content), "zip": lambda: in_zip(content, zipfile.ZIP_DEFLATED, inner),
+        "tar.gz": lambda: gzip.compress(in_tar(content, inner)),
+    }[wrapper]()  # fmt: skip
+    path = tmp_path / f"{inner}.{wrapper}"
+    path.write_bytes(packed[: len(packed) * 6 // 10])
+    inside = "" if wrapper == "gz" else f"::{inner}"
+    with pparse.open(f"{path}{inside}") as document:
+        list(document.check())
+        assert document.root.status is pparse.Status.TRUNCATED
+        (told,) = outside(document)
+        assert (told.file, told.at) == (str(path), len(packed) * 6 // 10)

@@ -234,13 +234,14 @@ class Source:
             return 0
 
     def gap_end(self, offset: int) -> int | None:
-        """Return where the gap that holds ``offset`` ends; None if there is no gap, or its length is not known.
+        """Return where the gap that holds ``offset`` ends; None if there is no gap, or its length is not known, or
+        it is but what was cut off.
 
         What is known between it and the next one belongs to it if no header has room there.
         """
         at = self._start + offset
         gap = self.data.next_gap(at)
-        if gap is None or gap.offset > at:
+        if gap is None or gap.offset > at or self.data.is_cut_at(at):
             return None
         end = None
         while gap is not None and gap.length is not None and (end is None or gap.offset - end < BLOCK_HEADER_SIZE):
