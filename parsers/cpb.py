@@ -70,6 +70,8 @@ _BLANK: Final = 64
 _SHAPE_BYTES: Final = 64 << 10
 # A range that ends here goes to the end of a stream, which is not known.
 _ENDLESS: Final = 1 << 62
+# The metadata of a `.cpb` that is no larger are looked for at the end of a stream of any name.
+_SMALL_STREAM: Final = 256 << 10
 # Stretches that a check can tell of.
 _SKIPPED: Final = 10_000
 # Findings on chunks that are kept to be given again.
@@ -297,6 +299,8 @@ class CpbParser(ProtobufParser):
         root = self.chunks.metadata.root
         try:
             first = self.chunks.open(root.chunk_index) if root.chunk_index is not None else None
+        except PASSING:
+            raise
         except PparseError:
             first = None
         if first is None:
@@ -397,10 +401,14 @@ class CpbParser(ProtobufParser):
         try:
             record = self._unchecked.record(position)
             kind = self.type_by_shape(record, _CHUNK_TYPES)
+        except PASSING:
+            raise
         except PparseError as error:
             return self.make.bad(None, "bytes", position, error)
         try:
             self.lookup.record(position)
+        except PASSING:
+            raise
         except PparseError as error:
             if not self._unchecked.is_cut(position):  # then there is no hash to compare
                 status = Status.DAMAGED
@@ -554,6 +562,8 @@ class _Positions:
 def _ends_with_metadata(reader: Reader) -> bool:
     from pparse.budget import MemoryBudget
 
+    if reader.data.size is None:  # of a stream: what is small is decoded to its end
+        reader.data.available(reader.start + _SMALL_STREAM, 1)
     end, size = reader.end, reader.data.size
     if end is None or (size is None and end >= _ENDLESS):
         return False
@@ -565,6 +575,8 @@ def _ends_with_metadata(reader: Reader) -> bool:
         if position is None:
             return False
         metadata = ChunkMetadata(lookup.record(position), budget, any_version=True)
+    except PASSING:
+        raise
     except (PparseError, EOFError):
         return False
     return metadata.chunk_count > 0

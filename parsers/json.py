@@ -26,6 +26,7 @@ import sys
 from array import array
 
 from pparse.errors import (
+    PASSING,
     EndOfDataError,
     GapError,
     LimitError,
@@ -182,6 +183,8 @@ class JsonParser(DamagedText):
             value = self.decoder.decode(text[:stop], pos)
         except (LimitError, UnsupportedError) as error:
             status, finding = Status.UNSUPPORTED, self._note(unsupported_code(error), error.reason, pos, stop)
+        except PASSING:
+            raise
         except PparseError as error:
             if kind == "string":
                 cut = STRING.match(text) is None
@@ -252,6 +255,8 @@ class JsonParser(DamagedText):
             else:
                 try:
                     key = decode_key(match[1], start, self.decoder)
+                except PASSING:
+                    raise
                 except PparseError:
                     key = None  # its entry says why
             if key == ctx.wanted_key:
@@ -526,6 +531,8 @@ class JsonParser(DamagedText):
                 pairs = self.decoder.pairs
                 if len(pairs) != count:
                     raise MalformedError("children are missing", offset=begin)
+            except PASSING:
+                raise
             except PparseError as error:
                 if isinstance(error, MalformedError) and text and self._take_mended(node, index):
                     continue
@@ -559,6 +566,8 @@ class JsonParser(DamagedText):
         else:
             try:
                 self.decoder.decode_shallow(text, node.start)
+            except PASSING:
+                raise
             except PparseError:
                 return None
         if node.end is None:

@@ -12,7 +12,7 @@ import json
 import re
 import sys
 
-from pparse.errors import LimitError, MalformedError, PparseError, UnsupportedError
+from pparse.errors import PASSING, LimitError, MalformedError, PparseError, UnsupportedError
 from pparse.findings import Finding, Status
 from pparse.kernels.json_fold import depth_at_most
 from pparse.node import UNLOADED_VALUE, Entry
@@ -288,6 +288,8 @@ def key_hash(raw: bytes, decoder: StrictDecoder) -> int:
         return hash(None)
     try:
         return hash(decode_key(match[1], 0, decoder))
+    except PASSING:
+        raise
     except PparseError:
         return hash(None)
 

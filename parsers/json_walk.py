@@ -24,7 +24,7 @@ import codecs
 import re
 from array import array
 
-from pparse.errors import EndOfDataError, LimitError, MalformedError, PparseError, UnsupportedError
+from pparse.errors import PASSING, EndOfDataError, LimitError, MalformedError, PparseError, UnsupportedError
 from pparse.findings import Finding, Severity, Status
 from pparse.kernels.json_fold import Carry, depth_at_most, next_boundary
 from pparse.node import LIST, MAP, SCALAR, UNLOADED_VALUE
@@ -290,6 +290,8 @@ def walk_document(parser: JsonParser, node: Node, *, detail: bool) -> Iterator[V
                 judge_string(parser, node)
             else:
                 node.load()
+        except PASSING:
+            raise
         except PparseError as error:
             finding = Finding("malformed", error.reason, source=parser.result.extraction.name, offset=error.offset)
             parser.result.findings.add(node.finding or finding)
@@ -453,6 +455,8 @@ def _key(walk: _Walk, byte: int) -> bool:
         return False
     try:
         key = decode_key(quoted, start, walk.parser.decoder)
+    except PASSING:
+        raise
     except PparseError as error:
         walk.malformed(error.reason, error.offset if error.offset is not None else start)
         return False
@@ -548,6 +552,8 @@ def _whole_leaf(walk: _Walk) -> bool:
     duplicates = walk.parser.decoder.duplicates
     try:
         walk.parser.decoder.decode(text, walk.pos)
+    except PASSING:
+        raise
     except PparseError:
         return False  # read it again token by token, to name the very place
     if walk.parser.decoder.duplicates != duplicates:

@@ -20,7 +20,16 @@ early. Hashes of data are checked as the option ``verify`` says, and all of them
 
 from __future__ import annotations
 
-from pparse.errors import GapError, LimitError, MalformedError, OptionError, PathError, PparseError, UnsupportedError
+from pparse.errors import (
+    PASSING,
+    GapError,
+    LimitError,
+    MalformedError,
+    OptionError,
+    PathError,
+    PparseError,
+    UnsupportedError,
+)
 from pparse.findings import Finding, Severity, Status
 from pparse.kernels.riegeli_scan import block_headers, chunk_headers
 from pparse.limits import count_words
@@ -244,6 +253,8 @@ class RiegeliParser(HashedParser):
         try:
             records = open_records(self._source, chunk, budget=session.budget, limits=session.limits)
             return records is None or (records.error is None and records.count == chunk.header.num_records)
+        except PASSING:
+            raise
         except (PparseError, EOFError):
             return False
 

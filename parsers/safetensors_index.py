@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 
-from pparse.errors import MalformedError, PparseError
+from pparse.errors import PASSING, MalformedError, PparseError
 from pparse.findings import Status
 from pparse.node import LIST, MAP, SCALAR, UNLOADED_VALUE, Entry
 from pparse.parser import DONE, Confidence, NodeContext, Parser
@@ -149,6 +149,8 @@ class SafetensorsIndexParser(ShardSet):
                 text = extraction.data.pread(json.result.root.start, size)
                 try:
                     found = json.decoder.decode_shallow(text.rstrip(), json.result.root.start)
+                except PASSING:
+                    raise
                 except PparseError:
                     return None
                 if not json.decoder.duplicates and isinstance(found, dict):
@@ -279,6 +281,8 @@ class SafetensorsIndexParser(ShardSet):
             if node is not None and node.kind == "object":
                 try:
                     found = node.to_python()
+                except PASSING:
+                    raise
                 except PparseError:
                     continue
                 return found if isinstance(found, dict) else {}

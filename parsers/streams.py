@@ -9,7 +9,7 @@ from __future__ import annotations
 from pparse.codecs import CODECS, decompressor
 from pparse.codecs.gzip_header import FTEXT, MAX_HEADER, SYSTEMS, parse_header
 from pparse.data import FileData
-from pparse.errors import MalformedError, PparseError, UnsupportedError
+from pparse.errors import PASSING, MalformedError, PparseError, UnsupportedError
 from pparse.findings import Finding, Severity, Status
 from pparse.limits import KIB, count_words, format_size
 from pparse.node import LIST, MAP, Entry
@@ -37,6 +37,8 @@ def decodes(codec: str, head: bytes) -> bool:
     stream = decompressor(codec)
     try:
         return len(stream.decompress(head, _TRIED)) >= _PROOF or stream.eof
+    except PASSING:
+        raise
     except PparseError:
         return False
     finally:
@@ -54,6 +56,8 @@ class _MagicParser(StreamParser):
             return Confidence.NO
         try:
             return Confidence.CERTAIN if decodes(cls.codec, head) else Confidence.LIKELY
+        except PASSING:
+            raise
         except PparseError:  # its library is missing
             return Confidence.LIKELY
 
@@ -68,6 +72,8 @@ class _NamedParser(StreamParser):
             return Confidence.NO
         try:
             return Confidence.CERTAIN if decodes(cls.codec, reader.peek(_TRIED)) else Confidence.NO
+        except PASSING:
+            raise
         except PparseError:  # its library is missing
             return Confidence.NO
 

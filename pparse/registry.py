@@ -15,13 +15,11 @@ from functools import partial
 
 from pparse.data import Access
 from pparse.errors import (
-    ClosedError,
-    DataChangedError,
+    PASSING,
     FormatError,
     GapError,
     NothingThereError,
     PparseError,
-    SourceError,
 )
 from pparse.limits import MIB
 from pparse.named import named, named_as, named_folder, words
@@ -364,7 +362,7 @@ def _ask(
     reader: Range = extraction.data.range(extraction.start, max(extraction.start, end))
     try:
         return match(reader) if match is not None else parser.match_named(reader, extraction.name)
-    except (SourceError, ClosedError, DataChangedError):
+    except PASSING:
         raise  # it says nothing of the format
     except PparseError:
         return Confidence.NO

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 
-from pparse.errors import ClosedError, DataChangedError, LimitError, PparseError
+from pparse.errors import PASSING, LimitError, PparseError
 from pparse.findings import Finding
 from pparse.kernels.wire import LEN, PADDING, read_length
 from pparse.parsers.protobuf_index import Graft, Lost
@@ -133,7 +133,9 @@ class NodeDefs:
                 session.check_cancelled()
             try:
                 block = part.data.pread(pos, min(step, part.end - pos))
-            except (LimitError, DataChangedError, ClosedError):
+            except LimitError:
+                raise
+            except PASSING:
                 raise
             except PparseError:  # a gap, or a chunk that cannot be decompressed
                 return
@@ -154,7 +156,9 @@ class NodeDefs:
             # Large, damaged, or another field: one step by the window.
             try:
                 field = window.field(pos + after)
-            except (LimitError, DataChangedError, ClosedError):
+            except LimitError:
+                raise
+            except PASSING:
                 raise
             except PparseError:
                 return
@@ -215,7 +219,9 @@ class NodeDefs:
         try:
             if reading is not None and all(map(reading.add, pieces)):
                 return reading.row(ordinal)
-        except (LimitError, DataChangedError, ClosedError):
+        except LimitError:
+            raise
+        except PASSING:
             raise
         except (PparseError, UnicodeDecodeError):
             pass
@@ -436,7 +442,9 @@ def _load(node: Node, key: str) -> Any:
     try:
         found = node.find(key)
         return found.load() if found is not None else None
-    except (LimitError, DataChangedError, ClosedError):
+    except LimitError:
+        raise
+    except PASSING:
         raise
     except PparseError as error:
         _note(node, key, error)
@@ -451,7 +459,9 @@ def _load_all(node: Node | None, key: str) -> list[str]:
         try:
             value = kid.load()
             texts.append(value.decode() if isinstance(value, bytes) else str(value))
-        except (LimitError, DataChangedError, ClosedError):
+        except LimitError:
+            raise
+        except PASSING:
             raise
         except (PparseError, UnicodeDecodeError) as error:
             _note(kid, "", error)

@@ -15,8 +15,7 @@ from __future__ import annotations
 from pparse.data import BytesData, FileData
 from pparse.dtype import DTYPES, DType
 from pparse.errors import (
-    ClosedError,
-    DataChangedError,
+    PASSING,
     GapError,
     LimitError,
     MalformedError,
@@ -280,7 +279,7 @@ class TensorMaker:
                 parts.append(content.data.range(content.offset, content.offset + content.length))
             found.made_of(self, tuple(parts))
             return found
-        except (ClosedError, DataChangedError):
+        except PASSING:
             raise
         except LimitError as error:
             return self.missing(name, Problem(Status.UNSUPPORTED, error.reason, error.offset))
