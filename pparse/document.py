@@ -192,28 +192,41 @@ def _numbered_parts(path: str) -> list[str | None] | None:
 
 
 def _open_numbered(session: Session, path: str, parts: list[str | None], format: str | None) -> Extraction:
-    """Return the parts as one file. One that is missing is a gap as large as the first one."""
+    """Return the parts as one file. One that is missing is a gap as large as the first one; one that is shorter than
+    that, and not the last, was cut: what it lacks is a gap, too."""
+    from pparse.resume import FilePart
     from pparse.spliced import MissingData, SplicedData
 
     if len(parts) > session.limits.entries:
         raise LimitError("too many parts", option="--limit entries", wanted=len(parts), got=session.limits.entries)
-    sources: list[Data] = []
-    missing = [place for place, part in enumerate(parts, 1) if part is None]
-    for part in parts:
-        sources.append(
-            MissingData(sources[0].size or 0) if part is None else FileData(part, session.pool, session.stats)
-        )
-        session.adopt(sources[-1])
     name = path.rpartition(".")[0]
+    width = len(path.rpartition(".")[2])
+    sources: list[Data] = []
+    found: list[FilePart] = []
+    notes: list[Finding] = []
+    place = 0
+    for number, part in enumerate(parts, 1):
+        there = 0
+        if part is not None:
+            sources.append(FileData(part, session.pool, session.stats))
+            session.adopt(sources[-1])
+            there = sources[-1].size or 0
+        each = found[0].size if found else there
+        lacks = max(0, each - there) if number < len(parts) else 0
+        if lacks:
+            sources.append(session.adopt(MissingData(lacks)))
+            what = f"has {there:,} of" if part is not None else "is not there; the first one has"
+            notes.append(Finding(
+                "part-missing" if part is None else "part-cut", f"part .{number:0{width}} {what} {each:,} bytes",
+                source=name, offset=place + there, length=lacks,
+            ))  # fmt: skip
+        found.append(FilePart(f"{name}.{number:0{width}}", there, there + lacks))
+        place += there + lacks
     spliced = SplicedData([source.range(0, source.size or 0) for source in sources], name, session.stats)
     session.adopt(spliced)
     extraction = Extraction(session, name, spliced, format=format)
-    width = len(path.rpartition(".")[2])
-    for place in missing:
-        extraction.notes.append(Finding(
-            "part-missing", f"part .{place:0{width}} is not there; the first one has {sources[0].size or 0:,} bytes",
-            source=name, offset=(place - 1) * (sources[0].size or 0), length=sources[0].size,
-        ))  # fmt: skip
+    extraction.file_parts = found
+    extraction.notes += notes
     return extraction
 
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pparse.node import Node
     from pparse.parser import Parser
     from pparse.reader import Range
+    from pparse.resume import FilePart
     from pparse.session import Session
     from pparse.visit import Visit
 
@@ -60,6 +61,7 @@ class Extraction:
         self.results: dict[str, Result] = {}
         self._format = format
         self._named = format is not None  # whoever names a format wants that one, not what is inside
+        self.file_parts: list[FilePart] = []  # of a file in numbered parts: which they are
         self.notes: list[Finding] = []  # what was found wrong before any parser looked at it
         self.origin: tuple[Any, Any] | None = None  # of a member of an archive: that one's parser, and the member
         self.proved = False  # the member that this is was read through for its checksum
@@ -131,14 +133,15 @@ class Extraction:
         """
         kid = self.children.get(name)
         if kid is None:
-            folder = self._folder()
+            folder = self.folder_path()
             path = os.path.join(folder, *confine(name))
             data = FileData(path, self.session.pool, self.session.stats)
             self.session.adopt(data)
             kid = self.children[name] = Extraction(self.session, name, data, parent=self)
         return kid
 
-    def _folder(self) -> str:
+    def folder_path(self) -> str:
+        """Return the path of the folder that this file is in. Raises `SourceError` if it is in none."""
         if isinstance(self.data, FileData) and self.origin is None:  # what is beside an archive is not in it
             return os.path.dirname(self.data.path) or "."
         raise SourceError("has no folder to find other files in", source=self.name)
@@ -381,7 +384,8 @@ class FolderExtraction(Extraction):
         except OSError as error:
             raise SourceError(f"cannot list: {error.strerror or error}", errno=error.errno, source=path) from error
 
-    def _folder(self) -> str:
+    def folder_path(self) -> str:
+        """Return the path of the folder."""
         return self.folder
 
 

@@ -248,15 +248,12 @@ def run(ctx: NodeContext) -> None:
                 try:
                     block = ctx.data.pread(ctx.pos, wanted) if wanted else b""
                 except GapError as error:
-                    if ctx.data.is_cut_at(ctx.pos):
-                        block, base, ctx.at_end = b"", ctx.pos, True
-                        if not _cut(ctx):
+                    if not ctx.data.is_cut_at(ctx.pos):
+                        reason = f"the node runs into a gap: {error.reason}"
+                        if not _damaged(ctx, MalformedError(reason, offset=error.offset)):
                             return
                         continue
-                    reason = f"the node runs into a gap: {error.reason}"
-                    if not _damaged(ctx, MalformedError(reason, offset=error.offset)):
-                        return
-                    continue
+                    block = b""
                 except BaseException:
                     ctx.resumable = True  # nothing was done with the block yet
                     raise

@@ -45,6 +45,39 @@ class Resume:
         return f"<Resume {self.file!r} at {self.at}>"
 
 
+class FilePart:
+    """A file of several that are read as one (``x.zip.001`` …): ``there`` of its ``size`` bytes are there."""
+
+    __slots__ = ("file", "size", "there")
+
+    def __init__(self, file: str, there: int, size: int) -> None:
+        self.file = file
+        self.there = there
+        self.size = size
+
+    @property
+    def next_name(self) -> str:
+        """Name of the part that follows."""
+        base, _, number = self.file.rpartition(".")
+        return f"{base}.{int(number) + 1:0{len(number)}}"
+
+
+def downloads(outer: Extraction, at: int, *, cut: bool = True) -> list[Resume]:
+    """Return what to resume of an outermost file that ends at byte ``at``; of one in parts, the parts that lack bytes.
+
+    ``cut``: it is at its end that something is missing, or there too.
+    """
+    parts = outer.file_parts
+    if not parts:
+        return [Resume(outer.name, at)] if cut else []
+    found = [Resume(part.file, part.there) for part in parts if part.there < part.size]
+    last = parts[-1]
+    if cut and at >= outer.known_end() - outer.start:
+        whole = last.there >= parts[0].size
+        found.append(Resume(last.next_name, 0) if whole else Resume(last.file, last.there))
+    return found
+
+
 def outermost_file(document: Extraction) -> Extraction:
     """Return the file that a document is, or is in."""
     outer = document.parse().extraction
@@ -85,13 +118,15 @@ def outside(document: Extraction) -> list[Resume]:
     hole = first_hole(document)
     if hole is not None:
         return [Resume(outer.name, hole, hole=True)]
-    return [Resume(outer.name, outer.known_end() - outer.start)] if is_cut_outside(document) else []
+    return downloads(outer, outer.known_end() - outer.start, cut=is_cut_outside(document))
 
 
 def resume_lines(files: Sequence[Resume]) -> list[str]:
     """Return what to do, in words: a line if it is one file, else a line for each."""
     if not files:
         return []
+    if len(files) == 1 and not files[0].at:
+        return [f"fetch {files[0].file}"]
     if len(files) == 1:
         only = files[0]
         how = " (curl -C - does so)" if only.at and not only.hole else ""

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pparse.errors import PathError
 from pparse.findings import Finding, FindingList, Status
 from pparse.locking import Guarded
-from pparse.resume import Resume, is_inside, outside
+from pparse.resume import Resume, downloads, is_inside, outermost_file, outside
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -86,8 +86,12 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
         if extent.resume_at is not None and not extent.resume:
             name = extent.resume_file or self.extraction.name
             extent.resume.append(Resume(name, extent.resume_at, hole=bool(extent.unwritten)))
-        if extent.resume and is_inside(self.extraction):
-            extent.resume = outside(self.extraction)
+        outer = outermost_file(self.extraction)
+        if is_inside(self.extraction):
+            if extent.resume or outer.file_parts:
+                extent.resume = outside(self.extraction)
+        elif outer.file_parts:
+            extent.resume = downloads(outer, outer.known_end() - outer.start, cut=bool(extent.resume))
         first = extent.resume[0] if extent.resume else None
         extent.resume_at, extent.resume_file = (None, None) if first is None else (first.at, first.file)
         self._extent = extent

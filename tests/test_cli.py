@@ -674,7 +674,7 @@ def test_a_set_that_lacks_a_shard(run, shards):
         assert ran.code == 4
         assert "1 file missing" in ran.out
         assert "first tensor hit: h.1.a" in ran.out
-        assert "resume the download at byte 0 of model-00002-of-00003.safetensors" in ran.out
+        assert f"fetch {shards / 'model-00002-of-00003.safetensors'}" in ran.out
     statuses = {row["name"]: row["status"] for row in run("ls", shards, "--json").json["tensors"]}
     assert [name for name, status in statuses.items() if status != "complete"] == ["h.1.a", "h.1.b"]
     assert run("get", shards, "h.0.a", "--raw").code == 0

@@ -101,10 +101,10 @@ def test_of_a_cut_document_without_tensors_the_archive_around_it_is_resumed(run,
 def test_every_shard_to_resume_or_to_fetch_is_named(run, tmp_path):
     folder = tmp_path / "set"
     shutil.copytree(SAMPLES / "sharded", folder)
-    first, second, third = (f"model-0000{number}-of-00003.safetensors" for number in (1, 2, 3))
-    os.truncate(folder / first, 3_000)
-    (folder / second).unlink()
-    os.truncate(folder / third, 100)
+    first, second, third = (str(folder / f"model-0000{number}-of-00003.safetensors") for number in (1, 2, 3))
+    os.truncate(first, 3_000)
+    os.unlink(second)
+    os.truncate(third, 100)
     for source in (folder, folder / "model.safetensors.index.json"):
         for command in ("info", "check", "ls"):
             ran = run(command, source)
@@ -158,3 +158,45 @@ def test_what_was_cut_with_the_stream_around_it_is_truncated_and_resumed_there(w
         assert document.root.status is pparse.Status.TRUNCATED
         (told,) = outside(document)
         assert (told.file, told.at) == (str(path), len(packed) * 6 // 10)
+
+
+def in_parts(folder: Path, content: bytes, size: int) -> list[Path]:
+    """Write a file in numbered parts of ``size`` bytes."""
+    parts = [folder / f"m.zip.{number + 1:03}" for number in range(-(-len(content) // size))]
+    for number, part in enumerate(parts):
+        part.write_bytes(content[number * size : (number + 1) * size])
+    return parts
+
+
+@pytest.mark.parametrize("inside", ["", f"::{NAME}"])
+def test_of_a_file_in_numbered_parts_those_that_lack_bytes_are_named(run, tmp_path, inside):
+    content = in_zip(MODEL)
+
+    def told(name: str) -> list[tuple[str, int]]:
+        found = run("info", f"{tmp_path / 'm.zip.001'}{inside}", "--json").json
+        found = found if found.get("resume") is not None else found["extent"]
+        return [(os.path.basename(row["file"]), row["at"]) for row in found["resume"]]
+
+    for change, expected in (
+        (lambda parts: os.truncate(parts[-1], 1_000), [("m.zip.005", 1_000)]),
+        (lambda parts: parts[-1].unlink(), [("m.zip.005", 0)]),
+        (lambda parts: parts[2].unlink(), [("m.zip.003", 0)]),
+        (lambda parts: os.truncate(parts[1], 2_000), [("m.zip.002", 2_000)]),
+        (lambda parts: (os.truncate(parts[1], 2_000), parts[3].unlink()), [("m.zip.002", 2_000), ("m.zip.004", 0)]),
+        (lambda parts: None, []),
+    ):
+        change(in_parts(tmp_path, content, 5_000))
+        assert told(inside) == expected
+
+
+def test_what_follows_a_part_that_was_cut_stays_where_it_is(run, tmp_path):
+    content = in_zip(MODEL)
+    os.truncate(in_parts(tmp_path, content, 5_000)[1], 2_000)
+    whole, cut = pparse.view(f"{SAMPLES / 'tiny-gpt.safetensors'}"), pparse.view(f"{tmp_path / 'm.zip.001'}::{NAME}")
+    right = 0
+    for tensor in cut.tensors():
+        if tensor.is_complete:
+            assert tensor.numpy().tobytes() == whole[tensor.name].numpy().tobytes()
+            right += 1
+    assert len(whole) > right > len(whole) // 2
+    assert "part .002 has 2,000 of 5,000 bytes" in run("check", tmp_path / "m.zip.001").out

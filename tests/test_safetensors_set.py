@@ -198,7 +198,11 @@ def test_missing_shard(made):
                 tensor.numpy()
             extent = model.extent()
             assert (extent.whole, extent.missing, extent.missing_files, extent.at_least) == (8, 4, 1, True)
-            assert (extent.first_hit, extent.resume_file, extent.resume_at) == ("layer.1.0", made.names[1], 0)
+            assert (extent.first_hit, extent.resume_file, extent.resume_at) == (
+                "layer.1.0",
+                str(made.folder / made.names[1]),
+                0,
+            )
             assert model.status is Status.TRUNCATED
             (finding,) = [f for f in model.check() if f.severity is Severity.ERROR]
             assert (finding.code, finding.path) == ("missing-shard", made.names[1])
@@ -231,7 +235,7 @@ def test_truncated_shard(made):
             extent = model.extent()
             missing = len(made.parts["layer.1.3"]) + 2
             assert (extent.missing_bytes, extent.first_hit, extent.cut_files) == (missing, "layer.1.2", 1)
-            assert (extent.resume_file, extent.resume_at) == (made.names[1], size - missing)
+            assert (extent.resume_file, extent.resume_at) == (str(made.folder / made.names[1]), size - missing)
             found = [f for f in model.check() if f.severity is Severity.ERROR]
             assert {f.code for f in found} == {"truncated"}
             assert (size, size - missing) in [(f.wanted, f.got) for f in found]
@@ -265,7 +269,10 @@ def test_a_download_resumes_at_the_first_shard_that_is_short(made):
         path.write_bytes(path.read_bytes()[:-3])
     extent = pparse.view(made.index).extent()
     assert (extent.status, extent.cut_files, extent.missing_bytes) == (Status.TRUNCATED, 2, 6)
-    assert (extent.resume_file, extent.resume_at) == (made.names[1], (made.folder / made.names[1]).stat().st_size)
+    assert (extent.resume_file, extent.resume_at) == (
+        str(made.folder / made.names[1]),
+        (made.folder / made.names[1]).stat().st_size,
+    )
 
 
 def test_what_stands_in_the_place_of_a_shard_is_no_download_to_resume(made):
@@ -650,7 +657,7 @@ def test_folder_without_an_index_and_a_number_missing(tmp_path):
         assert (finding.code, finding.path) == ("missing-shard", made.names[1])
         extent = model.extent()
         assert (extent.missing_files, extent.at_least, extent.whole) == (1, True, 8)
-        assert (extent.resume_file, extent.resume_at) == (made.names[1], 0)
+        assert (extent.resume_file, extent.resume_at) == (str(made.folder / made.names[1]), 0)
         assert model.status is Status.TRUNCATED
         assert {kid.key: kid.status for kid in model.root["shards"].children()}[made.names[1]] is Status.MISSING
 

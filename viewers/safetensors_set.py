@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from array import array
 from bisect import bisect_left
 
@@ -100,6 +101,11 @@ class SafetensorsSetViewer(Viewer):
         self._last = (name, viewer)
         return viewer
 
+    def _beside(self, name: str) -> str:
+        """Return a file of the set by its path, as whoever opened the set would write it."""
+        folder = self.extraction.outermost.folder_path()
+        return name if folder in ("", ".") else os.path.join(folder, name)
+
     def _note(self, code: str, reason: str, severity: Severity = Severity.ERROR, **where: Any) -> Finding:
         finding = Finding(code, reason, severity=severity, source=self.extraction.name, **where)
         self.findings.add(finding)
@@ -131,7 +137,7 @@ class SafetensorsSetViewer(Viewer):
                 # Only a file that is not there can be fetched; another one in its place, or a bad name, is no download.
                 absent = isinstance(error, SourceError) and error.errno == errno.ENOENT
                 if absent:
-                    extent.resume.append(Resume(name, 0))
+                    extent.resume.append(Resume(self._beside(name), 0))
                 continue
             cut_before = extent.at_least
             extent.at_least = False
@@ -210,7 +216,7 @@ class SafetensorsSetViewer(Viewer):
             extent.cut_files += 1
             self.findings.add(viewer.truncation(own))
         if own.resume_at is not None:
-            extent.resume.append(Resume(name, own.resume_at, hole=bool(own.unwritten)))
+            extent.resume.append(Resume(self._beside(name), own.resume_at, hole=bool(own.unwritten)))
         if not self._held(viewer):
             # 5,000 shards: their headers are read again when asked for.
             viewer.extraction.results.clear()
@@ -353,7 +359,9 @@ class SafetensorsSetViewer(Viewer):
                 self._note_unnamed(index, status)
             if status is Status.TRUNCATED:
                 source = index.result.extraction
-                extent.resume.append(Resume(source.name, source.known_end()))
+                extent.resume.append(
+                    Resume(source.name if source.parent is None else self._beside(source.name), source.known_end())
+                )
         promised = self.parser.index_metadata().get("total_size")
         known = not extent.missing_files and not extent.at_least and not self.parser.is_alone
         if known and type(promised) is int and promised != extent.tensor_bytes:

@@ -127,7 +127,8 @@ OBJECTS = {
             "metadata": "what the file says of itself, as plain JSON",
             "kind": "of the root, where there are no tensors",
             "members": "number of members of the root, where there are no tensors",
-            "missing_bytes": "bytes that a cut document without tensors lacks at least; null where it does not say",
+            "missing_bytes": "bytes that a cut document without tensors lacks at least; null where it does not say, "
+            "and where it comes out of a compressed stream",
             "resume_at": "where to resume its download: at its end if it is cut, at the first hole if parts were "
             "never written; null if it is whole or damaged otherwise",
             "resume": "which file that is, as in an [extent](#extent); inside an archive, the outermost one",
@@ -181,7 +182,8 @@ OBJECTS = {
             "status": "of the whole document",
             "ok": "true if the exit code is 0",
             "extent": "[extent](#extent) of a model, else null",
-            "missing_bytes": "bytes that a cut document without tensors lacks at least; null where it does not say",
+            "missing_bytes": "bytes that a cut document without tensors lacks at least; null where it does not say, "
+            "and where it comes out of a compressed stream",
             "resume_at": "where to resume its download: at its end if it is cut, at the first hole if parts were "
             "never written; null if it is whole or damaged otherwise",
             "resume": "which file that is, as in an [extent](#extent); inside an archive, the outermost one",

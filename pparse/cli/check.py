@@ -82,6 +82,8 @@ def _check(options: Any, out: Output) -> int:
 
 
 def _check_one(options: Any, out: Output) -> int:
+    if not options.recursive:  # all is decoded, from front to end: jumping ahead by an index would be so much more
+        options.options = [("index", "none"), *options.options]
     with open_file(options, out) as document:
         counts = {Severity.NOTE: 0, Severity.WARNING: 0, Severity.ERROR: 0}
         shown: list[dict[str, object]] = []

@@ -8,7 +8,7 @@ import sys
 from pparse.cli.progress import Progress
 from pparse.findings import Severity, Status
 from pparse.limits import count_words, format_size
-from pparse.resume import Resume, first_hole, is_inside, outermost_file, outside, resume_lines
+from pparse.resume import Resume, downloads, first_hole, is_inside, outermost_file, outside, resume_lines
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -225,7 +225,9 @@ def cut_to_dict(document: Extraction, status: Status) -> dict[str, object]:
     """Return what is known of what a cut document lacks, as plain data for JSON."""
     files = _to_resume(document, status)
     return {
-        "missing_bytes": document.result.parser.missing() if status is Status.TRUNCATED else None,
+        "missing_bytes": (
+            document.result.parser.missing() if status is Status.TRUNCATED and not _is_packed(document) else None
+        ),
         "resume_at": files[0].at if files else None,
         "resume": [file.to_dict() for file in files],
     }
@@ -238,9 +240,9 @@ def _to_resume(document: Extraction, status: Status) -> list[Resume]:
     hole = first_hole(document)
     if hole is not None:
         return [Resume(outermost_file(document).name, hole, hole=True)]
-    if status is not Status.TRUNCATED:
-        return []
-    return outside(document) if is_inside(document) else [Resume(document.name, document.size or 0)]
+    if is_inside(document):
+        return outside(document) if status is Status.TRUNCATED or outermost_file(document).file_parts else []
+    return downloads(document, document.size or 0, cut=status is Status.TRUNCATED)
 
 
 def _report_whole_around(out: Output, document: Extraction) -> None:
@@ -260,20 +262,30 @@ def report_document_cut(out: Output, document: Extraction, status: Status) -> No
         )
         return
     if status is not Status.TRUNCATED:
+        for line in resume_lines(files):
+            out.line(safe(line))
         return
     size, kind = document.size or 0, document.root.kind
     missing = document.result.parser.missing()
     if missing is not None:
-        known = f"{count_words(missing, 'byte')} {'is' if missing == 1 else 'are'} missing at least"
+        of_content = " of what comes out of it" if _is_packed(document) else ""
+        known = f"{count_words(missing, 'byte')}{of_content} {'is' if missing == 1 else 'are'} missing at least"
     else:
         known = f"how much is missing, {document.format} does not say"
     if not files:
         if is_inside(document):
             _report_whole_around(out, document)
         return  # its end is there: the findings say what is wrong
-    where = "" if outermost_file(document) is document else f" of {safe(files[0].file)}"
     cut = f"the document ends at byte {size} inside its {kind}" if missing is None else f"the file ends at byte {size}"
-    out.line(f"{out.paint('truncated', 'red')}: {cut}; {known}; resume the download at byte {files[0].at}{where}")
+    first, *more = resume_lines(files)
+    out.line(f"{out.paint('truncated', 'red')}: {cut}; {known}; {safe(first)}")
+    for line in more:
+        out.line(safe(line))
+
+
+def _is_packed(document: Extraction) -> bool:
+    """Say whether bytes of a document are not those of the file, but come out of a compressed stream."""
+    return document.parse().extraction.data is not outermost_file(document).data
 
 
 def parameters_words(parameters: dict[str, int]) -> str:
