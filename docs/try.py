@@ -1,6 +1,6 @@
 """See what pparse does, on a fresh clone, with nothing but Python: ``python3 docs/try.py``.
 
-Sets up a virtual environment as ``tests/run.py`` does, then runs the commands of the README on the samples.
+Sets up a virtual environment, ``.venv``, with pparse in it, then runs the commands of the README on the samples.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ COMMANDS = (
 
 
 def main() -> int:
-    python = environment()
+    python = environment(editable=False)
     pparse = python.parent / "pparse"
     for command in COMMANDS:
         print("\n$ pparse", *(f"'{word}'" if set(word) & set("*[ ") else word for word in command), flush=True)

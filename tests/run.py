@@ -16,20 +16,27 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 
 
-def environment(extras: str = "") -> Path:
-    """Return the Python of an environment in which pparse is installed (editable), made if need be."""
+def environment(extras: str = "", *, editable: bool = True) -> Path:
+    """Return the Python of an environment in which pparse is installed, made if need be.
+
+    ``editable``: changes of the code count at once. Type checkers and editors find what is installed without that.
+    """
     if sys.version_info < (3, 11):
         sys.exit(f"pparse needs Python 3.11 or later; this is {sys.version.split()[0]}")
     folder = Path(os.environ.get("PPARSE_VENV", ROOT / ".venv"))
     python = folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
-    stamp = folder / f"installed{extras.replace(',', '-')}"
+    stamp = folder / f"installed{extras.replace(',', '-')}{'' if editable else '-plain'}"
     wanted = (ROOT / "pyproject.toml").read_text()
+    if not editable:
+        code = [path for name in ("pparse", "parsers", "viewers", "protos") for path in (ROOT / name).rglob("*.py")]
+        wanted += f"\n# {max(path.stat().st_mtime_ns for path in code)}\n"
     if not python.exists():
         print(f"making a virtual environment in {folder}", file=sys.stderr)
         venv.create(folder, with_pip=True)
     if not stamp.exists() or stamp.read_text() != wanted:
         print(f"installing pparse{extras}", file=sys.stderr)
-        command = [python, "-m", "pip", "install", "--quiet", "--editable", f"{ROOT}{extras}"]
+        how = ["--editable"] if editable else ["--force-reinstall", "--no-deps"] if stamp.exists() else []
+        command = [python, "-m", "pip", "install", "--quiet", *how, f"{ROOT}{extras}"]
         if subprocess.run(command).returncode:
             sys.exit("pip could not install pparse; its messages are above")
         stamp.write_text(wanted)
