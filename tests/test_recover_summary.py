@@ -6,6 +6,7 @@ import io
 import os
 import tarfile
 import zipfile
+from pathlib import Path
 
 import pparse
 from pparse.recovery.recover import recover
@@ -49,3 +50,18 @@ def test_progress_inside_an_inner_archive_has_a_share(tmp_path):
     assert {total for _, total in members} == {path.stat().st_size}
     assert members == sorted(members)
     assert members[-1][0] > members[0][0]
+
+
+def test_what_to_resume_is_told_by_recover_too(run, tmp_path):
+    content = (Path(__file__).parent.parent / "docs/samples/tiny-gpt.safetensors").read_bytes()
+    (tmp_path / "m.safetensors").write_bytes(content[:14_000])
+    ran = run("recover", tmp_path / "m.safetensors", "-o", tmp_path / "out")
+    assert ran.code == 4
+    assert ran.lines[-1] == f"resume the download at byte 14000 of {tmp_path / 'm.safetensors'} (curl -C - does so)"
+
+
+def test_a_copy_of_what_was_found_is_nothing_that_was_saved(run, tmp_path):
+    (tmp_path / "m.safetensors").write_bytes(b"\x10\0\0\0")
+    ran = run("recover", tmp_path / "m.safetensors", "-o", tmp_path / "out")
+    assert any("nothing was saved" in line for line in ran.lines)
+    assert not any("use the files" in line for line in ran.lines)

@@ -6,6 +6,7 @@ import os
 import sys
 
 from pparse.cli.progress import Progress
+from pparse.errors import PASSING, PparseError
 from pparse.findings import Severity, Status
 from pparse.limits import count_words, format_size
 from pparse.resume import Resume, downloads, first_hole, is_inside, outermost_file, outside, resume_lines
@@ -231,6 +232,20 @@ def cut_to_dict(document: Extraction, status: Status) -> dict[str, object]:
         "resume_at": files[0].at if files else None,
         "resume": [file.to_dict() for file in files],
     }
+
+
+def to_resume(document: Extraction) -> list[Resume]:
+    """Return which files to resume to have all of a document, by what is known of it now."""
+    from pparse.judgement import document_status
+    from pparse.registry import viewer_for
+
+    try:
+        viewer = viewer_for(document)
+        return viewer.extent().resume if viewer is not None else _to_resume(document, document_status(document))
+    except PASSING:
+        raise
+    except PparseError:  # too little of it is there for that
+        return []
 
 
 def _to_resume(document: Extraction, status: Status) -> list[Resume]:

@@ -9,10 +9,11 @@ stopped half-way, the same command goes on.
 from __future__ import annotations
 
 from pparse.cli.common import DAMAGED, OK, add_strict, exit_code_of, open_file, size
-from pparse.cli.output import Table, safe, status_words
+from pparse.cli.output import Table, safe, status_words, to_resume
 from pparse.errors import FormatError, LimitError, NothingThereError, SourceError
 from pparse.findings import Status
 from pparse.limits import count_words, format_size
+from pparse.resume import resume_lines
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -84,6 +85,9 @@ def run(options: Any, out: Output) -> int:
             raise
         listing.close()
         _tell(options, out, outcome, document.findings, listing)
+        if not (outcome.is_whole or options.quiet or options.json):
+            for line in resume_lines(to_resume(document)):
+                out.line(safe(line))
     return exit_code(options, outcome)
 
 
@@ -201,7 +205,8 @@ class FileTable:
     def add(self, file: RecoveredFile) -> None:
         """Show a file, if it is to be shown."""
         whole = file.status is Status.COMPLETE
-        self.useful += file.bytes > 0 and not (file.reason or "").startswith("0 of ")
+        copied = file.path is not None and file.path.rpartition("/")[2].startswith("as-found.")
+        self.useful += file.bytes > 0 and not copied and not (file.reason or "").startswith("0 of ")
         if self._keep:
             self.kept.append(file.to_dict())
         if self._quiet or (whole and not self._every):
