@@ -301,8 +301,7 @@ class Extraction:
         while extraction.implicit and extraction.parent is not None:
             extraction = extraction.parent
             for result in extraction.results.values():
-                if not (unless_indexed and result.parser.is_indexed()):
-                    result.parser.settle()
+                result.parser.settle(unless_indexed=unless_indexed)
 
     def prove(self) -> None:
         """Read all that this stands on to its end, so that checksums are compared: the streams and the members of

@@ -262,8 +262,8 @@ def run(ctx: NodeContext) -> None:
                 gap = ctx.data.next_gap(base + have)
                 # One at the end of what is parsed is none of its own: it belongs to what comes behind.
                 inside = limit is None or base + have < limit
-                gap_follows = inside and gap is not None and gap.offset <= base + have
-                gap_follows = gap_follows and not ctx.data.is_cut_at(base + have)
+                near = inside and gap is not None and gap.offset <= base + have
+                gap_follows = near and not ctx.data.is_cut_at(base + have)
                 ctx.at_end = not gap_follows and (have < wanted or (limit is not None and base + have >= limit))
                 if have < ctx.need:
                     if not gap_follows:
@@ -429,15 +429,11 @@ class Parser:
         """Return the document inside, where this is but a wrapping of it; else None. Raises `LimitError`."""
         return None
 
-    def settle(self) -> None:
+    def settle(self, *, unless_indexed: bool = False) -> None:
         """Read to the end what has to be read to its end to know what is wrong with it (a compressed stream)."""
 
     def confirm(self, opened: Extraction | None = None) -> None:
         """Compare the checksums of a stream, or of the member that ``opened`` is, if that costs little."""
-
-    def is_indexed(self) -> bool:
-        """Say whether any part of what is in this stream is read without decoding what is before it."""
-        return False
 
     def key_meant(self, node: Node, key: Key) -> Key:
         """Return the key of a child of ``node`` that somebody may mean by ``key`` (a field's number, say)."""

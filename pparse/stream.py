@@ -85,6 +85,10 @@ class StreamParser(Parser):
         """Return the index that makes reads in the middle cheap, if there is one."""
         return None
 
+    def is_indexed(self) -> bool:
+        """Say whether there is an index, and nothing was found that it does not fit."""
+        return False
+
     def content_name(self) -> str:
         """Return the name of the content: that of the file without what stands for the compression."""
         name = self.result.extraction.name.replace("\\", "/").rpartition("/")[2]
@@ -120,8 +124,11 @@ class StreamParser(Parser):
 
     # -- what is wrong -----------------------------------------------------------------------------------------------
 
-    def settle(self) -> None:
-        """Decode to the end, so that all that is wrong is among the findings."""
+    def settle(self, *, unless_indexed: bool = False) -> None:
+        """Decode to the end, so that all that is wrong is among the findings; ``unless_indexed``: or leave it, if there
+        is an index, and it fits as far as it was used."""
+        if unless_indexed and self.is_indexed():
+            return
         self.content.finish()
         self.note_problems()
 
