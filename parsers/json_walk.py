@@ -30,8 +30,8 @@ from pparse.kernels.json_fold import Carry, depth_at_most, next_boundary
 from pparse.node import LIST, MAP, SCALAR, UNLOADED_VALUE
 from pparse.node_views import as_dict
 from pparse.parsers.json_text import BORN_LOADED, CLOSER, KINDS, SUBTREE, decode_key, unsupported_code
-from pparse.paths import KeyStep, format_path
-from pparse.visit import Visit
+from pparse.paths import KeyStep, format_path, join_step
+from pparse.visit import Trail, Visit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
     from pparse.node import Key, Node
     from pparse.parsers.json import JsonParser
+    from pparse.paths import Step
 
 _BLOCK: Final = 256 << 10
 _LEAF: Final = 64 << 10
@@ -47,6 +48,8 @@ _LEAF: Final = 64 << 10
 _KEY_SET: Final = 4096
 _SET_COST: Final = 64
 _ARRAY_COST: Final = 8
+# What an open bracket takes, without its key.
+_LEVEL_COST: Final = 320
 
 _BLANK: Final = re.compile(rb"[ \t\n\r]*+").match
 _STRING: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL).match
@@ -57,12 +60,14 @@ _CUT_ESCAPE: Final = re.compile(rb"(?:\\(?:u[0-9a-fA-F]{0,3})?)?").fullmatch
 
 
 class _Level:
-    """One open bracket down to the depth limit."""
+    """One open bracket down to the depth limit; ``around`` is the one it is in, ``step`` leads from there to it."""
 
-    __slots__ = ("count", "hashes", "key", "keys", "occurrence", "path", "repeats")
+    __slots__ = ("around", "count", "depth", "hashes", "key", "keys", "occurrence", "repeats", "step")
 
-    def __init__(self) -> None:
-        self.path: str | None = None  # of the container itself, worked out when first asked for
+    def __init__(self, around: _Level | None, step: Step | None) -> None:
+        self.around = around
+        self.step = step
+        self.depth: int = 0 if around is None else around.depth + 1
         self.occurrence = 1  # of the key, among equal ones
         self.repeats: dict[str, int] | None = None
         self.count = 0
@@ -70,18 +75,19 @@ class _Level:
         self.keys: set[int] | None = None
         self.hashes: array[int] | None = None
 
-    def below(self, bracket: int) -> str:
-        """Path of the child being read."""
-        return _below(self.path or "", bracket, self.count, self.key, self.occurrence)
+    def below(self, bracket: int) -> Step | None:
+        """Return the step to the child being read; None where an object is at no key."""
+        if bracket == 0x5B:
+            return KeyStep(self.count)
+        return None if self.key is None else KeyStep(self.key, self.occurrence)
 
 
-def _below(prefix: str, bracket: int, count: int, key: str | None, occurrence: int) -> str:
-    if bracket == 0x5B:
-        return f"{prefix}[{count}]"
-    if key is None:
-        return prefix
-    piece = format_path([KeyStep(key, occurrence)])
-    return piece if not prefix else f"{prefix}{piece}" if piece[0] == "[" else f"{prefix}.{piece}"
+def _level_around(level: _Level) -> _Level | None:
+    return level.around
+
+
+def _step_to_level(level: _Level) -> Step | None:
+    return level.step
 
 
 class _Walk:
@@ -100,6 +106,7 @@ class _Walk:
         self.pos = node.start  # an offset of the data
         self.brackets = bytearray()
         self.levels: list[_Level] = []
+        self.trail: Trail  # the paths of open brackets
         self.kept = 0  # bytes, for the keys of open objects
         self.charge = parser.result.extraction.session.budget.charge(2 * _BLOCK, "a walk over JSON text")
         self.refused_depth: int | None = None  # offset of the first bracket below the limit
@@ -151,15 +158,23 @@ class _Walk:
     def push(self, bracket: int) -> None:
         """Open a bracket."""
         self.brackets.append(bracket)
+        depth = len(self.levels)
         if len(self.brackets) <= self.limits.depth:
-            self.levels.append(_Level())
+            around = self.levels[-1] if depth else None
+            step = around.below(self.brackets[depth - 1]) if around is not None else None
+            level = _Level(around, step)
+            if around is None:
+                lock = self.parser.result.lock
+                self.trail = Trail(level, format_path(self.base_steps), _level_around, _step_to_level, lock)
+            self.levels.append(level)
+            self.kept += _LEVEL_COST
         elif self.refused_depth is None:
             self.refused_depth = self.pos
             self.note(
                 "limit", f"nested deeper than depth={self.limits.depth}: no nodes below; lift it with --limit depth=N",
                 self.pos, severity=Severity.WARNING,
             )  # fmt: skip
-        if not len(self.brackets) & 0xFFFF:
+        if not len(self.brackets) & (0x3FF if len(self.levels) == len(self.brackets) else 0xFFFF):
             self._account()
 
     def _account(self) -> None:
@@ -169,6 +184,7 @@ class _Walk:
         """Close the innermost bracket."""
         if len(self.levels) == len(self.brackets):
             level = self.levels.pop()
+            self.kept -= _LEVEL_COST
             if level.hashes is not None:
                 self._report_repeated(level)
                 self.kept -= _ARRAY_COST * len(level.hashes)
@@ -224,30 +240,18 @@ class _Walk:
                 severity=Severity.WARNING,
             )  # fmt: skip
 
-    def prefix(self) -> str:
-        """Path of the innermost open bracket that is within the depth limit."""
-        levels = self.levels
-        known = len(levels) - 1
-        while known > 0 and levels[known].path is None:
-            known -= 1
-        if levels[known].path is None:
-            levels[known].path = format_path(self.base_steps)
-        for at in range(known + 1, len(levels)):
-            levels[at].path = levels[at - 1].below(self.brackets[at - 1])
-        return levels[-1].path or ""
-
     def path(self) -> str:
         """Path of what is being read."""
         if not self.levels:
             return format_path(self.base_steps)
-        self.prefix()
-        return self.levels[-1].below(self.brackets[len(self.levels) - 1])
+        level = self.levels[-1]
+        return join_step(self.trail.path(level), level.below(self.brackets[len(self.levels) - 1]))
 
     def here(self) -> Callable[[], str]:
         """Return what writes the path of what is being read, now or later."""
-        prefix, level = self.prefix(), self.levels[-1]
-        bracket, count, key, occurrence = self.brackets[len(self.levels) - 1], level.count, level.key, level.occurrence
-        return lambda: _below(prefix, bracket, count, key, occurrence)
+        trail, level = self.trail, self.levels[-1]
+        step = level.below(self.brackets[len(self.levels) - 1])
+        return lambda: join_step(trail.path(level), step)
 
     def note(self, code: str, reason: str, offset: int, severity: Severity = Severity.ERROR) -> Finding:
         """Add a finding at the present path."""

@@ -35,7 +35,7 @@ from pparse.locking import guard
 from pparse.node import LIST, MAP, SCALAR, UNLOADED_VALUE, Entry
 from pparse.node_views import as_dict
 from pparse.paths import KeyStep, OrdinalStep
-from pparse.visit import Member, Visit
+from pparse.visit import Member, Trail, Visit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -580,13 +580,14 @@ class Parser:
         yield Visit.of(node, 0)
         if node.shape == SCALAR:
             return
+        trail = Trail.of(node)
         stack = [iter(node.children())]
         while stack:
             kid = next(stack[-1], None)
             if kid is None:
                 stack.pop()
                 continue
-            yield Visit.of(kid, len(stack))
+            yield Visit.of(kid, len(stack), trail)
             if kid.shape != SCALAR:
                 try:
                     kid.index_to(1)

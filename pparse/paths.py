@@ -109,6 +109,14 @@ def format_path(steps: Iterable[KeyStep | OrdinalStep]) -> str:
     return "".join(pieces)
 
 
+def join_step(prefix: str, step: KeyStep | OrdinalStep | None) -> str:
+    """Write the path of what is one ``step`` below ``prefix``; None is no step."""
+    if step is None:
+        return prefix
+    piece = format_path((step,))
+    return piece if not prefix else f"{prefix}{piece}" if piece[0] == "[" else f"{prefix}.{piece}"
+
+
 def _quote_bytes(key: bytes) -> str:
     text = "".join(
         f"\\{chr(byte)}" if byte in b'"\\' else chr(byte) if 32 <= byte < 127 else f"\\x{byte:02x}" for byte in key

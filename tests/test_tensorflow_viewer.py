@@ -308,3 +308,33 @@ def test_variables_beside_the_message_are_named(tmp_path):
         assert (finding.code, finding.severity.value) == ("variables", "note")
         assert "10 bytes" in finding.reason
         assert dict(doc.parse().parser.details())["variables"].startswith("1 files")
+
+
+def test_the_library_of_a_graph_is_not_read_again_for_each_function(monkeypatch):
+    from pparse.kernels.wire import scan
+    from pparse.parsers import protobuf
+
+    scanned = 0
+
+    def counting(block, pos, stop, *more):
+        nonlocal scanned
+        scanned += stop - pos
+        return scan(block, pos, stop, *more)
+
+    monkeypatch.setattr(protobuf, "scan", counting)
+
+    def work(count: int) -> int:
+        nonlocal scanned
+        scanned = 0
+        graph = GRAPH()
+        for number in range(count):
+            function = graph.library.function.add()
+            function.signature.name = f"f{number}"
+            node = function.node_def.add(name="c", op="Const")
+            node.attr["value"].tensor.CopyFrom(one(number))
+        content = graph.SerializeToString()
+        with pparse.open(content, format="graph-def") as document:
+            assert list(document.view()) == [f"@f{number}/c" for number in range(count)]
+        return scanned // count
+
+    assert work(400) <= 2 * work(100)

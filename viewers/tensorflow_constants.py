@@ -95,6 +95,9 @@ class Constants:
         self.attr_type = schema.message("tensorflow.AttrValue")
         self._bases: list[Base] | None = None
         self._firsts: list[int] = []
+        # The part that was looked at last, and the list of its functions. Nobody else holds that list: without this it
+        # would be read again for each function in it.
+        self._held: tuple[Base, Node, Node | None] | None = None
         # By the hash of names; with the scopes and ordinals that its numbers mean. The budget may drop it at any time.
         self._table: tuple[KeyTable, array[int], array[int]] | None = None
         self._charge: Charge | None = None
@@ -125,6 +128,19 @@ class Constants:
         at = bisect_right(self._firsts, number) - 1
         return self.bases[at], number - self._firsts[at]
 
+    def _opened(self, base: Base) -> tuple[Node, Node | None]:
+        """Return the node of a part, and the list of its functions if it has one."""
+        held = self._held
+        if held is None or held[0] is not base:
+            node = self.parser.result.root.at(base.path)
+            functions = None
+            if base.kind == GRAPH and base.count > 1:
+                functions = functions_of(node)
+            elif base.kind == LIBRARY:
+                functions = node.find("function")
+            self._held = held = base, node, functions
+        return held[1:]
+
     def graphs(self) -> Iterator[Base]:
         """Yield the graphs."""
         return (base for base in self.bases if base.kind == GRAPH)
@@ -148,14 +164,14 @@ class Constants:
                 number += 1
 
     def _places_in(self, base: Base, inner: int, number: int, sought: Sought | None) -> Iterator[Place]:
-        node = self.parser.result.root.at(base.path)
+        node, functions = self._opened(base)
         if base.kind == TENSOR:
             yield Place(number, 0, base.path, node.note.pieces, None)
             return
         if base.kind == NODE:
             yield from self._places_of(number, 0, "", node.note.pieces)
             return
-        nodes, prefix = _nodes_of(node, base.kind, inner)
+        nodes, prefix = _nodes_of(node, functions, base.kind, inner)
         if nodes is None or (sought is not None and not sought.name.startswith(prefix)):
             return
         session = self.parser.result.extraction.session
@@ -339,13 +355,13 @@ class Constants:
     def at(self, scope: int, ordinal: int) -> Iterator[Place]:
         """Yield the places of one node."""
         base, inner = self._scope(scope)
-        node = self.parser.result.root.at(base.path)
+        node, functions = self._opened(base)
         if base.kind == TENSOR:
             yield Place(scope, 0, base.path, node.note.pieces, None)
         elif base.kind == NODE:
             yield from self._places_of(scope, 0, "", node.note.pieces)
         else:
-            nodes, prefix = _nodes_of(node, base.kind, inner)
+            nodes, prefix = _nodes_of(node, functions, base.kind, inner)
             if nodes is not None:
                 yield from self._places_of(scope, ordinal, prefix, _pieces_at(nodes, ordinal))
 
@@ -398,13 +414,12 @@ def functions_of(graph: Node) -> Node | None:
     return library.find("function") if library is not None else None
 
 
-def _nodes_of(node: Node, kind: str, inner: int) -> tuple[Node | None, str]:
-    """Return the list of NodeDefs of a scope, and what the names in it begin with."""
+def _nodes_of(node: Node, functions: Node | None, kind: str, inner: int) -> tuple[Node | None, str]:
+    """Return the list of NodeDefs of a scope of ``node``, and what the names in it begin with."""
     if kind == GRAPH and not inner:
         return node.find("node"), ""
     function = node
     if kind != FUNCTION:
-        functions = functions_of(node) if kind == GRAPH else node.find("function")
         if functions is None:
             return None, ""
         function = functions.child(inner - (kind == GRAPH))

@@ -6,16 +6,18 @@ Containers below the depth are marked as not loaded; ``-d all`` walks the whole 
 from __future__ import annotations
 
 import argparse
+from functools import partial
 
 from pparse.cli.common import add_files, add_json, each_file, exit_code_for, open_file, row_of, split_files
 from pparse.cli.output import safe
 from pparse.errors import PathError, PparseError
 from pparse.findings import Finding, Status
 from pparse.node import SCALAR, UNLOADED_VALUE
+from pparse.visit import Trail
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from typing import Any, Final
 
     from pparse.cli.output import Output
@@ -80,7 +82,8 @@ def _show_tree(options: Any, out: Output) -> int:
 
 def _descend(start: Node, depth: int, most: int | None, show: _Shower) -> None:
     """Show nodes down to ``depth``, without recursion."""
-    show.node(start, 0)
+    trail = Trail.of(start)
+    show.node(start, 0, trail)
     stack: list[tuple[Node, Iterator[Node], int]] = []
     if start.shape != SCALAR and depth:
         stack.append((start, start.children(), 0))
@@ -99,7 +102,7 @@ def _descend(start: Node, depth: int, most: int | None, show: _Shower) -> None:
         if kid is None:
             continue
         stack.append((parent, children, shown + 1))
-        show.node(kid, len(stack))
+        show.node(kid, len(stack), trail)
         if kid.shape != SCALAR and len(stack) < depth:
             stack.append((kid, kid.children(), 0))
 
@@ -137,7 +140,7 @@ class _Shower:
         elif self._omitted:
             self.out.error(f"{self._omitted:,} children are not shown (-n 0 shows all)")
 
-    def node(self, node: Node, depth: int) -> None:
+    def node(self, node: Node, depth: int, trail: Trail) -> None:
         """Show a node."""
         if node.shape != SCALAR and node.known_status is None:
             try:
@@ -147,14 +150,15 @@ class _Shower:
                 return
         value = node.value if node.shape == SCALAR else UNLOADED_VALUE
         label = "(root)" if node.parent is None else f"[{node.ordinal}]" if node.key is None else str(node.key)
-        self._show(depth, label, node.path, node.kind, node.shape, value, node.known_status, node.start, node.end,
-                   node.finding.reason if node.finding is not None else None)  # fmt: skip
+        self._show(depth, label, partial(trail.path, node), node.kind, node.shape, value, node.known_status,
+                   node.start, node.end, node.finding.reason if node.finding is not None else None)  # fmt: skip
 
     def visit(self, visit: Visit) -> None:
         """Show a node of a walk."""
-        label = "(root)" if not visit.path else f"[{visit.ordinal}]" if visit.key is None else str(visit.key)
-        self._show(visit.depth, label, visit.path, visit.kind, visit.shape, visit.value, visit.status, visit.start,
-                   visit.end, visit.finding.reason if visit.finding is not None else None)  # fmt: skip
+        is_root = not visit.depth and not visit.path
+        label = "(root)" if is_root else f"[{visit.ordinal}]" if visit.key is None else str(visit.key)
+        self._show(visit.depth, label, lambda: visit.path, visit.kind, visit.shape, visit.value, visit.status,
+                   visit.start, visit.end, visit.finding.reason if visit.finding is not None else None)  # fmt: skip
 
     def more(self, depth: int, count: int) -> None:
         """Say that children are not shown."""
@@ -173,8 +177,8 @@ class _Shower:
             self.out.error(text)
 
     def _show(
-        self, depth: int, label: str, path: str, kind: str, shape: str, value: object, status: Status | None,
-        start: int, end: int | None, reason: str | None,
+        self, depth: int, label: str, path: Callable[[], str], kind: str, shape: str, value: object,
+        status: Status | None, start: int, end: int | None, reason: str | None,
     ) -> None:  # fmt: skip
         if status not in (None, Status.COMPLETE, Status.UNSUPPORTED):
             self.damaged = True
@@ -182,7 +186,7 @@ class _Shower:
             from json import dumps
 
             row: dict[str, object] = {
-                "path": path, "depth": depth, "kind": kind, "status": status.value if status is not None else None,
+                "path": path(), "depth": depth, "kind": kind, "status": status.value if status is not None else None,
                 "offset": start, "length": end - start if end is not None else None,
                 "loaded": value is not UNLOADED_VALUE,
             }  # fmt: skip
@@ -195,7 +199,7 @@ class _Shower:
             self._comma = ",\n"
             return
         if self.options.quiet:
-            self.out.line(safe(path) or "(root)")
+            self.out.line(safe(path()) or "(root)")
             return
         # What was made up from other pieces (a list of files) has no bytes of its own.
         where = "" if start == end == 0 else f"  [0x{start:x}..{f'0x{end:x}' if end is not None else ''})"
