@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 
 from pparse.archive import ArchiveParser
-from pparse.cli.common import OK, open_file
+from pparse.cli.common import OK, USAGE, open_file
 from pparse.cli.export import Item, dtype_named, form_of
 from pparse.cli.get_node import StreamMember, give_member, give_node, give_slice
 from pparse.cli.get_tensor import give_tensor, write_chosen
@@ -99,14 +99,18 @@ def _give_many(document: Extraction, options: Any, out: Output) -> int:
     if viewer is None:
         raise PathError(f"{document.format} has no tensors", path=options.patterns[0])
     matches = Matcher(options.patterns)
+    code = OK
     tensors = [tensor for tensor in viewer.tensors() if matches(tensor.name)]
+    for complaint in matches.complaints():
+        out.error(complaint)
+        code = USAGE
     if not tensors:
-        raise PathError(matches.complaint(), path=options.file)
+        return code
     for tensor in tensors:
         tensor._refuse_if_not_whole()
     dtype = dtype_named(options.dtype)
     write_chosen([Item(tensor, dtype=dtype) for tensor in tensors], form, options, out)
-    return OK
+    return code
 
 
 def _refuse_own_input(document: Extraction, output: str | None) -> None:
