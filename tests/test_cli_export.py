@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+import zipfile
 
 import ml_dtypes
 import numpy as np
@@ -105,3 +106,78 @@ def test_of_several_tensors_one_that_is_cut_is_not_written_for_whole(run, model,
 def test_a_node_is_no_tensor_to_write(run, path, tmp_path):
     ran = run("get", path, "header_size", "-o", tmp_path / "x.npz")
     assert (ran.code, "only a tensor can be written as .npz" in ran.err) == (2, True)
+
+
+# -- nodes, and options that contradict each other ---------------------------------------------------------------------
+
+RECORDS = "/records.cut.riegeli"
+
+
+def test_a_node_is_written_as_json_where_the_extension_says_so(run, path, samples, tmp_path):
+    out = tmp_path / "x.json"
+    for words in ((path, "header_size"), (path, "tensors"), (samples + RECORDS, "787/0"),
+                  (samples + RECORDS, "787/0[1:3]")):  # fmt: skip
+        assert run("get", *words, "-o", out).code == 0
+        assert json.loads(out.read_text()) == run("get", *words, "--json").json
+
+
+@pytest.mark.parametrize("words", [("787/0",), ("787/0[1:3]",), ("787/1", "--partial", "prefix"), ("metadata",)])
+@pytest.mark.parametrize("name", ["r.pb", "r.bin"])
+def test_bytes_are_not_written_as_hex_under_a_name_that_asks_for_something_else(run, samples, tmp_path, words, name):
+    out = tmp_path / name
+    ran = run("get", samples + RECORDS, *words, "-o", out)
+    assert (ran.code, ran.out) == (2, "")
+    assert all(word in ran.err for word in (name, "--raw", ".json", ".txt"))
+    assert not out.exists()
+    for more in (tmp_path / "r.txt", tmp_path / "r"):
+        assert run("get", samples + RECORDS, *words, "-o", more).code in (0, 4)
+        assert more.read_text() == run("get", samples + RECORDS, *words).out
+    assert run("get", samples + RECORDS, *words, "--raw", "-o", out).code in (0, 4)
+    assert out.read_bytes()
+
+
+def test_a_text_is_written_as_it_is_whatever_the_name(run, tmp_path):
+    (tmp_path / "a.json").write_text('{"a": "text", "n": 3, "list": [1]}')
+    for name in ("x.md", "x", "x.txt"):
+        assert run("get", tmp_path / "a.json", "a", "-o", tmp_path / name).code == 0
+        assert (tmp_path / name).read_text() == "text\n"
+    assert run("get", tmp_path / "a.json", "list", "-o", tmp_path / "x.bin").code == 2
+
+
+def test_a_member_is_written_as_its_bytes_whatever_the_name(run, tmp_path):
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr("a.json", b"[1]")
+    for name in ("x.json", "x.npy", "x.pb", "x"):
+        assert run("get", tmp_path / "a.zip", "a.json", "-o", tmp_path / name).code == 0
+        assert (tmp_path / name).read_bytes() == b"[1]"
+        assert run("get", tmp_path / "a.zip", "a.json[1:2]", "-o", tmp_path / name).code == 0
+        assert (tmp_path / name).read_bytes() == b"1"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("--json", "-o", "x.npy"), ("--json", "-o", "x.csv"), ("--npy", "-o", "x.csv"), ("--npy", "-o", "x.json"),
+     ("--raw", "-o", "x.npz"), ("--raw", "-o", "x.npy"), ("--raw", "-o", "x.bin", "--dtype", "float64")],
+)  # fmt: skip
+def test_options_that_contradict_each_other_are_refused(run, path, tmp_path, monkeypatch, words):
+    monkeypatch.chdir(tmp_path)
+    before = sorted(tmp_path.iterdir())
+    ran = run("get", path, "a.q_proj", *words)
+    assert (ran.code, ran.out) == (2, "")
+    assert "leave" in ran.err
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_dtype_converts_what_is_shown_and_what_is_json_too(run, path):
+    assert run("get", path, "b.q_proj", "--dtype", "float32").lines[-1] == "[0. 1. 2. 3. 4.]"
+    assert run("get", path, "a.q_proj[1]", "--dtype", "int32").lines[-1] == "[0 1 1]"
+    found = run("get", path, "a.q_proj", "--json", "--dtype", "int16").json
+    assert (found["dtype"], found["data"]) == ("int16", [[0, 0, 0], [0, 1, 1]])
+    assert run("get", path, "b.q_proj", "--dtype", "flaot").code == 2
+
+
+def test_dtype_is_refused_where_nothing_is_converted(run, path, samples):
+    for words in ((path, "header_size"), (samples + RECORDS, "787/0"), (samples + RECORDS, "787/0[1:3]")):
+        ran = run("get", *words, "--dtype", "float32")
+        assert (ran.code, ran.out) == (2, "")
+        assert "--dtype converts tensors" in ran.err

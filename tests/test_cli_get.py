@@ -424,12 +424,13 @@ def test_output_files(run, model, tmp_path):
     for name, more in (("a.npy", ()), ("b", ("--npy",))):
         assert run("get", path, "t", "-o", out / name, *more).code == 0
         assert np.array_equal(np.load(out / name), array)
-    for name, more in (("c.bin", ("--raw",)), ("d.npy", ("--raw",))):
-        assert run("get", path, "t", "-o", out / name, *more).code == 0
+    for name in ("c.bin", "d"):
+        assert run("get", path, "t", "-o", out / name, "--raw").code == 0
         assert (out / name).read_bytes() == array.tobytes()
-    assert run("get", path, "t", "-o", out / "e.npy", "--json").code == 0
-    assert json.loads((out / "e.npy").read_text())["data"] == array.tolist()
-    assert sorted(item.name for item in out.iterdir()) == ["a.npy", "b", "c.bin", "d.npy", "e.npy"]
+    for name in ("e.json", "f.any"):
+        assert run("get", path, "t", "-o", out / name, "--json").code == 0
+        assert json.loads((out / name).read_text())["data"] == array.tolist()
+    assert sorted(item.name for item in out.iterdir()) == ["a.npy", "b", "c.bin", "d", "e.json", "f.any"]
     mask = os.umask(0)
     os.umask(mask)
     assert (out / "a.npy").stat().st_mode & 0o777 == 0o666 & ~mask

@@ -167,7 +167,7 @@ OBJECTS = {
             "kind": "the format's word for it",
             "status": "of the node",
             "value": 'plain JSON; bytes as `{"hex": "…"}`',
-            "offset": "of a slice of bytes: where it begins in the record",
+            "offset": "of a slice: where it begins in the record or the member (bytes), or in the text (characters)",
         },
     ),
     "check --json": (

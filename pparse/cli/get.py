@@ -52,11 +52,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--output",
         metavar="OUT",
         help="write there, whole or not at all; members of archives as far as they go. A tensor is written in the form "
-        "of the extension: .npy .npz .safetensors .json .csv; other names need --raw",
+        "of the extension: .npy .npz .safetensors .json .csv; a node as .json, or as text; other names need --raw",
     )
     parser.add_argument("-p", "--pattern", metavar="GLOB", action="append", default=[], dest="patterns",
                         help="every tensor that matches, into one .npz or .safetensors (-o); repeatable")  # fmt: skip
-    parser.add_argument("--dtype", metavar="TYPE", help="convert to this type, for example float32 (with -o, --npy)")
+    parser.add_argument("--dtype", metavar="TYPE", help="convert a tensor to this type, for example float32")
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--raw", action="store_true", help="the bytes as they are stored")
     form.add_argument("--npy", action="store_true", help="a numpy .npy file")
@@ -69,6 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: Any, out: Output) -> int:
     """Run the command."""
+    _refuse_contradictions(options)
     with open_file(options, out) as document:
         _refuse_own_input(document, options.output)
         if options.patterns:
@@ -86,6 +87,16 @@ def run(options: Any, out: Output) -> int:
         if not isinstance(thing, Node):
             return give_tensor(thing, index, options, out)
         return give_slice(thing, index or (), options, out)
+
+
+def _refuse_contradictions(options: Any) -> None:
+    """Refuse options that ask for two forms at once. Raises `OptionError`."""
+    said = ".npy" if options.npy else ".json" if options.json else None
+    named = form_of(options.output)
+    if said is not None and named not in (None, said):
+        raise OptionError(f"{options.output} asks for {named}, and --{said[1:]} for {said}: leave one of them out")
+    if options.raw and options.dtype is not None:
+        raise OptionError("--dtype converts values, and --raw writes bytes as they are stored: leave one of them out")
 
 
 def _give_many(document: Extraction, options: Any, out: Output) -> int:

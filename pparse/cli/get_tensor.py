@@ -39,7 +39,13 @@ def write_chosen(items: list[Item], form: str, options: Any, out: Output) -> Non
 def give_tensor(tensor: Tensor, index: tuple[Any, ...] | None, options: Any, out: Output) -> int:
     """Give a tensor or a slice of it: as text, as bytes, or in the form of the extension."""
     code = OK if tensor.status is Status.COMPLETE else DAMAGED
-    form = ".npy" if options.npy else ".json" if options.json else None if options.raw else form_of(options.output)
+    named = form_of(options.output)
+    if options.raw and named is not None:
+        raise OptionError(f"{options.output} asks for {named}, and --raw for the bytes as they are stored: "
+                          "leave --raw out, or give another name")  # fmt: skip
+    if options.dtype is not None and _holds_texts(tensor):
+        raise OptionError(f"--dtype {options.dtype}: texts cannot be converted")
+    form = ".npy" if options.npy else ".json" if options.json else None if options.raw else named
     if form == ".json":
         return _tensor_json(tensor, index, options, out) or code
     special = options.output and os.path.exists(options.output) and not os.path.isfile(options.output)
@@ -77,6 +83,17 @@ def _array(tensor: Tensor, index: tuple[Any, ...] | None, partial: str | None) -
                 raise
             raise PathError(str(error), path=tensor.name) from error
     return tensor.numpy(partial=partial) if partial else tensor.numpy()  # type: ignore[arg-type]
+
+
+def _holds_texts(tensor: Tensor) -> bool:
+    return tensor.dtype is None and hasattr(tensor, "strings")
+
+
+def _converted(array: Any, options: Any) -> Any:
+    """Return an array in the type that ``--dtype`` asks for."""
+    if options.dtype is None:
+        return array
+    return array.astype(dtype_named(options.dtype))
 
 
 def _is_foreign(tensor: Tensor) -> bool:
@@ -130,13 +147,13 @@ def _tensor_text(tensor: Tensor, index: tuple[Any, ...] | None, options: Any, ou
         if row * rows <= _TEXT_LIMIT:
             import numpy as np
 
-            out.line(str(np.asarray(tensor[:rows])))
+            out.line(str(_converted(np.asarray(tensor[:rows]), options)))
             out.line(f"… {tensor.shape[0] - 2 * rows:,} rows; ask for some with a slice, or use -o FILE")
-            out.line(str(np.asarray(tensor[-rows:])))
+            out.line(str(_converted(np.asarray(tensor[-rows:]), options)))
             return
         out.error("too large to show; ask for a slice, or use -o FILE")
         return
-    out.line(str(_array(tensor, index, options.partial)))
+    out.line(str(_converted(_array(tensor, index, options.partial), options)))
 
 
 def _text_or_hex(text: bytes) -> str | dict[str, str]:
@@ -160,13 +177,15 @@ def _tensor_json(tensor: Tensor, index: tuple[Any, ...] | None, options: Any, ou
     from json import dumps
 
     strings = getattr(tensor, "strings", None) if tensor.dtype is None else None
+    dtype = str(tensor.dtype or tensor.stored_dtype)
     if strings is not None and index is None and tensor.status is Status.COMPLETE:
         data = dumps([_text_or_hex(text) for text in strings()])
         shape = list(tensor.shape)
     else:
-        array = _array(tensor, index, options.partial)
+        array = _converted(_array(tensor, index, options.partial), options)
         data, shape = dumps(_plain(array)), list(array.shape)
-    head = {"schema": 1, "file": options.file, "name": tensor.name, "dtype": str(tensor.dtype or tensor.stored_dtype),
+        dtype = str(array.dtype) if options.dtype is not None else dtype
+    head = {"schema": 1, "file": options.file, "name": tensor.name, "dtype": dtype,
             "shape": shape, "status": tensor.status.value}  # fmt: skip
     text = dumps(head)[:-1] + ', "data": ' + data + "}\n"
     if options.output:
