@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import struct
 import zipfile
@@ -9,6 +10,8 @@ import zipfile
 import ml_dtypes
 import numpy as np
 import pytest
+
+from pparse.protos import message_class
 
 A = np.arange(6, dtype=np.float32).reshape(2, 3) / 4
 B = np.arange(5, dtype=np.int64)
@@ -95,12 +98,79 @@ def test_of_bfloat16_it_is_said_that_numpy_cannot_read_it_back(run, path, tmp_pa
     assert run("get", path, "c.half", "-o", tmp_path / "z.npy", "--dtype", "flaot").code == 2
 
 
-def test_of_several_tensors_one_that_is_cut_is_not_written_for_whole(run, model, tmp_path):
-    path = model({"a": ("U8", [4], b"\1\2\3\4"), "b": ("U8", [4], b"\1\2\3\4")}, cut=2)
+@pytest.mark.parametrize("packed", [False, True])
+def test_of_several_tensors_the_whole_ones_are_written_and_the_others_named(run, model, tmp_path, packed):
+    count = 14
+    tensors = {f"t{number}": ("U8", [400], bytes((number,)) * 400) for number in range(count)}
+    path = model(tensors, cut=12 * 400 - 10)
+    if packed:
+        content = gzip.compress(model(tensors).read_bytes(), 0)
+        path = tmp_path / "cut.safetensors.gz"
+        path.write_bytes(content[: len(content) - 8 - 12 * 400 + 10])
     ran = run("get", path, "-p", "*", "-o", tmp_path / "x.npz")
     assert ran.code == 4
+    with np.load(tmp_path / "x.npz") as arrays:
+        assert {name: arrays[name].tolist() for name in arrays} == {"t0": [0] * 400, "t1": [1] * 400}
+    told = ran.err.splitlines()
+    assert told[0].startswith("pparse: t2: truncated: ")
+    assert told[1].startswith("pparse: t3: missing: ")
+    assert told[10:] == ["pparse: 2 more tensors are not whole, and left out", "pparse: 2 of 14 tensors written"]
+    assert run("get", path, "-p", "t1", "-o", tmp_path / "y.npz").code == 0
+
+
+def test_if_no_tensor_that_matches_is_whole_nothing_is_written_and_it_is_said(run, model, tmp_path):
+    path = model({"a": ("U8", [4], b"\1\2\3\4"), "b": ("U8", [4], b"\1\2\3\4")}, cut=2)
+    ran = run("get", path, "-p", "b", "-o", tmp_path / "x.npz")
+    assert ran.code == 4
+    assert ran.err.splitlines()[-1] == "pparse: none of the tensors that match is whole: nothing was written"
     assert not (tmp_path / "x.npz").exists()
-    assert run("get", path, "-p", "a", "-o", tmp_path / "x.npz").code == 0
+
+
+@pytest.fixture
+def graph(tmp_path):
+    """A graph of a text, numbers, and a grid of texts."""
+    made = message_class("tensorflow.GraphDef")()
+    for name, values in (
+        ("text", {"dtype": 7, "string_val": [b"one"]}), ("numbers", {"dtype": 3, "int_val": [1, 2]}),
+        ("grid", {"dtype": 7, "string_val": [b"hello", "t\u00e4st".encode(), b"\xff\0", b"d"]}),
+    ):  # fmt: skip
+        tensor = made.node.add(name=name, op="Const").attr["value"].tensor
+        tensor.dtype = values.pop("dtype")
+        ((field, found),) = values.items()
+        getattr(tensor, field).extend(found)
+        for size in (2, 2) if name == "grid" else (len(found),):
+            tensor.tensor_shape.dim.add(size=size)
+    path = tmp_path / "g.pb"
+    path.write_bytes(made.SerializeToString())
+    return path
+
+
+def test_texts_are_left_out_of_a_file_of_arrays_with_a_note(run, graph, tmp_path):
+    ran = run("get", graph, "-p", "*", "-o", tmp_path / "g.npz")
+    assert (ran.code, ran.err) == (0, "pparse: note: 2 tensors of texts left out: text, grid\n")
+    with np.load(tmp_path / "g.npz") as arrays:
+        assert {name: arrays[name].tolist() for name in arrays} == {"numbers": [1, 2]}
+    for words in (("-p", "text"), ("text",)):
+        ran = run("get", graph, *words, "-o", tmp_path / "h.npz")
+        assert ran.code == 2
+        assert "no array of numbers" in ran.err
+        assert "--json" in ran.err
+        assert not (tmp_path / "h.npz").exists()
+
+
+def test_metadata_of_a_safetensors_source_are_kept(run, model, tmp_path, samples):
+    row = {"a": ("U8", [1], b"\1"), "b": ("U8", [1], b"\1")}
+    path = model(row, metadata={"format": "pt", "who": "m\u00e4"})
+    packed = tmp_path / "m.safetensors.gz"
+    packed.write_bytes(gzip.compress(path.read_bytes()))
+    out = tmp_path / "x.safetensors"
+    for words in ((path, "-p", "*"), (path, "a"), (path, "a[:1]"), (packed, "-p", "a")):
+        assert run("get", *words, "-o", out).code == 0
+        assert run("info", out, "--json").json["metadata"] == {"format": "pt", "who": "m\u00e4"}
+        assert run("check", "--strict", out).code == 0
+    assert run("get", f"{samples}/sharded", "-p", "ln_f*", "-o", out).code == 0
+    shard = f"{samples}/sharded/model-00001-of-00003.safetensors"
+    assert run("info", out, "--json").json["metadata"] == run("info", shard, "--json").json["metadata"] != {}
 
 
 def test_a_node_is_no_tensor_to_write(run, path, tmp_path):

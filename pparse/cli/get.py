@@ -10,10 +10,10 @@ from __future__ import annotations
 import os
 
 from pparse.archive import ArchiveParser
-from pparse.cli.common import OK, USAGE, open_file
-from pparse.cli.export import Item, dtype_named, form_of
+from pparse.cli.common import open_file
+from pparse.cli.export import form_of, kept_metadata
 from pparse.cli.get_node import StreamMember, give_member, give_node, give_slice
-from pparse.cli.get_tensor import give_tensor, write_chosen
+from pparse.cli.get_tensor import give_tensor
 from pparse.cli.output import unescaped
 from pparse.errors import EndOfDataError, OptionError, PathError
 from pparse.findings import Status
@@ -73,7 +73,9 @@ def run(options: Any, out: Output) -> int:
     with open_file(options, out) as document:
         _refuse_own_input(document, options.output)
         if options.patterns:
-            return _give_many(document, options, out)
+            from pparse.cli.get_many import give_many
+
+            return give_many(document, options, out)
         if options.path is None and document.origin is not None and not (options.json or options.npy):
             return give_member(*document.origin, document.path, options, out)
         parser = document.parse().parser
@@ -85,7 +87,7 @@ def run(options: Any, out: Output) -> int:
             return give_node(found, options, out)
         thing, index = found
         if not isinstance(thing, Node):
-            return give_tensor(thing, index, options, out)
+            return give_tensor(thing, index, options, out, lambda form: kept_metadata(viewer_for(document), form))
         return give_slice(thing, index or (), options, out)
 
 
@@ -97,31 +99,6 @@ def _refuse_contradictions(options: Any) -> None:
         raise OptionError(f"{options.output} asks for {named}, and --{said[1:]} for {said}: leave one of them out")
     if options.raw and options.dtype is not None:
         raise OptionError("--dtype converts values, and --raw writes bytes as they are stored: leave one of them out")
-
-
-def _give_many(document: Extraction, options: Any, out: Output) -> int:
-    """Write every tensor that matches a pattern into one file."""
-    from pparse.cli.matching import Matcher
-
-    form = form_of(options.output)
-    if options.path is not None or form is None or options.raw or options.npy or options.json:
-        raise OptionError("-p writes tensors into one file: -o x.npz or x.safetensors, without PATH and --raw")
-    viewer = viewer_for(document)
-    if viewer is None:
-        raise PathError(f"{document.format} has no tensors", path=options.patterns[0])
-    matches = Matcher(options.patterns)
-    code = OK
-    tensors = [tensor for tensor in viewer.tensors() if matches(tensor.name)]
-    for complaint in matches.complaints():
-        out.error(complaint)
-        code = USAGE
-    if not tensors:
-        return code
-    for tensor in tensors:
-        tensor._refuse_if_not_whole()
-    dtype = dtype_named(options.dtype)
-    write_chosen([Item(tensor, dtype=dtype) for tensor in tensors], form, options, out)
-    return code
 
 
 def _refuse_own_input(document: Extraction, output: str | None) -> None:

@@ -9,13 +9,13 @@ from pparse.cli.common import DAMAGED, OK
 from pparse.cli.export import Item, dtype_named, form_of, note_of, write_items
 from pparse.cli.output import safe, shape_words, status_words
 from pparse.cli.writing import refuse_terminal, write, write_binary
-from pparse.errors import OptionError, PathError, PparseError
+from pparse.errors import OptionError, PathError, PparseError, UnsupportedError
 from pparse.findings import Status
 from pparse.limits import MIB, format_size
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from typing import Any, BinaryIO, Final
 
     from pparse.cli.output import Output
@@ -28,22 +28,27 @@ _STRINGS_SHOWN: Final = 100
 _STRING_BYTES: Final = 4096
 
 
-def write_chosen(items: list[Item], form: str, options: Any, out: Output) -> None:
-    """Write tensors into one file, in the form of its extension."""
+def write_chosen(items: list[Item], form: str, options: Any, out: Output, metadata: dict[str, str]) -> None:
+    """Write tensors, and what their source says of itself, into one file, in the form of its extension."""
     note = note_of(items, form)
-    write(options.output, out, lambda stream: write_items(items, form, stream))
+    write(options.output, out, lambda stream: write_items(items, form, stream, metadata))
     if note is not None:
         out.error(f"note: {note}")
 
 
-def give_tensor(tensor: Tensor, index: tuple[Any, ...] | None, options: Any, out: Output) -> int:
-    """Give a tensor or a slice of it: as text, as bytes, or in the form of the extension."""
+def give_tensor(
+    tensor: Tensor, index: tuple[Any, ...] | None, options: Any, out: Output, metadata: Callable[[str], dict[str, str]]
+) -> int:
+    """Give a tensor or a slice of it: as text, as bytes, or in the form of the extension.
+
+    ``metadata`` returns what of the source's metadata a file of that form keeps.
+    """
     code = OK if tensor.status is Status.COMPLETE else DAMAGED
     named = form_of(options.output)
     if options.raw and named is not None:
         raise OptionError(f"{options.output} asks for {named}, and --raw for the bytes as they are stored: "
                           "leave --raw out, or give another name")  # fmt: skip
-    if options.dtype is not None and _holds_texts(tensor):
+    if options.dtype is not None and holds_texts(tensor):
         raise OptionError(f"--dtype {options.dtype}: texts cannot be converted")
     form = ".npy" if options.npy else ".json" if options.json else None if options.raw else named
     if form == ".json":
@@ -55,13 +60,17 @@ def give_tensor(tensor: Tensor, index: tuple[Any, ...] | None, options: Any, out
             f"{options.output}: {ending} does not say in which form to write: .npy .npz .safetensors .json .csv do; "
             "--raw writes the bytes as they are stored"
         )
+    if form is not None and holds_texts(tensor):
+        tensor._refuse_if_not_whole()
+        raise UnsupportedError(f"texts are no array of numbers, as {form} holds them; --json writes texts",
+                               path=tensor.name)  # fmt: skip
     as_npy = form == ".npy"
     if form is not None and (not as_npy or options.dtype is not None or _is_foreign(tensor)):
         if options.output is None and sys.stdout.isatty():
             return refuse_terminal(out)
         whole = index is None and options.partial is None
         array = None if whole else _filled(_array(tensor, index, options.partial))
-        write_chosen([Item(tensor, array, dtype_named(options.dtype))], form, options, out)
+        write_chosen([Item(tensor, array, dtype_named(options.dtype))], form, options, out, metadata(form))
         return code
     if as_npy or options.raw or options.output:
         return write_binary(
@@ -85,7 +94,8 @@ def _array(tensor: Tensor, index: tuple[Any, ...] | None, partial: str | None) -
     return tensor.numpy(partial=partial) if partial else tensor.numpy()  # type: ignore[arg-type]
 
 
-def _holds_texts(tensor: Tensor) -> bool:
+def holds_texts(tensor: Tensor) -> bool:
+    """Return whether the elements of a tensor are texts, which are no array of numbers."""
     return tensor.dtype is None and hasattr(tensor, "strings")
 
 
