@@ -251,3 +251,39 @@ def test_dtype_is_refused_where_nothing_is_converted(run, path, samples):
         ran = run("get", *words, "--dtype", "float32")
         assert (ran.code, ran.out) == (2, "")
         assert "--dtype converts tensors" in ran.err
+
+
+# -- texts -------------------------------------------------------------------------------------------------------------
+
+
+def test_texts_are_nested_as_their_shape_says(run, graph):
+    found = run("get", graph, "grid", "--json").json
+    assert (found["shape"], found["data"]) == ([2, 2], [["hello", "t\u00e4st"], [{"hex": "ff00"}, "d"]])
+    assert run("get", graph, "text", "--json").json["data"] == ["one"]
+    assert run("get", graph, "text[0]", "--json").json["data"] == "one"
+    assert run("get", graph, "grid[:0]", "--json").json["data"] == []
+
+
+def test_a_slice_of_texts_is_shown_as_all_of_them_are(run, graph):
+    whole = run("get", graph, "grid").lines
+    assert run("get", graph, "grid[0]").lines == whole[:3]
+    assert run("get", graph, "grid[:, 1]").lines == [whole[0], whole[2], whole[4]]
+    assert run("get", graph, "grid[0, 1]").lines == [whole[0], "t\u00e4st"]
+
+
+def test_texts_do_not_count_as_parameters(run, graph):
+    assert run("ls", graph).lines[-1].startswith("3 tensors, ")
+    assert "2 parameters (int32 2)" in run("ls", graph).lines[-1]
+    assert run("info", graph, "--json").json["extent"]["parameters"] == {"int32": 2}
+
+
+def test_json_of_texts_without_end_is_refused_before_they_are_held(run, tmp_path):
+    made = message_class("tensorflow.GraphDef")()
+    tensor = made.node.add(name="a", op="Const").attr["value"].tensor
+    tensor.dtype = 7
+    tensor.string_val.append(b"x")
+    tensor.tensor_shape.dim.add(size=1 << 40)
+    (tmp_path / "g.pb").write_bytes(made.SerializeToString())
+    ran = run("get", tmp_path / "g.pb", "a", "--json")
+    assert (ran.code, ran.out) == (2, "")
+    assert run("get", tmp_path / "g.pb", "a").lines[-1] == "\u2026"

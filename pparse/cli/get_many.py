@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pparse.cli.common import DAMAGED, OK, USAGE
 from pparse.cli.export import Item, dtype_named, form_of, kept_metadata
-from pparse.cli.get_tensor import holds_texts, write_chosen
+from pparse.cli.get_tensor import write_chosen
 from pparse.cli.matching import Matcher
 from pparse.errors import OptionError, PathError, UnsupportedError
 from pparse.findings import Status
@@ -39,7 +39,7 @@ def give_many(document: Extraction, options: Any, out: Output) -> int:
     for tensor in viewer.tensors():
         if matches(tensor.name):
             tensor._confirm()
-            kind = lost if tensor.status is not Status.COMPLETE else texts if holds_texts(tensor) else whole
+            kind = lost if tensor.status is not Status.COMPLETE else texts if tensor.is_text else whole
             kind.append(tensor)
     code = USAGE if _complain(matches, out) else DAMAGED if lost else OK
     if whole:

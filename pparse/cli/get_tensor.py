@@ -15,7 +15,7 @@ from pparse.limits import MIB, format_size
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable
     from typing import Any, BinaryIO, Final
 
     from pparse.cli.output import Output
@@ -48,7 +48,7 @@ def give_tensor(
     if options.raw and named is not None:
         raise OptionError(f"{options.output} asks for {named}, and --raw for the bytes as they are stored: "
                           "leave --raw out, or give another name")  # fmt: skip
-    if options.dtype is not None and holds_texts(tensor):
+    if options.dtype is not None and tensor.is_text:
         raise OptionError(f"--dtype {options.dtype}: texts cannot be converted")
     form = ".npy" if options.npy else ".json" if options.json else None if options.raw else named
     if form == ".json":
@@ -60,7 +60,7 @@ def give_tensor(
             f"{options.output}: {ending} does not say in which form to write: .npy .npz .safetensors .json .csv do; "
             "--raw writes the bytes as they are stored"
         )
-    if form is not None and holds_texts(tensor):
+    if form is not None and tensor.is_text:
         tensor._refuse_if_not_whole()
         raise UnsupportedError(f"texts are no array of numbers, as {form} holds them; --json writes texts",
                                path=tensor.name)  # fmt: skip
@@ -92,11 +92,6 @@ def _array(tensor: Tensor, index: tuple[Any, ...] | None, partial: str | None) -
                 raise
             raise PathError(str(error), path=tensor.name) from error
     return tensor.numpy(partial=partial) if partial else tensor.numpy()  # type: ignore[arg-type]
-
-
-def holds_texts(tensor: Tensor) -> bool:
-    """Return whether the elements of a tensor are texts, which are no array of numbers."""
-    return tensor.dtype is None and hasattr(tensor, "strings")
 
 
 def _converted(array: Any, options: Any) -> Any:
@@ -140,16 +135,17 @@ def _tensor_bytes(
 
 
 def _tensor_text(tensor: Tensor, index: tuple[Any, ...] | None, options: Any, out: Output) -> None:
-    strings = getattr(tensor, "strings", None) if tensor.dtype is None else None
-    shape = shape_words(tensor.shape) if tensor.spans or tensor.shape or strings else "?"
+    shape = shape_words(tensor.shape) if tensor.spans or tensor.shape or tensor.is_text else "?"
     out.line(
         f"{safe(tensor.name)}  {safe(str(tensor.dtype or tensor.stored_dtype or '?'))}  {shape}  "
         f"{format_size(tensor.stored_nbytes)}  {status_words(tensor.status, tensor.verified)}"
     )
     if tensor.finding is not None and tensor.status is Status.COMPLETE:
         out.line(safe(tensor.finding.reason))
-    if strings is not None and tensor.status is Status.COMPLETE and index is None:
-        _show_strings(strings(), out)
+    if tensor.is_text:
+        tensor._refuse_if_not_whole()
+        texts: Any = tensor
+        _show_strings(texts.strings() if index is None else _array(tensor, index, None).reshape(-1), out)
         return
     if index is None and not options.partial and tensor.nbytes > _TEXT_LIMIT and tensor.shape:
         rows = max(1, min(3, tensor.shape[0] // 2))
@@ -173,7 +169,7 @@ def _text_or_hex(text: bytes) -> str | dict[str, str]:
         return {"hex": text.hex()}
 
 
-def _show_strings(strings: Iterator[bytes], out: Output) -> None:
+def _show_strings(strings: Iterable[bytes], out: Output) -> None:
     """Write texts, one a line; what is no UTF-8 with escapes."""
     for number, text in enumerate(strings):
         if number == _STRINGS_SHOWN:
@@ -186,18 +182,11 @@ def _show_strings(strings: Iterator[bytes], out: Output) -> None:
 def _tensor_json(tensor: Tensor, index: tuple[Any, ...] | None, options: Any, out: Output) -> int:
     from json import dumps
 
-    strings = getattr(tensor, "strings", None) if tensor.dtype is None else None
-    dtype = str(tensor.dtype or tensor.stored_dtype)
-    if strings is not None and index is None and tensor.status is Status.COMPLETE:
-        data = dumps([_text_or_hex(text) for text in strings()])
-        shape = list(tensor.shape)
-    else:
-        array = _converted(_array(tensor, index, options.partial), options)
-        data, shape = dumps(_plain(array)), list(array.shape)
-        dtype = str(array.dtype) if options.dtype is not None else dtype
+    array = _converted(_array(tensor, index, options.partial), options)
+    dtype = str(tensor.dtype or tensor.stored_dtype) if options.dtype is None else str(array.dtype)
     head = {"schema": 1, "file": options.file, "name": tensor.name, "dtype": dtype,
-            "shape": shape, "status": tensor.status.value}  # fmt: skip
-    text = dumps(head)[:-1] + ', "data": ' + data + "}\n"
+            "shape": list(array.shape), "status": tensor.status.value}  # fmt: skip
+    text = dumps(head)[:-1] + ', "data": ' + dumps(_plain(array)) + "}\n"
     if options.output:
         write(options.output, out, lambda stream: stream.write(text.encode()))
     else:
