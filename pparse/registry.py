@@ -24,7 +24,7 @@ from pparse.errors import (
     SourceError,
 )
 from pparse.limits import MIB
-from pparse.named import named, named_as, named_folder, words
+from pparse.named import NAMED, named, named_as, named_folder, words
 from pparse.parser import Confidence, Parser
 
 TYPE_CHECKING = False
@@ -231,7 +231,7 @@ def parser_class(registry: Registry, name: str) -> type[Parser]:
             raise FormatError(f"{name}: {words(other)}")
         from pparse.result import near_misses
 
-        close = near_misses(name, registry.names())
+        close = near_misses(name, [*registry.names(), *(other.name for other in NAMED)])
         hint = f"did you mean {close[0]!r}?" if close else f"there are: {', '.join(registry.names())}"
         raise FormatError(f"there is no format {name!r}; {hint}")
     return parsers[name]
@@ -441,6 +441,17 @@ def _nothing_there(extraction: Extraction) -> str | None:
     )
 
 
+def known_other(extraction: Extraction) -> str | None:
+    """Say what a file is that is known and not read, so that no parser is the one for it; None: it is none of those."""
+    if extraction.is_folder:
+        return None
+    head = _head(extraction, 64)
+    what = _mistaken(head.lstrip()) or _mistaken(head)
+    if what is None and (known := named(head, _tail(extraction, 8))) is not None:
+        what = words(known)
+    return what
+
+
 def _what_it_is(extraction: Extraction) -> str:
     if extraction.is_folder:
         other = named_folder(extraction.members)  # type: ignore[attr-defined]
@@ -452,13 +463,10 @@ def _what_it_is(extraction: Extraction) -> str:
             empty = not extraction.members  # type: ignore[attr-defined]
             hint = "it holds no files" if empty else "a folder is read as one model; name a file to look into that"
         return f"no model recognised in this folder; {hint}"
-    head = _head(extraction, 64)
-    what = _mistaken(head.lstrip()) or _mistaken(head)
+    what = known_other(extraction)
     if what is not None:
         return what
-    known = named(head, _tail(extraction, 8))
-    if known is not None:
-        return words(known)
+    head = _head(extraction, 64)
     if _is_text(head):
         text = head.decode("utf-8", "replace")
         return f"it is text that no parser recognises: {text!r}; see 'pparse formats' for what is read"

@@ -271,7 +271,8 @@ OBJECTS = {
         SCHEMA
         | {
             "formats": "list of [formats](#format)",
-            "named": "formats that are recognised but not read yet: `name`, `extensions`, `description`, `told_by`",
+            "named": "formats that are recognised but not read yet: `name`, `extensions`, `description`, `told_by`, "
+            "`read_by`",
             "failed": "plug-ins that could not be loaded: name to reason",
         },
     ),
