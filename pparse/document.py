@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from pparse.data import BytesData, Data, FileData
-from pparse.errors import FormatError, LimitError, PathError, SourceError
+from pparse.errors import EndOfDataError, FormatError, LimitError, PathError, SourceError
 from pparse.extraction import Extraction, FolderExtraction
 from pparse.findings import Finding
 from pparse.paths import split_extraction
@@ -221,11 +221,11 @@ def _enter_next(extraction: Extraction, names: list[str]) -> tuple[Extraction, i
     """Enter the first of ``names``; or, where a member's name has ``::`` in it, several of them joined."""
     try:
         return _enter(extraction, names[0]), 1
-    except PathError:
+    except (PathError, EndOfDataError):
         for count in range(2, min(len(names), 8) + 1):
             try:
                 return _enter(extraction, "::".join(names[:count])), count
-            except PathError:
+            except (PathError, EndOfDataError):
                 continue
         raise
 

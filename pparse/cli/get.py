@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 
-from pparse.archive import ArchiveParser
+from pparse.archive import CUT_BEFORE, ArchiveParser
 from pparse.cli.common import open_file
 from pparse.cli.export import form_of, kept_metadata
 from pparse.cli.get_node import StreamMember, give_member, give_node, give_slice
@@ -160,8 +160,7 @@ def _find_node(document: Extraction, path: str) -> Node:
             raise
         suggestions = document.result.suggest(document.root, path) or error.suggestions
         if document.root.status is Status.TRUNCATED:
-            raise EndOfDataError("no member of this name in what there is of the archive, which is cut", path=path,
-                                 source=document.outermost.name) from error  # fmt: skip
+            raise EndOfDataError(CUT_BEFORE, path=path, source=document.outermost.name) from error
         raise PathError("no member and no node has this name", path=path, suggestions=suggestions) from error
 
 
