@@ -17,7 +17,7 @@ from pparse.cli.get_tensor import give_tensor
 from pparse.cli.output import unescaped
 from pparse.errors import EndOfDataError, OptionError, PathError
 from pparse.findings import Status
-from pparse.node import SCALAR, ChildIndexError, ChildKeyError, Node
+from pparse.node import LIST, SCALAR, ChildIndexError, ChildKeyError, Node
 from pparse.paths import split_slice
 from pparse.registry import viewer_for
 from pparse.stream import StreamParser
@@ -120,7 +120,7 @@ def _find(document: Extraction, path: str | None) -> tuple[Tensor | Node, tuple[
         parts = split_slice(path)
         sliced = document.result.parser.find_member(parts[0]) if parts is not None else None
         if sliced is None and parts is not None:
-            sliced = _scalar_at(document, parts[0])
+            sliced = _sliced_at(document, *parts)
         return _find_node(document, path) if sliced is None or parts is None else (sliced, parts[1])
     # The name as it is, and as `ls` shows what cannot be printed.
     for name in dict.fromkeys((path, unescaped(path))):
@@ -136,7 +136,7 @@ def _find(document: Extraction, path: str | None) -> tuple[Tensor | Node, tuple[
         return document.node(path)
     except PathError as error:
         parts = split_slice(path)
-        if parts is not None and (node := _scalar_at(document, parts[0])) is not None:
+        if parts is not None and (node := _sliced_at(document, *parts)) is not None:
             return node, parts[1]
         if isinstance(error, ChildKeyError | ChildIndexError) and error.path != "the root":
             raise  # the path led somewhere, and says where it ends
@@ -164,10 +164,19 @@ def _find_node(document: Extraction, path: str) -> Node:
         raise PathError("no member and no node has this name", path=path, suggestions=suggestions) from error
 
 
-def _scalar_at(document: Extraction, path: str) -> Node | None:
-    """Return the scalar node at a path, of which bytes can be sliced; None if there is none."""
+def _sliced_at(document: Extraction, path: str, index: tuple[Any, ...]) -> Node | None:
+    """Return the scalar node at a path, of which bytes can be sliced; None if there is none.
+
+    Raises `PathError` if it is a container, and ``index`` could be no step of a path.
+    """
     try:
         node = document.node(path)
     except PathError:
         return None
-    return node if node.shape == SCALAR else None
+    if node.shape == SCALAR:
+        return node
+    if all(isinstance(item, int) for item in index):
+        return None
+    if node.shape == LIST:
+        raise PathError(f"lists have no slices; {f'{path}[0]'!r} is an element", path=path)
+    raise PathError(f"it is of the kind {node.kind}, and only bytes and texts have slices", path=path)

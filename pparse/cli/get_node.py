@@ -10,7 +10,7 @@ from pparse.cli.common import DAMAGED, OK
 from pparse.cli.export import form_of
 from pparse.cli.output import safe
 from pparse.cli.writing import copy, pieces, refuse_terminal, write, write_binary, write_lines
-from pparse.errors import EndOfDataError, OptionError, PathError
+from pparse.errors import EndOfDataError, OptionError, PathError, PparseError
 from pparse.findings import UNSURE_NUMBER, Status
 from pparse.limits import LITTLE, MIB
 from pparse.node import SCALAR
@@ -19,13 +19,20 @@ from pparse.resync.resumed import ResumedData
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, BinaryIO
+    from typing import Any, BinaryIO, Final
 
     from pparse.cli.output import Output
     from pparse.extraction import Extraction
     from pparse.node import Node
     from pparse.reader import Range
     from pparse.stream import StreamParser
+
+
+# Kinds of texts, which are sliced by characters, and of JSON's numbers, which may be long, and constants.
+_TEXTS: Final = frozenset(("string", "text"))
+_NUMBERS: Final = frozenset(("number", "true", "false", "null"))
+# Bytes that a number of a binary format takes at most.
+_LONGEST_NUMBER: Final = 16
 
 
 def _known_status(node: Node) -> Status | None:
@@ -93,11 +100,13 @@ def _refuse_extension(path: str | None, what: str) -> None:
 
 def give_slice(node: Node, index: tuple[Any, ...], options: Any, out: Output) -> int:
     """Give some characters of a text, or some bytes of a record, a member or another scalar; only those are read."""
+    if _is_number(node):
+        raise PathError(f"it is of the kind {node.kind}, and only bytes and texts have slices", path=node.path)
     cut = index[0] if len(index) == 1 else None
     if not isinstance(cut, slice) or cut.step not in (None, 1) or node.shape != SCALAR:
         raise PathError("bytes and texts take one slice, [a:b]", path=node.path)
     _settle_form(node, options)
-    text = node.load() if node.kind == "string" and not options.raw else None
+    text = node.load() if node.kind in _TEXTS and not options.raw else None
     if isinstance(text, str):
         return _give_text(node, text, cut, options, out)
     start, part = _part(node, cut, options)
@@ -115,6 +124,19 @@ def give_slice(node: Node, index: tuple[Any, ...], options: Any, out: Output) ->
     shown = _slice_json(node, start, {"hex": content.hex()}, options) if options.json else content.hex()
     _write_or_show(shown, options, out)
     return code
+
+
+def _is_number(node: Node) -> bool:
+    """Return whether the bytes of a scalar are those of a number, a truth value or the like: pieces mean nothing."""
+    if node.kind in _NUMBERS:
+        return True
+    if node.kind in _TEXTS or _is_member(node) or node.shape != SCALAR or len(node.open()) > _LONGEST_NUMBER:
+        return False
+    try:
+        value = node.load()
+    except PparseError:  # what is wrong with it is told where it is read
+        return False
+    return not isinstance(value, bytes)
 
 
 def _part(node: Node, cut: slice, options: Any) -> tuple[int, Range]:
