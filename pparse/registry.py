@@ -20,6 +20,7 @@ from pparse.errors import (
     FormatError,
     GapError,
     NothingThereError,
+    OptionError,
     PparseError,
     SourceError,
 )
@@ -29,7 +30,7 @@ from pparse.parser import Confidence, Parser
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from typing import Any, Final
 
     from pparse.extraction import Extraction
@@ -235,6 +236,35 @@ def parser_class(registry: Registry, name: str) -> type[Parser]:
         hint = f"did you mean {close[0]!r}?" if close else f"there are: {', '.join(registry.names())}"
         raise FormatError(f"there is no format {name!r}; {hint}")
     return parsers[name]
+
+
+def check_options(names: Iterable[str], registry: Registry, *, format: str | None = None, written: str = "") -> None:
+    """Refuse an option that no format has: a slip would go unnoticed. ``written`` says how options are given.
+
+    The parser of ``format`` is asked first, and others, which are imported for that, only as long as a name is unknown.
+    Raises `OptionError`.
+    """
+    unknown = dict.fromkeys(names)
+    known: dict[str, None] = {}
+    for parser in _parsers_with_options(registry, format) if unknown else ():
+        for name in parser.options:
+            known[name] = None
+            unknown.pop(name, None)
+        if not unknown:
+            return
+    for name in unknown:
+        raise OptionError(f"no format has this option{written}; there are: {', '.join(known)}", path=str(name))
+
+
+def _parsers_with_options(registry: Registry, format: str | None) -> Iterator[type[Parser]]:
+    """Yield the parsers there are, those first that cost nothing to ask."""
+    first = builtin(format) if format is not None else None
+    if first is not None:
+        yield import_dotted(first.parser)
+    yield from registry._extra_parsers.values()
+    for known in BUILTINS:
+        yield import_dotted(known.parser)
+    yield from registry.plugin_parsers().values()
 
 
 def detect(extraction: Extraction) -> type[Parser]:
