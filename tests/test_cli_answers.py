@@ -151,3 +151,28 @@ def test_a_member_that_may_lie_behind_the_cut_is_answered_with_that(run, folders
     assert f"{first}: no member of this name in what there is of the archive, which is cut" in ran.err
     whole = run(command[0], "x.tar.gz::nope", *command[1:])
     assert (whole.code, "holds no such member" in whole.err) == (2, True)
+
+
+# -- one of something --------------------------------------------------------------------------------------------------
+
+
+def test_one_of_something_is_not_told_in_the_plural(run, tmp_path, model):
+    with zipfile.ZipFile(tmp_path / "one.zip", "w") as made:
+        made.writestr("a", b"text")
+    assert "directory   1 entry at 35" in run("info", tmp_path / "one.zip").lines
+    path = model({"a": ("F32", [], bytes(4))})
+    assert "1 parameter (float32 1)" in run("ls", path).out
+    assert "parameters  1 (float32 1)" in run("info", path).lines
+    assert "(1 of 1 name)" in run("ls", model({"abc": ("U8", [], b"1")}), "b").err
+
+
+def test_one_shard_that_a_cut_index_does_not_name_is_beside_it(run, tmp_path, model):
+    folder = tmp_path / "m"
+    folder.mkdir()
+    for number in (1, 2):
+        model({f"t{number}": ("U8", [1], b"1")}, f"m/model-0000{number}-of-00002.safetensors")
+    index = folder / "model.safetensors.index.json"
+    index.write_text('{"metadata": {}, "weight_map": {"t1": "model-00001-of-00002.safetensors", "t2')
+    ran = run("ls", index)
+    assert ran.code == 4
+    assert "1 shard that it does not name (model-00002-of-00002.safetensors) is beside it, and is shown too" in ran.out

@@ -138,7 +138,7 @@ def test_every_pattern_that_matches_nothing_is_named_and_the_rows_of_others_are_
     ]
     many = run("ls", "m.safetensors", *(f"x{number}" for number in range(13)))
     assert (many.code, len(many.err.splitlines())) == (2, 11)
-    assert many.err.endswith("pparse: no name matches 3 more patterns\n")
+    assert many.err.endswith("pparse: no name matches 3 other patterns\n")
 
 
 def test_a_pattern_that_only_a_later_file_matches_is_met(run, folder):

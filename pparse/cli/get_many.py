@@ -69,7 +69,7 @@ def _tell_lost(lost: list[Tensor], whole: int, out: Output) -> None:
         reason = tensor.finding.reason if tensor.finding is not None else there
         out.error(f"{tensor.name}: {tensor.status}: {reason}; left out")
     if len(lost) > _NAMED:
-        out.error(f"{len(lost) - _NAMED:,} more tensors are not whole, and left out")
+        out.error(f"not whole, and left out: {count_words(len(lost) - _NAMED, 'other tensor')}")
     if lost:
         written = f"{whole:,} of {count_words(whole + len(lost), 'tensor')} written"
         out.error(written if whole else "none of the tensors that match is whole: nothing was written")

@@ -7,6 +7,7 @@ import re
 from itertools import islice
 
 from pparse.errors import PathError
+from pparse.limits import count_words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ class Matcher:
         for pattern in self._unmet[:_COMPLAINTS]:
             yield pattern.complaint(self._names, self._asked)
         if len(self._unmet) > _COMPLAINTS:
-            yield f"no name matches {len(self._unmet) - _COMPLAINTS:,} more patterns"
+            yield f"no name matches {count_words(len(self._unmet) - _COMPLAINTS, 'other pattern')}"
 
 
 class _Pattern:
@@ -81,7 +82,7 @@ class _Pattern:
         files = _near_files(self.text) if self._is_path else []
         if self._inside and not files:
             part, count = next(iter(self._inside.items()))
-            return f"{what}; did you mean {_quoted(f'*{part}*')} ({count:,} of {asked:,} names)?"
+            return f"{what}; did you mean {_quoted(f'*{part}*')} ({count:,} of {count_words(asked, 'name')})?"
         from pparse.result import near_misses
 
         near = [*files, *near_misses(self.text.strip("*?"), names)]

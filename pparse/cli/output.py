@@ -276,13 +276,13 @@ def report_document_cut(out: Output, document: Extraction, status: Status) -> No
     out.line(f"{out.paint('truncated', 'red')}: {cut}; {known}; resume the download at byte {files[0].at}{where}")
 
 
-def parameters_words(parameters: dict[str, int]) -> str:
-    """Return the number of parameters, in all and per dtype."""
+def parameters_words(parameters: dict[str, int], *, noun: bool = True) -> str:
+    """Return the number of parameters, in all and per dtype; without the ``noun``, for a line that has it in front."""
     total = sum(parameters.values())
     detail = ", ".join(
         f"{safe(name) or '?'} {count:,}" for name, count in sorted(parameters.items(), key=lambda x: -x[1])
     )
-    return f"{total:,} parameters" + (f" ({detail})" if total else "")
+    return (count_words(total, "parameter") if noun else f"{total:,}") + (f" ({detail})" if total else "")
 
 
 def report_cut(out: Output, extent: Extent, document: Extraction, tensor: Tensor | None = None) -> None:
