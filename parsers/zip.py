@@ -20,7 +20,7 @@ from itertools import islice
 from pparse.archive import ArchiveMember, ArchiveParser
 from pparse.errors import MalformedError, UnsupportedError
 from pparse.findings import Finding, Severity, Status
-from pparse.limits import KIB
+from pparse.limits import KIB, count_words
 from pparse.named import MOST_NAMES, held_model
 from pparse.parser import DONE, Confidence
 from pparse.parsers.zip_directory import (
@@ -607,4 +607,4 @@ class ZipParser(ArchiveParser):
         if directory is None:
             yield "directory", "missing or not to be trusted"
         else:
-            yield "directory", f"{directory.count:,} entries at {directory.begin:,}"
+            yield "directory", f"{count_words(directory.count, 'entry')} at {directory.begin:,}"

@@ -13,7 +13,7 @@ from array import array
 from collections import deque
 from weakref import WeakValueDictionary
 
-from pparse.content import Collector, Verdict, read_through
+from pparse.content import Collector, Verdict, read_through, refuse_without_content
 from pparse.errors import (
     PASSING,
     EndOfDataError,
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 _LEAST_NAMES: Final = 1024
 _MANY_NAMES: Final = 1 << 18
 _SHORT: Final = "bytes of it are gone, and nothing tells where: the archive goes on before its end"
+CUT_BEFORE: Final = "no member of this name in what there is of the archive, which is cut"
 _LONG: Final = "bytes came into it, and nothing tells where: it goes on beyond its size"
 # Members of which it is remembered that they are not whole.
 _MOST_SPOILT: Final = 1 << 14
@@ -312,16 +313,23 @@ class ArchiveParser(Parser):
         return None
 
     def enter(self, name: str) -> Extraction:
-        """Return the content of the member ``name`` as an extraction. Raises `PathError`, `UnsupportedError`."""
+        """Return the content of the member ``name`` as an extraction.
+
+        Raises `PathError` if there is none, or it is a folder or a link; `EndOfDataError` if the archive is cut and may
+        have had one; `UnsupportedError`.
+        """
         extraction = self.result.extraction
         kid = extraction.children.get(name)
         if kid is None:
             node = self.find_member(name)
+            if node is None and self.result.root.status is Status.TRUNCATED:
+                raise EndOfDataError(CUT_BEFORE, path=name, source=extraction.outermost.name)
             if node is None:
                 raise PathError(
                     f"{extraction.path} ({self.name}) holds no such member", path=name,
                     suggestions=self.result.suggest(self.result.root, name),
                 )  # fmt: skip
+            refuse_without_content(node.note, name, extraction.path)
             kid = self._opened.get(node.note.at)
             if kid is None or kid.name != name:
                 kid = self.open_member(node.note, name)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from array import array
 
-from pparse.errors import EndOfDataError, GapError, MalformedError, UnsupportedError
+from pparse.errors import EndOfDataError, GapError, MalformedError, PathError, UnsupportedError
 from pparse.findings import Finding, Status
 from pparse.limits import MIB, count_words
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Final, Protocol
 
+    from pparse.archive import ArchiveMember
     from pparse.data import Data, Gap
     from pparse.errors import PparseError
     from pparse.session import Session
@@ -406,3 +407,20 @@ def status_of(error: PparseError | None) -> Status:
     if isinstance(error, EndOfDataError):
         return Status.TRUNCATED
     return Status.UNSUPPORTED if isinstance(error, UnsupportedError) else Status.DAMAGED
+
+
+def refuse_without_content(member: ArchiveMember, name: str, archive: str) -> None:
+    """Refuse to read a member as a file that has no content of its own: an empty file is something else.
+
+    Raises `PathError`.
+    """
+    if member.kind in ("file", "other", "gap") or member.size:
+        return
+    if member.kind != "folder":
+        target = f" to {member.link!r}" if member.link else ""
+        raise PathError(f"it is a {member.kind}{target} in the archive, and has no content of its own", path=name)
+    from shlex import quote
+
+    folder = member.name.rstrip("/")
+    pattern = folder if set(folder) & set("*?[") else f"{folder}/*"
+    raise PathError(f"it is a folder in the archive; pparse ls {quote(archive)} {quote(pattern)} lists it", path=name)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 
 from pparse.data import BytesData, Data, FileData
-from pparse.errors import FormatError, LimitError, PathError, SourceError
+from pparse.errors import EndOfDataError, FormatError, LimitError, PathError, SourceError
 from pparse.extraction import Extraction, FolderExtraction
 from pparse.findings import Finding
 from pparse.paths import split_extraction
-from pparse.registry import default_registry
+from pparse.registry import check_options, default_registry
 from pparse.session import Session
 
 TYPE_CHECKING = False
@@ -55,9 +55,10 @@ def open(
     ``budget`` bounds what is kept and buffered, ``retain`` how many bytes of nodes nobody holds stay alive (0, a
     number, or infinity), ``include`` and ``exclude`` are path patterns for that. ``progress(done, total, what)`` is
     called on long work, ``cancel()`` is asked between blocks. ``block_size`` fixes the scan block, for tests.
+    ``options`` are those of formats, as ``-O`` of the commands.
 
-    Raises `SourceError` if the source cannot be read, `FormatError` if ``format`` is unknown; an unrecognised format
-    shows when the tree is first asked for.
+    Raises `SourceError` if the source cannot be read, `FormatError` if ``format`` is unknown, `OptionError` for an
+    option that no format has; an unrecognised format shows when the tree is first asked for.
     """
     chosen = registry or default_registry()
     if parsers is not None:
@@ -69,6 +70,8 @@ def open(
         for parser in parsers:
             added.add(parser)
         chosen = added
+    if options:
+        check_options(options, chosen, format=format)
     session = Session(
         registry=chosen, budget=budget, limits=limits, options=options, retain=retain, include=tuple(include),
         exclude=tuple(exclude), scratch=scratch, strict=strict, progress=progress, cancel=cancel, stats=stats,
@@ -234,11 +237,11 @@ def _enter_next(extraction: Extraction, names: list[str]) -> tuple[Extraction, i
     """Enter the first of ``names``; or, where a member's name has ``::`` in it, several of them joined."""
     try:
         return _enter(extraction, names[0]), 1
-    except PathError:
+    except (PathError, EndOfDataError):
         for count in range(2, min(len(names), 8) + 1):
             try:
                 return _enter(extraction, "::".join(names[:count])), count
-            except PathError:
+            except (PathError, EndOfDataError):
                 continue
         raise
 

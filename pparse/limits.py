@@ -65,8 +65,10 @@ MAX_NESTING: Final = 64
 
 
 def count_words(count: int, noun: str) -> str:
-    """Return ``1 tensor``, ``1,200 tensors``."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+    """Return ``1 tensor``, ``1,200 tensors``, ``2 entries``."""
+    if count == 1:
+        return f"1 {noun}"
+    return f"{count:,} {noun[:-1]}ies" if noun.endswith("ry") else f"{count:,} {noun}s"
 
 
 class Limits:

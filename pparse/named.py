@@ -15,23 +15,26 @@ MOST_NAMES: Final = 10_000
 
 
 class Named:
-    """A format: its ``name``, ``extensions``, ``what`` it is, and ``told_by``, how it is recognised in words."""
+    """A format: its ``name``, ``extensions``, ``what`` it is, and in words ``told_by``, how it is recognised, and
+    ``read_by``, what reads it."""
 
-    __slots__ = ("extensions", "name", "test", "told_by", "what")
+    __slots__ = ("extensions", "name", "read_by", "test", "told_by", "what")
 
     def __init__(
-        self, name: str, extensions: tuple[str, ...], what: str, told_by: str, test: Callable[[bytes, bytes], bool]
-    ) -> None:
+        self, name: str, extensions: tuple[str, ...], what: str, told_by: str, read_by: str,
+        test: Callable[[bytes, bytes], bool],
+    ) -> None:  # fmt: skip
         self.name = name
         self.extensions = extensions
         self.what = what
         self.told_by = told_by
+        self.read_by = read_by
         self.test = test  # of the first 64 bytes, and the last 8 (none where the end is not known)
 
     def to_dict(self) -> dict[str, object]:
         """Return it as plain data, for JSON."""
         return {"name": self.name, "extensions": list(self.extensions), "description": self.what,
-                "told_by": self.told_by}  # fmt: skip
+                "told_by": self.told_by, "read_by": self.read_by}  # fmt: skip
 
 
 def _starts(*magics: bytes, at: int = 0) -> Callable[[bytes, bytes], bool]:
@@ -76,21 +79,30 @@ def _is_msgpack(head: bytes, tail: bytes) -> bool:
 
 
 NAMED: Final = (
-    Named("onnx", (".onnx",), "ONNX model", "08, a version, the producer's name or 3a", _is_onnx),
-    Named("tflite", (".tflite",), "TensorFlow Lite model", "TFL3 at byte 4", _starts(b"TFL3", at=4)),
-    Named("tfrecord", (".tfrecord", ".tfrecords"), "TFRecord file", "the checksum of the first length", _is_tfrecord),
+    Named("onnx", (".onnx",), "ONNX model", "08, a version, the producer's name or 3a",
+          "onnx.load (package onnx), onnxruntime", _is_onnx),
+    Named("tflite", (".tflite",), "TensorFlow Lite model", "TFL3 at byte 4",
+          "the Interpreter of tensorflow.lite or ai-edge-litert", _starts(b"TFL3", at=4)),
+    Named("tfrecord", (".tfrecord", ".tfrecords"), "TFRecord file", "the checksum of the first length",
+          "tf.data.TFRecordDataset (package tensorflow)", _is_tfrecord),
     Named("tf-checkpoint", (".index", ".ckpt"), "TensorFlow checkpoint (its table)",
-          "57 fb 80 8b 24 75 47 db at its end", lambda head, tail: tail == _SSTABLE_END),
-    Named("msgpack", (".msgpack",), "msgpack (a flax checkpoint?)", "a map whose first key is a text", _is_msgpack),
-    Named("hdf5", (".h5", ".hdf5", ".keras"), "HDF5 file (Keras weights?)", "89 HDF", _starts(b"\x89HDF")),
-    Named("gguf", (".gguf",), "GGUF model (llama.cpp)", "GGUF", _starts(b"GGUF")),
+          "57 fb 80 8b 24 75 47 db at its end", "tf.train.load_checkpoint (package tensorflow)",
+          lambda head, tail: tail == _SSTABLE_END),
+    Named("msgpack", (".msgpack",), "msgpack (a flax checkpoint?)", "a map whose first key is a text",
+          "flax.serialization.msgpack_restore (package flax), the package msgpack", _is_msgpack),
+    Named("hdf5", (".h5", ".hdf5", ".keras"), "HDF5 file (Keras weights?)", "89 HDF",
+          "h5py.File (package h5py); a .keras of Keras 3 is a zip, whose members pparse reads", _starts(b"\x89HDF")),
+    Named("gguf", (".gguf",), "GGUF model (llama.cpp)", "GGUF", "gguf.GGUFReader (package gguf), llama.cpp",
+          _starts(b"GGUF")),
     Named("torch-legacy", (".pt", ".pth", ".bin"), "PyTorch file of before 1.6 (a pickle)", "80 02 8a 0a 6c fc",
+          "torch.load with weights_only=True; what PyTorch 1.6 or later writes is a zip, whose members pparse reads",
           _starts(b"\x80\x02\x8a\x0a\x6c\xfc")),
     Named("pickle", (".pkl", ".pickle"), "pickle", "80, and 02 to 05",
+          "Python's pickle, which runs what it says; python -m pickletools shows it without running it",
           _starts(*(bytes((0x80, version)) for version in (2, 3, 4, 5)))),
-    Named("npy", (".npy",), "numpy .npy array", "93 NUMPY", _starts(b"\x93NUMPY")),
+    Named("npy", (".npy",), "numpy .npy array", "93 NUMPY", "numpy.load", _starts(b"\x93NUMPY")),
     Named("zarr", (".zarr",), "Zarr folder", ".zarray, .zgroup, .zmetadata or zarr.json in it",
-          lambda head, tail: False),
+          "zarr.open (package zarr)", lambda head, tail: False),
 )  # fmt: skip
 _ZARR: Final = frozenset((".zarray", ".zgroup", ".zmetadata", "zarr.json"))
 
@@ -103,6 +115,12 @@ def named(head: bytes, tail: bytes = b"") -> Named | None:
 def named_as(name: str) -> Named | None:
     """Return the format of that name."""
     return next((known for known in NAMED if known.name == name), None)
+
+
+def named_by(word: str) -> Named | None:
+    """Return the format of that name, or that has that extension, with or without its dot."""
+    extension = "." + word.lower().removeprefix(".")
+    return named_as(word) or next((known for known in NAMED if extension in known.extensions), None)
 
 
 def named_folder(members: Iterable[str]) -> Named | None:

@@ -19,15 +19,16 @@ from pparse.errors import (
     FormatError,
     GapError,
     NothingThereError,
+    OptionError,
     PparseError,
 )
 from pparse.limits import MIB
-from pparse.named import named, named_as, named_folder, words
+from pparse.named import NAMED, named, named_as, named_folder, words
 from pparse.parser import Confidence, Parser
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from typing import Any, Final
 
     from pparse.extraction import Extraction
@@ -229,10 +230,39 @@ def parser_class(registry: Registry, name: str) -> type[Parser]:
             raise FormatError(f"{name}: {words(other)}")
         from pparse.result import near_misses
 
-        close = near_misses(name, registry.names())
+        close = near_misses(name, [*registry.names(), *(other.name for other in NAMED)])
         hint = f"did you mean {close[0]!r}?" if close else f"there are: {', '.join(registry.names())}"
         raise FormatError(f"there is no format {name!r}; {hint}")
     return parsers[name]
+
+
+def check_options(names: Iterable[str], registry: Registry, *, format: str | None = None, written: str = "") -> None:
+    """Refuse an option that no format has: a slip would go unnoticed. ``written`` says how options are given.
+
+    The parser of ``format`` is asked first, and others, which are imported for that, only as long as a name is unknown.
+    Raises `OptionError`.
+    """
+    unknown = dict.fromkeys(names)
+    known: dict[str, None] = {}
+    for parser in _parsers_with_options(registry, format) if unknown else ():
+        for name in parser.options:
+            known[name] = None
+            unknown.pop(name, None)
+        if not unknown:
+            return
+    for name in unknown:
+        raise OptionError(f"no format has this option{written}; there are: {', '.join(known)}", path=str(name))
+
+
+def _parsers_with_options(registry: Registry, format: str | None) -> Iterator[type[Parser]]:
+    """Yield the parsers there are, those first that cost nothing to ask."""
+    first = builtin(format) if format is not None else None
+    if first is not None:
+        yield import_dotted(first.parser)
+    yield from registry._extra_parsers.values()
+    for known in BUILTINS:
+        yield import_dotted(known.parser)
+    yield from registry.plugin_parsers().values()
 
 
 def detect(extraction: Extraction) -> type[Parser]:
@@ -439,6 +469,17 @@ def _nothing_there(extraction: Extraction) -> str | None:
     )
 
 
+def known_other(extraction: Extraction) -> str | None:
+    """Say what a file is that is known and not read, so that no parser is the one for it; None: it is none of those."""
+    if extraction.is_folder:
+        return None
+    head = _head(extraction, 64)
+    what = _mistaken(head.lstrip()) or _mistaken(head)
+    if what is None and (known := named(head, _tail(extraction, 8))) is not None:
+        what = words(known)
+    return what
+
+
 def _what_it_is(extraction: Extraction) -> str:
     if extraction.is_folder:
         other = named_folder(extraction.members)  # type: ignore[attr-defined]
@@ -450,13 +491,10 @@ def _what_it_is(extraction: Extraction) -> str:
             empty = not extraction.members  # type: ignore[attr-defined]
             hint = "it holds no files" if empty else "a folder is read as one model; name a file to look into that"
         return f"no model recognised in this folder; {hint}"
-    head = _head(extraction, 64)
-    what = _mistaken(head.lstrip()) or _mistaken(head)
+    what = known_other(extraction)
     if what is not None:
         return what
-    known = named(head, _tail(extraction, 8))
-    if known is not None:
-        return words(known)
+    head = _head(extraction, 64)
     if _is_text(head):
         text = head.decode("utf-8", "replace")
         return f"it is text that no parser recognises: {text!r}; see 'pparse formats' for what is read"

@@ -215,6 +215,11 @@ class TensorFacts:
         return prod(self.shape)
 
     @property
+    def is_text(self) -> bool:
+        """Whether its elements are texts, which are no numbers."""
+        return False
+
+    @property
     def ndim(self) -> int:
         """Number of dimensions."""
         return len(self.shape)

@@ -307,6 +307,8 @@ class Extent:
                 self.last_byte = end
         if status is Status.DAMAGED or (tensor.dtype is None and not tensor.shape):
             return  # how many it has, nobody knows
+        if tensor.is_text:
+            return  # no parameters
         dtype = tensor.dtype.name if tensor.dtype is not None else tensor.stored_dtype
         if len(self.parameters) > 200 and dtype not in self.parameters:
             dtype = "other"

@@ -181,6 +181,17 @@ def test_help(run):
 
 
 @pytest.mark.parametrize("command", COMMANDS)
+def test_help_and_the_name_of_a_command_is_the_help_of_that(command, run):
+    for word in ("help", "--help", "-h"):
+        ran = run(word, command)
+        assert (ran.code, ran.err) == (0, "")
+        assert ran.out == run(command, "--help").out
+    ran = run("help", "sl")
+    assert ran.code == 2
+    assert "no command 'sl'" in ran.err
+
+
+@pytest.mark.parametrize("command", COMMANDS)
 def test_help_of_a_command(command, run):
     ran = run(command, "--help")
     assert (ran.code, ran.err) == (0, "")

@@ -89,3 +89,90 @@ def test_index_says_whether_one_was_written(run, tmp_path) -> None:
     assert ran.code == 4
     assert ran.err.endswith("; no index was written\n")
     assert not (tmp_path / "damaged.gz.pindex").exists()
+
+
+# -- members that are no files ----------------------------------------------------------------------------------------
+
+COMMANDS = (("info",), ("ls",), ("check",), ("tree",), ("get",), ("recover", "-o", "out"))
+
+
+@pytest.fixture
+def folders(tmp_path, monkeypatch):
+    """The same folder, files and a link in archives of three kinds, and one that is cut in its second file."""
+    monkeypatch.chdir(tmp_path)
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w") as made:
+        for name, kind in (("folder", tarfile.DIRTYPE), ("folder/link", tarfile.SYMTYPE), ("folder/empty", b"0")):
+            info = tarfile.TarInfo(name)
+            info.type, info.linkname = kind, "a.txt" if kind == tarfile.SYMTYPE else ""
+            made.addfile(info)
+        for name in ("folder/a.txt", "folder/b.txt"):
+            info = tarfile.TarInfo(name)
+            info.size = 5_000
+            made.addfile(info, io.BytesIO(b"text\n" * 1_000))
+        made.addfile(tarfile.TarInfo("conf.json"))
+    (tmp_path / "x.tar").write_bytes(file.getvalue())
+    (tmp_path / "x.tar.gz").write_bytes(gzip.compress(file.getvalue(), mtime=0))
+    (tmp_path / "cut.tar.gz").write_bytes(gzip.compress(file.getvalue(), 0, mtime=0)[:10_000])
+    with zipfile.ZipFile(tmp_path / "x.zip", "w") as made:
+        made.writestr("folder/", b"")
+        made.writestr("folder/a.txt", b"text")
+        made.write(tmp_path / "x.tar.gz", "folder/x.tar.gz")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("archive", ["x.tar", "x.tar.gz", "x.zip", "x.zip::folder/x.tar.gz"])
+@pytest.mark.parametrize("name", ["folder", "folder/"])
+def test_a_folder_of_an_archive_is_no_empty_file(run, folders, archive, name, command):
+    ran = run(command[0], f"{archive}::{name}", *command[1:])
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err == f"pparse: {name}: it is a folder in the archive; pparse ls {archive} 'folder/*' lists it\n"
+    assert run("ls", archive, "folder/*", "-q").lines
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_link_of_an_archive_is_no_empty_file(run, folders, command):
+    ran = run(command[0], "x.tar.gz::folder/link", *command[1:])
+    assert (ran.code, ran.out) == (2, "")
+    assert "folder/link: it is a symlink to 'a.txt' in the archive" in ran.err
+
+
+def test_an_empty_file_of_an_archive_is_one(run, folders):
+    assert "the file is empty" in run("info", "x.tar::folder/empty").err
+    assert run("get", "x.tar::folder/empty").code == 0
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("name", ["conf.json", "conf.json::header", "a::b"])
+def test_a_member_that_may_lie_behind_the_cut_is_answered_with_that(run, folders, command, name):
+    ran = run(command[0], f"cut.tar.gz::{name}", *command[1:])
+    assert (ran.code, ran.out) == (4, "")
+    first = name.partition("::")[0]
+    assert f"{first}: no member of this name in what there is of the archive, which is cut" in ran.err
+    whole = run(command[0], "x.tar.gz::nope", *command[1:])
+    assert (whole.code, "holds no such member" in whole.err) == (2, True)
+
+
+# -- one of something --------------------------------------------------------------------------------------------------
+
+
+def test_one_of_something_is_not_told_in_the_plural(run, tmp_path, model):
+    with zipfile.ZipFile(tmp_path / "one.zip", "w") as made:
+        made.writestr("a", b"text")
+    assert "directory   1 entry at 35" in run("info", tmp_path / "one.zip").lines
+    path = model({"a": ("F32", [], bytes(4))})
+    assert "1 parameter (float32 1)" in run("ls", path).out
+    assert "parameters  1 (float32 1)" in run("info", path).lines
+    assert "(1 of 1 name)" in run("ls", model({"abc": ("U8", [], b"1")}), "b").err
+
+
+def test_one_shard_that_a_cut_index_does_not_name_is_beside_it(run, tmp_path, model):
+    folder = tmp_path / "m"
+    folder.mkdir()
+    for number in (1, 2):
+        model({f"t{number}": ("U8", [1], b"1")}, f"m/model-0000{number}-of-00002.safetensors")
+    index = folder / "model.safetensors.index.json"
+    index.write_text('{"metadata": {}, "weight_map": {"t1": "model-00001-of-00002.safetensors", "t2')
+    ran = run("ls", index)
+    assert ran.code == 4
+    assert "1 shard that it does not name (model-00002-of-00002.safetensors) is beside it, and is shown too" in ran.out

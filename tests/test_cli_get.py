@@ -182,6 +182,40 @@ def test_a_slice_of_a_text_is_of_its_characters(run, tmp_path):
     assert "bytes and texts take one slice, [a:b]" in wrong.err
 
 
+def test_a_guessed_text_is_sliced_by_characters_as_it_is_shown(run, samples):
+    path = f"{samples}/reading.binpb"
+    whole = run("get", path, "[1][1]").out
+    assert whole == "samples/reading.proto\n"
+    assert run("get", path, "[1][1][8:15]").out == "reading\n"
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [("list[0:4]", "list: lists have no slices; 'list[0]' is an element"),
+     ("o.l[..., 1]", "o.l: lists have no slices; 'o.l[0]' is an element"),
+     ("o[0:1]", "o: it is of the kind object, and only bytes and texts have slices"),
+     ("int[0:2]", "int: it is of the kind number, and only"), ("t[0:1]", "t: it is of the kind true, and only"),
+     ("n[:2]", "n: it is of the kind null, and only"), ("int[0]", "int: it is of the kind number, and only"),
+     ("list[0][0:1]", "list[0]: it is of the kind number, and only")],
+)  # fmt: skip
+def test_what_has_no_slices_says_so(run, tmp_path, path, said):
+    (tmp_path / "a.json").write_text('{"list": [1, 2], "int": 12345, "t": true, "n": null, "o": {"l": [1]}}')
+    for more in ((), ("--json",), ("--raw", "-o", tmp_path / "out")):
+        ran = run("get", tmp_path / "a.json", path, *more)
+        assert (ran.code, ran.out) == (2, "")
+        assert said in ran.err
+    assert run("get", tmp_path / "a.json", "list[0]").out == "1\n"
+
+
+def test_a_slice_of_a_number_of_a_binary_format_is_refused(run, model, samples):
+    ran = run("get", model({"t": u8(3)}), "header_size[0:2]")
+    assert (ran.code, "header_size: it is of the kind uint64, and only" in ran.err) == (2, True)
+    ran = run("get", f"{samples}/chunked-model", "meta_graphs[0].graph_def.node[1].attr.dtype.type[0:1]")
+    assert (ran.code, "only bytes and texts have slices" in ran.err) == (2, True)
+    ran = run("get", model({"t": u8(3)}), "tensors[0:1]")
+    assert (ran.code, "tensors: " in ran.err) == (2, True)
+
+
 @pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
 def test_a_slice_of_a_member_is_its_bytes_as_all_of_it_is(method, run, tmp_path, bytes_of, monkeypatch):
     with zipfile.ZipFile(tmp_path / "a.zip", "w", method) as archive:
@@ -424,12 +458,13 @@ def test_output_files(run, model, tmp_path):
     for name, more in (("a.npy", ()), ("b", ("--npy",))):
         assert run("get", path, "t", "-o", out / name, *more).code == 0
         assert np.array_equal(np.load(out / name), array)
-    for name, more in (("c.bin", ("--raw",)), ("d.npy", ("--raw",))):
-        assert run("get", path, "t", "-o", out / name, *more).code == 0
+    for name in ("c.bin", "d"):
+        assert run("get", path, "t", "-o", out / name, "--raw").code == 0
         assert (out / name).read_bytes() == array.tobytes()
-    assert run("get", path, "t", "-o", out / "e.npy", "--json").code == 0
-    assert json.loads((out / "e.npy").read_text())["data"] == array.tolist()
-    assert sorted(item.name for item in out.iterdir()) == ["a.npy", "b", "c.bin", "d.npy", "e.npy"]
+    for name in ("e.json", "f.any"):
+        assert run("get", path, "t", "-o", out / name, "--json").code == 0
+        assert json.loads((out / name).read_text())["data"] == array.tolist()
+    assert sorted(item.name for item in out.iterdir()) == ["a.npy", "b", "c.bin", "d", "e.json", "f.any"]
     mask = os.umask(0)
     os.umask(mask)
     assert (out / "a.npy").stat().st_mode & 0o777 == 0o666 & ~mask

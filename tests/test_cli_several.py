@@ -104,3 +104,59 @@ def test_what_lies_in_a_file_is_a_file(run, samples):
     ran = run("ls", f"{samples}/tiny-gpt.safetensors", f"{samples}/backup.tar.gz::backup/models.zip", "-q")
     assert "tiny-gpt.safetensors" in ran.lines
     assert ran.code == 0
+
+
+# -- patterns that match nothing, beside others that do ---------------------------------------------------------------
+
+
+@pytest.fixture
+def folder(two, model, tmp_path, monkeypatch):
+    (tmp_path / "cut").mkdir()
+    model({"c.emb": ("U8", [1], b"\1")}, "cut/m.safetensors")
+    model({"c.emb": ("U8", [1], b"\1"), "c.bias": ("U8", [1], b"\1")}, "m.safetensors")
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("word", "meant"),
+    [("cut/m.safetensor", "cut/m.safetensors"), ("god.safetensors", "good.safetensors"),
+     ("god.safetensors::header", "good.safetensors::header")],
+)  # fmt: skip
+def test_a_mistyped_file_is_named_though_another_pattern_matches(run, folder, word, meant):
+    ran = run("ls", "m.safetensors", word, "*emb*", "-q")
+    assert (ran.code, ran.lines) == (2, ["c.emb"])
+    assert ran.err == f"pparse: no name matches {word!r}, and there is no such file; did you mean '{meant}'?\n"
+
+
+def test_every_pattern_that_matches_nothing_is_named_and_the_rows_of_others_are_shown(run, folder):
+    ran = run("ls", "m.safetensors", "-p", "c.e*", "-p", "c.bais", "-p", "nope", "-p", "zz*", "-q")
+    assert (ran.code, ran.lines) == (2, ["c.emb"])
+    assert ran.err.splitlines() == [
+        "pparse: no name matches 'c.bais'; did you mean 'c.bias'?",
+        "pparse: no name matches 'nope'; names look like 'c.emb'",
+        "pparse: no name matches 'zz*'",
+    ]
+    many = run("ls", "m.safetensors", *(f"x{number}" for number in range(13)))
+    assert (many.code, len(many.err.splitlines())) == (2, 11)
+    assert many.err.endswith("pparse: no name matches 3 other patterns\n")
+
+
+def test_a_pattern_that_only_a_later_file_matches_is_met(run, folder):
+    ran = run("ls", "good.safetensors", "m.safetensors", "-p", "c.*", "-p", "a.*", "-q")
+    assert (ran.code, ran.err, len(ran.lines)) == (0, "", 4)
+
+
+@pytest.mark.parametrize("pattern", ["nope", "nope.bin", "x/nope"])
+def test_a_pattern_given_with_p_is_never_taken_for_a_file(run, folder, pattern):
+    ran = run("ls", "m.safetensors", "-p", pattern)
+    assert ran.code == 2
+    assert "file" not in ran.err
+
+
+def test_get_names_every_pattern_that_matches_nothing_and_writes_the_others(run, folder, tmp_path):
+    ran = run("get", "m.safetensors", "-p", "*bias", "-p", "c.enb", "-o", "x.npz")
+    assert (ran.code, ran.err) == (2, "pparse: no name matches 'c.enb'; did you mean 'c.emb'?\n")
+    assert (tmp_path / "x.npz").exists()
+    ran = run("get", "m.safetensors", "-p", "c.enb", "-p", "nope", "-o", "y.npz")
+    assert (ran.code, len(ran.err.splitlines())) == (2, 2)
+    assert not (tmp_path / "y.npz").exists()

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pparse.errors import LimitError
-from pparse.limits import GIB, KIB, MIB, Limits, format_size, parse_size
+from pparse.limits import GIB, KIB, MIB, Limits, count_words, format_size, parse_size
 from tests.rows import rows
 
 
@@ -184,3 +184,12 @@ def test_check_names_the_limit_and_carries_the_numbers():
     assert error.option == "--limit depth=6"
     assert "the depth is above the limit depth=5" in str(error)
     Limits(depth=int(error.option.rpartition("=")[2])).check("depth", 6, "the depth")
+
+
+@pytest.mark.parametrize(
+    ("count", "noun", "words"),
+    [(1, "tensor", "1 tensor"), (1200, "tensor", "1,200 tensors"), (0, "entry", "0 entries"), (1, "entry", "1 entry"),
+     (2, "entry", "2 entries"), (2, "key", "2 keys")],
+)  # fmt: skip
+def test_numbers_and_nouns_agree(count, noun, words):
+    assert count_words(count, noun) == words

@@ -74,8 +74,37 @@ def test_formats_shows_the_table_and_asking_for_one_says_that_it_is_not_read(run
         assert re.search(rf"^{known.name} .*{re.escape(known.what)}$", below, re.MULTILINE)
     rows = run("formats", "--json").json["named"]
     assert [row["name"] for row in rows] == [known.name for known in NAMED]
-    ran = run("formats", "gguf")
-    assert (ran.code, "a GGUF model (llama.cpp), which this version does not read yet" in ran.err) == (3, True)
+
+
+@pytest.mark.parametrize("known", NAMED, ids=lambda known: known.name)
+def test_formats_says_of_one_that_is_not_read_what_it_is_and_what_reads_it(run, known):
+    ran = run("formats", known.name)
+    assert (ran.code, ran.err) == (0, "")
+    assert f"{known.what}, which this version does not read yet" in ran.out
+    assert f"read by      {known.read_by}" in ran.lines
+    assert run("formats", known.name, "-q").lines == [known.name]
+    assert run("formats", known.name, "--json").json["named"] == [known.to_dict()]
+    assert known.read_by
+    for extension in known.extensions:
+        assert run("formats", extension).out == run("formats", extension[1:].upper()).out == ran.out
+
+
+def test_formats_knows_a_format_that_is_read_by_its_extension_too(run):
+    assert run("formats", "tgz").out == run("formats", ".gz").out == run("formats", "gzip").out
+    assert run("formats", "npz").lines[0].split() == ["name", "zip"]
+    ran = run("formats", "gguff")
+    assert (ran.code, "did you mean 'gguf'" in ran.err) == (3, True)
+
+
+@pytest.mark.parametrize("name", [*FILES, "lfs"])
+def test_recover_does_not_ask_for_the_format_of_a_file_that_it_names(run, tmp_path, name):
+    path = tmp_path / "x.onnx"
+    path.write_bytes(FILES.get(name, b"version https://git-lfs.github.com/spec/v1\noid sha256:00\n"))
+    ran = run("recover", path, "-o", tmp_path / "out")
+    assert ran.code == 3
+    assert "-f" not in ran.err
+    path.write_bytes(b"some text that nobody knows\n" * 9)
+    assert "name the format with -f" in run("recover", path, "-o", tmp_path / "out").err
 
 
 def test_the_readme_has_the_same_table():

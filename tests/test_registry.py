@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from typing import ClassVar
+
+import pytest
+
 import pparse
 from pparse import Registry
+from pparse.errors import OptionError
 from pparse.parsers.json import JsonParser
 from pparse.parsers.safetensors import SafetensorsParser
 from pparse.viewers.safetensors import SafetensorsViewer
@@ -54,3 +61,48 @@ def test_an_installed_viewer_serves_a_format_without_one():
         assert isinstance(document.view(), Anything)
     with pparse.open(MODEL, registry=registry) as document:
         assert isinstance(document.view(), SafetensorsViewer)
+
+
+class Tuned(JsonParser):
+    """A parser of somebody else, with an option of its own."""
+
+    name = "tuned"
+    options: ClassVar[dict[str, str]] = {"pitch": "how high"}
+
+
+@pytest.mark.parametrize("call", [pparse.view, pparse.open])
+def test_an_option_that_no_format_has_is_refused_by_name(call):
+    with pytest.raises(OptionError, match=r"^bogus: no format has this option; there are: .*kernel.*verify") as caught:
+        call(MODEL, options={"kernel": "stdlib", "bogus": 1})
+    assert "pitch" not in str(caught.value)
+    with pytest.raises(OptionError, match="bogus"):  # before anything is opened
+        call("no such file", options={"bogus": 1})
+    with call(MODEL, options={"kernel": "stdlib", "verify": "headers"}):
+        pass
+
+
+def test_options_of_added_parsers_count():
+    registry = Registry()
+    registry.add(Tuned)
+    with pparse.open(MODEL, registry=registry, options={"pitch": 1}):
+        pass
+    with pparse.open(MODEL, parsers=[Tuned], options={"pitch": 1}):
+        pass
+    with pytest.raises(OptionError, match=r"bogus: .*pitch"):
+        pparse.open(MODEL, registry=registry, options={"bogus": 1})
+
+
+def test_options_of_installed_parsers_count(monkeypatch):
+    monkeypatch.setattr(Registry, "_load", lambda self, group: iter([("tuned", Tuned)] if "parser" in group else []))
+    with pparse.open(MODEL, registry=Registry(), options={"pitch": 1}):
+        pass
+
+
+def test_parsers_are_not_imported_for_an_option_of_the_format_that_is_named():
+    code = (
+        "import pparse, sys; pparse.open(b'[1]', format='json', options={'kernel': 'stdlib'}); "
+        "print(*(name for name in sys.modules if name.startswith('pparse.parsers.')))"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "pparse.parsers.json" in ran.stdout
+    assert "pparse.parsers.zip" not in ran.stdout

@@ -169,10 +169,12 @@ class SafetensorsSetViewer(Viewer):
         end = index.result.extraction.known_end()
         source = index.result.extraction.name
         where = f"ends early: resume its download at byte {end}" if status is Status.TRUNCATED else "is damaged"
-        names = ", ".join(index.unnamed_shards()[:3]) + ", …" * (len(index.unnamed_shards()) > 3)
+        unnamed = index.unnamed_shards()
+        names = ", ".join(unnamed[:3]) + ", …" * (len(unnamed) > 3)
+        verb = "is" if len(unnamed) == 1 else "are"
         reason = (
-            f"the index {where}; {count_words(len(index.unnamed_shards()), 'shard')} that it does not name "
-            f"({names}) are beside it, and are shown too"
+            f"the index {where}; {count_words(len(unnamed), 'shard')} that it does not name ({names}) {verb} beside "
+            f"it, and {verb} shown too"
         )
         self.findings.add(Finding("extra-shard", reason, source=source, offset=end))
 

@@ -170,6 +170,11 @@ class TensorflowTensor(Tensor):
             self._refuse_if_not_whole()
             raise
 
+    @property
+    def is_text(self) -> bool:
+        """Whether its elements are texts: `strings` yields them."""
+        return self.stored_dtype in ("DT_STRING", "DT_STRING_REF")
+
     def strings(self) -> Iterator[bytes]:
         """Yield the elements of a tensor of texts (DT_STRING), in C order.
 

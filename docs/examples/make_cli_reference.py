@@ -168,7 +168,7 @@ OBJECTS = {
             "kind": "the format's word for it",
             "status": "of the node",
             "value": 'plain JSON; bytes as `{"hex": "…"}`',
-            "offset": "of a slice of bytes: where it begins in the record",
+            "offset": "of a slice: where it begins in the record or the member (bytes), or in the text (characters)",
         },
     ),
     "check --json": (
@@ -273,7 +273,8 @@ OBJECTS = {
         SCHEMA
         | {
             "formats": "list of [formats](#format)",
-            "named": "formats that are recognised but not read yet: `name`, `extensions`, `description`, `told_by`",
+            "named": "formats that are recognised but not read yet: `name`, `extensions`, `description`, `told_by`, "
+            "`read_by`",
             "failed": "plug-ins that could not be loaded: name to reason",
         },
     ),

@@ -62,6 +62,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _dispatch(arguments: list[str]) -> int:
+    if len(arguments) > 1 and arguments[0] in ("-h", "--help", "help"):
+        arguments = [arguments[1], "--help"]
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         rows = "\n".join(f"  {name:8} {text}" for name, (_, text) in COMMANDS.items())
         stream = sys.stdout if arguments else sys.stderr

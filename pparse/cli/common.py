@@ -256,8 +256,10 @@ def open_file(options: Any, out: Any) -> Extraction:
     from pparse.data import IoStats
     from pparse.document import open as open_document
 
-    for name, _ in options.options:
-        _check_option(name)
+    if options.options:
+        from pparse.registry import check_options, default_registry
+
+        check_options((name for name, _ in options.options), default_registry(), format=options.format, written=" (-O)")
     out.stats = IoStats(log=True) if options.trace_io else None
     source = options.file
     if source == "-":
@@ -269,21 +271,6 @@ def open_file(options: Any, out: Any) -> Extraction:
         source, format=options.format, options=dict(options.options), budget=options.budget,
         scratch=options.scratch, limits=Limits(**dict(options.limits)), progress=out.progress, stats=out.stats,
     )  # fmt: skip
-
-
-def _check_option(name: str) -> None:
-    """Raise `PathError` for a ``-O`` that no format knows: a slip would go unnoticed."""
-    from pparse.registry import BUILTINS, default_registry, import_dotted
-
-    known: dict[str, None] = {}
-    for builtin in BUILTINS:
-        known.update(dict.fromkeys(import_dotted(builtin.parser).options))
-    if name in known:
-        return
-    for parser in default_registry().plugin_parsers().values():
-        known.update(dict.fromkeys(parser.options))
-    if name not in known:
-        raise PathError(f"no format has this option (-O); there are: {', '.join(known)}", path=name)
 
 
 def add_strict(parser: argparse.ArgumentParser) -> None:

@@ -6,17 +6,16 @@ import json
 import struct
 from math import prod
 
-from pparse.errors import OptionError, UnsupportedError
+from pparse.errors import OptionError, PparseError, UnsupportedError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from typing import Any, BinaryIO, Final
 
     from pparse.tensor import Tensor
 
 FORMS: Final = (".npy", ".npz", ".safetensors", ".json", ".csv")
-MANY: Final = (".npz", ".safetensors")  # those that hold several tensors
 _BLOCK: Final = 4 << 20
 
 
@@ -59,10 +58,31 @@ def note_of(items: Sequence[Item], form: str) -> str | None:
     return f"numpy reads {', '.join(names)} back as bytes without a type (V2, V1); --dtype float32 writes numbers"
 
 
-def write_items(items: Sequence[Item], form: str, stream: BinaryIO) -> None:
-    """Write ``items`` in that form. Raises the errors of `Tensor.blocks`, and `OptionError` if it holds one only."""
-    if form in MANY:
-        (_write_npz if form == ".npz" else _write_safetensors)(items, stream)
+def kept_metadata(viewer: Any, form: str) -> dict[str, str]:
+    """Return the ``__metadata__`` of a safetensors source for a file of that form; of a set, the first shard's."""
+    if form != ".safetensors" or viewer is None:
+        return {}
+    found: Mapping[str, Any] = viewer.metadata if viewer.format == "safetensors" else {}
+    if hasattr(viewer, "shard_viewer"):
+        for name in viewer.parser.shard_names():
+            try:
+                found = viewer.shard_viewer(name).metadata
+                break
+            except PparseError:  # it is said elsewhere what became of this shard
+                continue
+    return {key: value for key, value in found.items() if isinstance(value, str)}
+
+
+def write_items(items: Sequence[Item], form: str, stream: BinaryIO, metadata: dict[str, str]) -> None:
+    """Write ``items`` in that form, and ``metadata`` into .safetensors.
+
+    Raises the errors of `Tensor.blocks`, and `OptionError` if the form holds one tensor only.
+    """
+    if form == ".npz":
+        _write_npz(items, stream)
+        return
+    if form == ".safetensors":
+        _write_safetensors(items, stream, metadata)
         return
     if len(items) != 1:
         raise OptionError(f"a {form} file holds one tensor, and {len(items)} match; write .npz or .safetensors")
@@ -88,11 +108,11 @@ def _write_npz(items: Sequence[Item], stream: BinaryIO) -> None:
                 _write_npy(item, member)  # type: ignore[arg-type]
 
 
-def _write_safetensors(items: Sequence[Item], stream: BinaryIO) -> None:
+def _write_safetensors(items: Sequence[Item], stream: BinaryIO, metadata: dict[str, str]) -> None:
     from pparse.parsers.safetensors_entry import STORED_DTYPES
 
     words = {dtype.name: word for word, dtype in STORED_DTYPES.items() if dtype.bits >= 8}
-    header: dict[str, object] = {}
+    header: dict[str, object] = {"__metadata__": metadata} if metadata else {}
     at = 0
     for item in items:
         word = words.get(str(item.dtype))

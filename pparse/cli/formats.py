@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pparse.cli.common import OK, UNKNOWN_FORMAT, add_json
 from pparse.cli.output import Table, safe
-from pparse.named import NAMED
+from pparse.named import NAMED, NOT_YET, Named, named_as, named_by
 from pparse.registry import BUILTINS, builtin, default_registry, parser_class
 
 TYPE_CHECKING = False
@@ -14,16 +14,18 @@ if TYPE_CHECKING:
 
     from pparse.cli.output import Output
     from pparse.parser import Parser
+    from pparse.registry import Registry
 
 EXAMPLES: Final = """examples:
   pparse formats
   pparse formats safetensors
+  pparse formats gguf
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""
-    parser.add_argument("name", metavar="NAME", nargs="?", help="tell all of one format")
+    parser.add_argument("name", metavar="NAME", nargs="?", help="tell all of one format; an extension names it, too")
     parser.add_argument("-q", "--quiet", action="store_true", help="names only")
     parser.add_argument("--color", choices=("auto", "always", "never"), default="auto", help="colours")
     add_json(parser)
@@ -32,6 +34,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: Any, out: Output) -> int:
     """Run the command."""
     registry = default_registry()
+    if options.name is not None:
+        options.name, other = _looked_up(registry, options.name)
+        if other is not None:
+            return _tell_named(other, options, out)
     names = [options.name] if options.name is not None else registry.names()
     rows = [_describe(parser_class(registry, name)) for name in names]
     if options.json:
@@ -72,6 +78,28 @@ def run(options: Any, out: Output) -> int:
     return OK if rows else UNKNOWN_FORMAT
 
 
+def _looked_up(registry: Registry, word: str) -> tuple[str, Named | None]:
+    """Return the name of the format that a word names, by its extension too, and what it is if it is not read."""
+    if word in registry.names() or named_as(word) is not None:
+        return word, named_as(word)
+    extension = "." + word.lower().removeprefix(".")
+    read = (name for name in registry.names() if extension in parser_class(registry, name).extensions)
+    return next(read, word), named_by(word)
+
+
+def _tell_named(known: Named, options: Any, out: Output) -> int:
+    """Say what a format is that is recognised and not read, and what reads it."""
+    if options.json:
+        from json import dumps
+
+        out.line(dumps({"schema": 1, "formats": [], "named": [known.to_dict()], "failed": {}}, indent=2))
+    elif options.quiet:
+        out.line(known.name)
+    else:
+        _show_one({**known.to_dict(), "description": f"{known.what}, {NOT_YET}"}, out)
+    return OK
+
+
 def _describe(parser: type[Parser]) -> dict[str, Any]:
     known = builtin(parser.name)
     return {
@@ -90,7 +118,8 @@ def _describe(parser: type[Parser]) -> dict[str, Any]:
 
 
 def _show_one(row: dict[str, Any], out: Output) -> None:
-    for label, value in row.items():
+    for key, value in row.items():
+        label = key.replace("_", " ") if key in ("told_by", "read_by") else key
         if isinstance(value, dict):
             value = [f"-O {name}=…: {text}" for name, text in value.items()]
         if isinstance(value, list):

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import os
 
-from pparse.archive import ArchiveParser
-from pparse.cli.common import OK, open_file
-from pparse.cli.export import Item, dtype_named, form_of
+from pparse.archive import CUT_BEFORE, ArchiveParser
+from pparse.cli.common import open_file
+from pparse.cli.export import form_of, kept_metadata
 from pparse.cli.get_node import StreamMember, give_member, give_node, give_slice
-from pparse.cli.get_tensor import give_tensor, write_chosen
+from pparse.cli.get_tensor import give_tensor
 from pparse.cli.output import unescaped
 from pparse.errors import EndOfDataError, OptionError, PathError
 from pparse.findings import Status
-from pparse.node import SCALAR, ChildIndexError, ChildKeyError, Node
+from pparse.node import LIST, SCALAR, ChildIndexError, ChildKeyError, Node
 from pparse.paths import split_slice
 from pparse.registry import viewer_for
 from pparse.stream import StreamParser
@@ -52,11 +52,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--output",
         metavar="OUT",
         help="write there, whole or not at all; members of archives as far as they go. A tensor is written in the form "
-        "of the extension: .npy .npz .safetensors .json .csv; other names need --raw",
+        "of the extension: .npy .npz .safetensors .json .csv; a node as .json, or as text; other names need --raw",
     )
     parser.add_argument("-p", "--pattern", metavar="GLOB", action="append", default=[], dest="patterns",
                         help="every tensor that matches, into one .npz or .safetensors (-o); repeatable")  # fmt: skip
-    parser.add_argument("--dtype", metavar="TYPE", help="convert to this type, for example float32 (with -o, --npy)")
+    parser.add_argument("--dtype", metavar="TYPE", help="convert a tensor to this type, for example float32")
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--raw", action="store_true", help="the bytes as they are stored")
     form.add_argument("--npy", action="store_true", help="a numpy .npy file")
@@ -69,10 +69,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: Any, out: Output) -> int:
     """Run the command."""
+    _refuse_contradictions(options)
     with open_file(options, out) as document:
         _refuse_own_input(document, options.output)
         if options.patterns:
-            return _give_many(document, options, out)
+            from pparse.cli.get_many import give_many
+
+            return give_many(document, options, out)
         if options.path is None and document.origin is not None and not (options.json or options.npy):
             return give_member(*document.origin, document.path, options, out)
         parser = document.parse().parser
@@ -84,29 +87,18 @@ def run(options: Any, out: Output) -> int:
             return give_node(found, options, out)
         thing, index = found
         if not isinstance(thing, Node):
-            return give_tensor(thing, index, options, out)
+            return give_tensor(thing, index, options, out, lambda form: kept_metadata(viewer_for(document), form))
         return give_slice(thing, index or (), options, out)
 
 
-def _give_many(document: Extraction, options: Any, out: Output) -> int:
-    """Write every tensor that matches a pattern into one file."""
-    from pparse.cli.matching import Matcher
-
-    form = form_of(options.output)
-    if options.path is not None or form is None or options.raw or options.npy or options.json:
-        raise OptionError("-p writes tensors into one file: -o x.npz or x.safetensors, without PATH and --raw")
-    viewer = viewer_for(document)
-    if viewer is None:
-        raise PathError(f"{document.format} has no tensors", path=options.patterns[0])
-    matches = Matcher(options.patterns)
-    tensors = [tensor for tensor in viewer.tensors() if matches(tensor.name)]
-    if not tensors:
-        raise PathError(matches.complaint(), path=options.file)
-    for tensor in tensors:
-        tensor._refuse_if_not_whole()
-    dtype = dtype_named(options.dtype)
-    write_chosen([Item(tensor, dtype=dtype) for tensor in tensors], form, options, out)
-    return OK
+def _refuse_contradictions(options: Any) -> None:
+    """Refuse options that ask for two forms at once. Raises `OptionError`."""
+    said = ".npy" if options.npy else ".json" if options.json else None
+    named = form_of(options.output)
+    if said is not None and named not in (None, said):
+        raise OptionError(f"{options.output} asks for {named}, and --{said[1:]} for {said}: leave one of them out")
+    if options.raw and options.dtype is not None:
+        raise OptionError("--dtype converts values, and --raw writes bytes as they are stored: leave one of them out")
 
 
 def _refuse_own_input(document: Extraction, output: str | None) -> None:
@@ -128,7 +120,7 @@ def _find(document: Extraction, path: str | None) -> tuple[Tensor | Node, tuple[
         parts = split_slice(path)
         sliced = document.result.parser.find_member(parts[0]) if parts is not None else None
         if sliced is None and parts is not None:
-            sliced = _scalar_at(document, parts[0])
+            sliced = _sliced_at(document, *parts)
         return _find_node(document, path) if sliced is None or parts is None else (sliced, parts[1])
     # The name as it is, and as `ls` shows what cannot be printed.
     for name in dict.fromkeys((path, unescaped(path))):
@@ -144,7 +136,7 @@ def _find(document: Extraction, path: str | None) -> tuple[Tensor | Node, tuple[
         return document.node(path)
     except PathError as error:
         parts = split_slice(path)
-        if parts is not None and (node := _scalar_at(document, parts[0])) is not None:
+        if parts is not None and (node := _sliced_at(document, *parts)) is not None:
             return node, parts[1]
         if isinstance(error, ChildKeyError | ChildIndexError) and error.path != "the root":
             raise  # the path led somewhere, and says where it ends
@@ -168,15 +160,23 @@ def _find_node(document: Extraction, path: str) -> Node:
             raise
         suggestions = document.result.suggest(document.root, path) or error.suggestions
         if document.root.status is Status.TRUNCATED:
-            raise EndOfDataError("no member of this name in what there is of the archive, which is cut", path=path,
-                                 source=document.outermost.name) from error  # fmt: skip
+            raise EndOfDataError(CUT_BEFORE, path=path, source=document.outermost.name) from error
         raise PathError("no member and no node has this name", path=path, suggestions=suggestions) from error
 
 
-def _scalar_at(document: Extraction, path: str) -> Node | None:
-    """Return the scalar node at a path, of which bytes can be sliced; None if there is none."""
+def _sliced_at(document: Extraction, path: str, index: tuple[Any, ...]) -> Node | None:
+    """Return the scalar node at a path, of which bytes can be sliced; None if there is none.
+
+    Raises `PathError` if it is a container, and ``index`` could be no step of a path.
+    """
     try:
         node = document.node(path)
     except PathError:
         return None
-    return node if node.shape == SCALAR else None
+    if node.shape == SCALAR:
+        return node
+    if all(isinstance(item, int) for item in index):
+        return None
+    if node.shape == LIST:
+        raise PathError(f"lists have no slices; {f'{path}[0]'!r} is an element", path=path)
+    raise PathError(f"it is of the kind {node.kind}, and only bytes and texts have slices", path=path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 from pparse.archive import ArchiveMember, ArchiveParser
@@ -9,7 +10,7 @@ from pparse.cli.common import DAMAGED, OK
 from pparse.cli.export import form_of
 from pparse.cli.output import safe
 from pparse.cli.writing import copy, pieces, refuse_terminal, write, write_binary, write_lines
-from pparse.errors import EndOfDataError, PathError
+from pparse.errors import EndOfDataError, OptionError, PathError, PparseError
 from pparse.findings import UNSURE_NUMBER, Status
 from pparse.limits import LITTLE, MIB
 from pparse.node import SCALAR
@@ -18,13 +19,20 @@ from pparse.resync.resumed import ResumedData
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, BinaryIO
+    from typing import Any, BinaryIO, Final
 
     from pparse.cli.output import Output
     from pparse.extraction import Extraction
     from pparse.node import Node
     from pparse.reader import Range
     from pparse.stream import StreamParser
+
+
+# Kinds of texts, which are sliced by characters, and of JSON's numbers, which may be long, and constants.
+_TEXTS: Final = frozenset(("string", "text"))
+_NUMBERS: Final = frozenset(("number", "true", "false", "null"))
+# Bytes that a number of a binary format takes at most.
+_LONGEST_NUMBER: Final = 16
 
 
 def _known_status(node: Node) -> Status | None:
@@ -38,11 +46,7 @@ def _is_member(node: Node) -> bool:
 
 def give_node(node: Node, options: Any, out: Output) -> int:
     """Give a node: as text, JSON, or the bytes it is made of; a member of an archive as its content."""
-    form = ".npy" if options.npy else None if options.raw or options.json else form_of(options.output)
-    if form in (".npy", ".npz", ".safetensors", ".csv") and not _is_member(node):
-        raise PathError(f"only a tensor can be written as {form}", path=node.path or "the root")
-    if options.npy:
-        raise PathError("only a tensor can be written as .npy", path=node.path or "the root")
+    _settle_form(node, options)
     if _is_member(node) and not options.json:
         return give_member(node.result.parser, node.note, options.path or node.path, options, out)
     if options.raw:
@@ -54,7 +58,7 @@ def give_node(node: Node, options: Any, out: Output) -> int:
         return OK if _known_status(node) in (None, Status.COMPLETE) else DAMAGED
     if options.partial == "prefix" and node.shape == SCALAR and _known_status(node) is Status.TRUNCATED:
         return give_slice(node, (slice(None),), options, out)
-    text = _node_json(node, options.file) if options.json else _node_text(node)
+    text = _node_json(node, options.file) if options.json else _node_text(node, options.output)
     if options.output:
         write(options.output, out, lambda stream: write_lines(text, stream))
     elif options.json or not sys.stdout.isatty():
@@ -67,12 +71,42 @@ def give_node(node: Node, options: Any, out: Output) -> int:
     return OK if _known_status(node) in (None, Status.COMPLETE) else DAMAGED
 
 
+def _settle_form(node: Node, options: Any) -> None:
+    """Have a node written as JSON if the extension says so. Raises `PathError` for a form that only tensors have."""
+    refuse_dtype(options)
+    as_bytes = options.raw or (_is_member(node) and not options.json)
+    form = ".npy" if options.npy else None if as_bytes else form_of(options.output)
+    if form == ".json":
+        options.json = True
+    elif form is not None:
+        raise PathError(f"only a tensor can be written as {form}", path=node.path or "the root")
+
+
+def refuse_dtype(options: Any) -> None:
+    """Refuse ``--dtype`` of what is no tensor. Raises `OptionError`."""
+    if options.dtype is not None:
+        raise OptionError("--dtype converts tensors, and this is none")
+
+
+def _refuse_extension(path: str | None, what: str) -> None:
+    """Refuse a name whose extension asks for something else than text. Raises `OptionError`."""
+    if path is None or (os.path.exists(path) and not os.path.isfile(path)):
+        return
+    ending = os.path.splitext(path)[1]
+    if ending.lower() not in ("", ".txt"):
+        raise OptionError(f"{path}: {ending} does not say in which form to write {what}: "
+                          "--raw writes the bytes as they are, the extensions .json and .txt text")  # fmt: skip
+
+
 def give_slice(node: Node, index: tuple[Any, ...], options: Any, out: Output) -> int:
     """Give some characters of a text, or some bytes of a record, a member or another scalar; only those are read."""
+    if _is_number(node):
+        raise PathError(f"it is of the kind {node.kind}, and only bytes and texts have slices", path=node.path)
     cut = index[0] if len(index) == 1 else None
     if not isinstance(cut, slice) or cut.step not in (None, 1) or node.shape != SCALAR:
         raise PathError("bytes and texts take one slice, [a:b]", path=node.path)
-    text = node.load() if node.kind == "string" and not options.raw else None
+    _settle_form(node, options)
+    text = node.load() if node.kind in _TEXTS and not options.raw else None
     if isinstance(text, str):
         return _give_text(node, text, cut, options, out)
     start, part = _part(node, cut, options)
@@ -81,6 +115,8 @@ def give_slice(node: Node, index: tuple[Any, ...], options: Any, out: Output) ->
     if options.raw or (is_member and (options.output or not sys.stdout.isatty())):
         return write_binary(options.output, out, lambda stream: copy(part, stream), code)
     node.extraction.session.limits.check("scalar_bytes", len(part), "the slice", path=node.path)
+    if not is_member and not options.json:
+        _refuse_extension(options.output, "bytes")
     content = part.read_exact(len(part))
     if is_member and _is_text(content):
         out.write(safe_lines(content.decode("utf-8", "replace")))
@@ -88,6 +124,19 @@ def give_slice(node: Node, index: tuple[Any, ...], options: Any, out: Output) ->
     shown = _slice_json(node, start, {"hex": content.hex()}, options) if options.json else content.hex()
     _write_or_show(shown, options, out)
     return code
+
+
+def _is_number(node: Node) -> bool:
+    """Return whether the bytes of a scalar are those of a number, a truth value or the like: pieces mean nothing."""
+    if node.kind in _NUMBERS:
+        return True
+    if node.kind in _TEXTS or _is_member(node) or node.shape != SCALAR or len(node.open()) > _LONGEST_NUMBER:
+        return False
+    try:
+        value = node.load()
+    except PparseError:  # what is wrong with it is told where it is read
+        return False
+    return not isinstance(value, bytes)
 
 
 def _part(node: Node, cut: slice, options: Any) -> tuple[int, Range]:
@@ -147,10 +196,12 @@ def _node_value(node: Node) -> Any:
     return node.load() if node.shape == SCALAR else node.to_python(node.extraction.session.limits.scalar_bytes)
 
 
-def _node_text(node: Node) -> str:
+def _node_text(node: Node, output: str | None) -> str:
     from json import dumps
 
     value = _node_value(node)
+    if isinstance(value, bytes) or node.shape != SCALAR:
+        _refuse_extension(output, "bytes" if isinstance(value, bytes) else "a node with members")
     if isinstance(value, bytes):
         value = value.hex()
     if isinstance(value, str):
@@ -176,6 +227,7 @@ def _hex(value: object) -> object:
 
 def give_member(parser: Any, member: Any, path: str, options: Any, out: Output) -> int:
     """Write a member of an archive: its bytes; on a terminal, only if they are text."""
+    refuse_dtype(options)
     if options.output is None and sys.stdout.isatty():
         return _show_member(parser, member, out)
     verdict = None

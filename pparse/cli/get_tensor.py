@@ -9,13 +9,13 @@ from pparse.cli.common import DAMAGED, OK
 from pparse.cli.export import Item, dtype_named, form_of, note_of, write_items
 from pparse.cli.output import safe, shape_words, status_words
 from pparse.cli.writing import refuse_terminal, write, write_binary
-from pparse.errors import OptionError, PathError, PparseError
+from pparse.errors import OptionError, PathError, PparseError, UnsupportedError
 from pparse.findings import Status
 from pparse.limits import MIB, format_size
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable
     from typing import Any, BinaryIO, Final
 
     from pparse.cli.output import Output
@@ -28,18 +28,29 @@ _STRINGS_SHOWN: Final = 100
 _STRING_BYTES: Final = 4096
 
 
-def write_chosen(items: list[Item], form: str, options: Any, out: Output) -> None:
-    """Write tensors into one file, in the form of its extension."""
+def write_chosen(items: list[Item], form: str, options: Any, out: Output, metadata: dict[str, str]) -> None:
+    """Write tensors, and what their source says of itself, into one file, in the form of its extension."""
     note = note_of(items, form)
-    write(options.output, out, lambda stream: write_items(items, form, stream))
+    write(options.output, out, lambda stream: write_items(items, form, stream, metadata))
     if note is not None:
         out.error(f"note: {note}")
 
 
-def give_tensor(tensor: Tensor, index: tuple[Any, ...] | None, options: Any, out: Output) -> int:
-    """Give a tensor or a slice of it: as text, as bytes, or in the form of the extension."""
+def give_tensor(
+    tensor: Tensor, index: tuple[Any, ...] | None, options: Any, out: Output, metadata: Callable[[str], dict[str, str]]
+) -> int:
+    """Give a tensor or a slice of it: as text, as bytes, or in the form of the extension.
+
+    ``metadata`` returns what of the source's metadata a file of that form keeps.
+    """
     code = OK if tensor.status is Status.COMPLETE else DAMAGED
-    form = ".npy" if options.npy else ".json" if options.json else None if options.raw else form_of(options.output)
+    named = form_of(options.output)
+    if options.raw and named is not None:
+        raise OptionError(f"{options.output} asks for {named}, and --raw for the bytes as they are stored: "
+                          "leave --raw out, or give another name")  # fmt: skip
+    if options.dtype is not None and tensor.is_text:
+        raise OptionError(f"--dtype {options.dtype}: texts cannot be converted")
+    form = ".npy" if options.npy else ".json" if options.json else None if options.raw else named
     if form == ".json":
         return _tensor_json(tensor, index, options, out) or code
     special = options.output and os.path.exists(options.output) and not os.path.isfile(options.output)
@@ -49,13 +60,17 @@ def give_tensor(tensor: Tensor, index: tuple[Any, ...] | None, options: Any, out
             f"{options.output}: {ending} does not say in which form to write: .npy .npz .safetensors .json .csv do; "
             "--raw writes the bytes as they are stored"
         )
+    if form is not None and tensor.is_text:
+        tensor._refuse_if_not_whole()
+        raise UnsupportedError(f"texts are no array of numbers, as {form} holds them; --json writes texts",
+                               path=tensor.name)  # fmt: skip
     as_npy = form == ".npy"
     if form is not None and (not as_npy or options.dtype is not None or _is_foreign(tensor)):
         if options.output is None and sys.stdout.isatty():
             return refuse_terminal(out)
         whole = index is None and options.partial is None
         array = None if whole else _filled(_array(tensor, index, options.partial))
-        write_chosen([Item(tensor, array, dtype_named(options.dtype))], form, options, out)
+        write_chosen([Item(tensor, array, dtype_named(options.dtype))], form, options, out, metadata(form))
         return code
     if as_npy or options.raw or options.output:
         return write_binary(
@@ -77,6 +92,13 @@ def _array(tensor: Tensor, index: tuple[Any, ...] | None, partial: str | None) -
                 raise
             raise PathError(str(error), path=tensor.name) from error
     return tensor.numpy(partial=partial) if partial else tensor.numpy()  # type: ignore[arg-type]
+
+
+def _converted(array: Any, options: Any) -> Any:
+    """Return an array in the type that ``--dtype`` asks for."""
+    if options.dtype is None:
+        return array
+    return array.astype(dtype_named(options.dtype))
 
 
 def _is_foreign(tensor: Tensor) -> bool:
@@ -113,16 +135,17 @@ def _tensor_bytes(
 
 
 def _tensor_text(tensor: Tensor, index: tuple[Any, ...] | None, options: Any, out: Output) -> None:
-    strings = getattr(tensor, "strings", None) if tensor.dtype is None else None
-    shape = shape_words(tensor.shape) if tensor.spans or tensor.shape or strings else "?"
+    shape = shape_words(tensor.shape) if tensor.spans or tensor.shape or tensor.is_text else "?"
     out.line(
         f"{safe(tensor.name)}  {safe(str(tensor.dtype or tensor.stored_dtype or '?'))}  {shape}  "
         f"{format_size(tensor.stored_nbytes)}  {status_words(tensor.status, tensor.verified)}"
     )
     if tensor.finding is not None and tensor.status is Status.COMPLETE:
         out.line(safe(tensor.finding.reason))
-    if strings is not None and tensor.status is Status.COMPLETE and index is None:
-        _show_strings(strings(), out)
+    if tensor.is_text:
+        tensor._refuse_if_not_whole()
+        texts: Any = tensor
+        _show_strings(texts.strings() if index is None else _array(tensor, index, None).reshape(-1), out)
         return
     if index is None and not options.partial and tensor.nbytes > _TEXT_LIMIT and tensor.shape:
         rows = max(1, min(3, tensor.shape[0] // 2))
@@ -130,13 +153,13 @@ def _tensor_text(tensor: Tensor, index: tuple[Any, ...] | None, options: Any, ou
         if row * rows <= _TEXT_LIMIT:
             import numpy as np
 
-            out.line(str(np.asarray(tensor[:rows])))
+            out.line(str(_converted(np.asarray(tensor[:rows]), options)))
             out.line(f"… {tensor.shape[0] - 2 * rows:,} rows; ask for some with a slice, or use -o FILE")
-            out.line(str(np.asarray(tensor[-rows:])))
+            out.line(str(_converted(np.asarray(tensor[-rows:]), options)))
             return
         out.error("too large to show; ask for a slice, or use -o FILE")
         return
-    out.line(str(_array(tensor, index, options.partial)))
+    out.line(str(_converted(_array(tensor, index, options.partial), options)))
 
 
 def _text_or_hex(text: bytes) -> str | dict[str, str]:
@@ -146,7 +169,7 @@ def _text_or_hex(text: bytes) -> str | dict[str, str]:
         return {"hex": text.hex()}
 
 
-def _show_strings(strings: Iterator[bytes], out: Output) -> None:
+def _show_strings(strings: Iterable[bytes], out: Output) -> None:
     """Write texts, one a line; what is no UTF-8 with escapes."""
     for number, text in enumerate(strings):
         if number == _STRINGS_SHOWN:
@@ -159,16 +182,11 @@ def _show_strings(strings: Iterator[bytes], out: Output) -> None:
 def _tensor_json(tensor: Tensor, index: tuple[Any, ...] | None, options: Any, out: Output) -> int:
     from json import dumps
 
-    strings = getattr(tensor, "strings", None) if tensor.dtype is None else None
-    if strings is not None and index is None and tensor.status is Status.COMPLETE:
-        data = dumps([_text_or_hex(text) for text in strings()])
-        shape = list(tensor.shape)
-    else:
-        array = _array(tensor, index, options.partial)
-        data, shape = dumps(_plain(array)), list(array.shape)
-    head = {"schema": 1, "file": options.file, "name": tensor.name, "dtype": str(tensor.dtype or tensor.stored_dtype),
-            "shape": shape, "status": tensor.status.value}  # fmt: skip
-    text = dumps(head)[:-1] + ', "data": ' + data + "}\n"
+    array = _converted(_array(tensor, index, options.partial), options)
+    dtype = str(tensor.dtype or tensor.stored_dtype) if options.dtype is None else str(array.dtype)
+    head = {"schema": 1, "file": options.file, "name": tensor.name, "dtype": dtype,
+            "shape": list(array.shape), "status": tensor.status.value}  # fmt: skip
+    text = dumps(head)[:-1] + ', "data": ' + dumps(_plain(array)) + "}\n"
     if options.output:
         write(options.output, out, lambda stream: stream.write(text.encode()))
     else:

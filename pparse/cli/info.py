@@ -98,7 +98,7 @@ def _model(document: Extraction, viewer: Viewer, options: Any, out: Output) -> i
     for label, value in _details(viewer):
         _field(out, label, value)
     _field(out, "tensors", f"{extent.count:,} in {format_size(extent.tensor_bytes)}")
-    _field(out, "parameters", parameters_words(extent.parameters).replace(" parameters", "", 1))
+    _field(out, "parameters", parameters_words(extent.parameters, noun=False))
     facts = list(_facts(metadata))
     for name, value in facts[:20]:
         text = safe(value)

@@ -82,13 +82,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: Any, out: Output) -> int:
     """Run the command."""
     options.files, others = split_files(options.files)
-    options.matches = Matcher([*options.patterns, *others], regex=options.regex)
+    options.matches = Matcher(options.patterns, others, regex=options.regex)
     code = each_file(options, out, _list, heading=True)
-    if not options.matches.is_wrong or code == BUG:
+    if code == BUG:
         return code
     out.flush()
-    out.error(options.matches.complaint())
-    return USAGE
+    for complaint in options.matches.complaints():
+        out.error(complaint)
+        code = USAGE
+    return code
 
 
 def _list(options: Any, out: Output) -> int:

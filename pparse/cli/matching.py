@@ -2,77 +2,120 @@
 
 from __future__ import annotations
 
+import os
 import re
+from itertools import islice
 
 from pparse.errors import PathError
+from pparse.limits import count_words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from typing import Final
 
 # Names that are kept to say which of them was meant.
 _KEPT: Final = 5_000
+# Patterns without a match that are complained of one by one.
+_COMPLAINTS: Final = 10
 
 
 class Matcher:
-    """Says which names match one of ``patterns``: globs, or regular expressions that are found anywhere.
+    """Says which names match one of ``patterns`` or ``words``: globs, or regular expressions that are found anywhere.
 
-    Without patterns all do. While nothing was matched, names are remembered that look like what was asked for.
+    ``words`` stand where a file may stand on the command line, so each may be meant as one. Without any pattern all
+    names match. While a pattern has not matched, names are remembered that look like what was asked for.
     """
 
-    def __init__(self, patterns: Sequence[str], *, regex: bool = False) -> None:
-        self.patterns = patterns
-        self.regex = regex
-        self.count = 0  # names that matched
+    def __init__(self, patterns: Sequence[str], words: Sequence[str] = (), *, regex: bool = False) -> None:
+        self._unmet = [_Pattern(text, regex=regex) for text in dict.fromkeys(patterns)]
+        self._unmet += [_Pattern(text, regex=regex, word=True) for text in dict.fromkeys(words)]
+        self._met: list[_Pattern] = []
         self._asked = 0
         self._names: list[str] = []
-        self._inside: dict[str, int] = {}  # parts of names, spelled as there, that were given as a whole name
-        self._tests = [_expression(pattern) if regex else _glob(pattern) for pattern in patterns]
 
     def __call__(self, name: str) -> bool:
         """Return whether ``name`` is to be shown."""
-        if not self._tests:
-            return True
+        if not self._unmet:
+            return not self._met or any(pattern.test(name) for pattern in self._met)
         self._asked += 1
-        found = any(test(name) for test in self._tests)
-        self.count += found
-        if not self.count:
-            self._remember(name)
+        hits = [pattern for pattern in self._unmet if pattern.test(name)]
+        found = bool(hits) or any(pattern.test(name) for pattern in self._met)
+        if hits:
+            self._met += hits
+            self._unmet = [pattern for pattern in self._unmet if pattern not in hits]
+        for pattern in self._unmet:
+            pattern.look_inside(name)
+        if self._unmet and len(self._names) < _KEPT:
+            self._names.append(name)
         return found
 
-    @property
-    def is_wrong(self) -> bool:
-        """Whether names were looked at, and none matched: then the pattern is taken to be wrong."""
-        return bool(self._tests) and not self.count
+    def complaints(self) -> Iterator[str]:
+        """Yield what to tell of each pattern that nothing matched, with patterns, names or files that are near."""
+        for pattern in self._unmet[:_COMPLAINTS]:
+            yield pattern.complaint(self._names, self._asked)
+        if len(self._unmet) > _COMPLAINTS:
+            yield f"no name matches {count_words(len(self._unmet) - _COMPLAINTS, 'other pattern')}"
 
-    def complaint(self) -> str:
-        """Return what to tell if nothing matched: with patterns or names that are near."""
-        what = " or ".join(map(repr, self.patterns))
-        if self._inside:
+
+class _Pattern:
+    """A pattern, and what was met that is spelled like it. ``word``: it may have been meant as a file."""
+
+    def __init__(self, text: str, *, regex: bool, word: bool = False) -> None:
+        self.text = text
+        self.test = _expression(text) if regex else _glob(text)
+        self._is_plain = not set(text) & set("*?[](){}|^$+\\" if regex else "*?[")
+        self._is_path = word and self._is_plain and _FILE.search(text.partition("::")[0]) is not None
+        self._wanted = "" if regex else text.strip("*?").lower()
+        self._inside: dict[str, int] = {}  # parts of names, spelled as there, that were given as a whole name
+
+    def look_inside(self, name: str) -> None:
+        """Note where a name that does not match holds what was asked for."""
+        at = name.lower().find(self._wanted) if self._wanted else -1
+        if at >= 0:
+            part = name[at : at + len(self._wanted)]
+            self._inside[part] = self._inside.get(part, 0) + 1
+
+    def complaint(self, names: list[str], asked: int) -> str:
+        """Return what to tell if nothing matched, of ``asked`` names, of which ``names`` are the first."""
+        what = f"no name matches {self.text!r}"
+        files = _near_files(self.text) if self._is_path else []
+        if self._inside and not files:
             part, count = next(iter(self._inside.items()))
-            return f"no name matches {what}; did you mean {_quoted(f'*{part}*')} ({count:,} of {self._asked:,} names)?"
+            return f"{what}; did you mean {_quoted(f'*{part}*')} ({count:,} of {count_words(asked, 'name')})?"
         from pparse.result import near_misses
 
-        near = near_misses(self.patterns[0].strip("*?"), self._names)
+        near = [*files, *near_misses(self.text.strip("*?"), names)]
+        if self._is_path and (files or not near):
+            what += ", and there is no such file"
         if near:
-            return f"no name matches {what}; did you mean {' or '.join(map(_quoted, near))}?"
-        if self.regex or any(set(pattern) & set("*?[") for pattern in self.patterns):
-            return f"no name matches {what}"
-        hint = f"; names look like {_quoted(self._names[0])}" if self._names else ""
-        return f"no name matches {what}, and there is no such file{hint}"
+            return f"{what}; did you mean {' or '.join(map(_quoted, near))}?"
+        return f"{what}; names look like {_quoted(names[0])}" if names and self._is_plain else what
 
-    def _remember(self, name: str) -> None:
-        if len(self._names) < _KEPT:
-            self._names.append(name)
-        if self.regex:
-            return
-        for pattern in self.patterns:
-            wanted = pattern.strip("*?").lower()
-            at = name.lower().find(wanted) if wanted else -1
-            if at >= 0:
-                part = name[at : at + len(wanted)]
-                self._inside[part] = self._inside.get(part, 0) + 1
+
+# What looks like a file: with a folder, or an extension.
+_FILE: Final = re.compile(r"/|\.[A-Za-z0-9_]{1,12}$")
+
+
+def _near_files(path: str) -> list[str]:
+    """Return up to three files that exist and whose path is near ``path``, which may name something in one."""
+    outer, mark, inner = path.partition("::")
+    folder, name = os.path.split(outer)
+    try:
+        with os.scandir(folder or ".") as entries:
+            there = [entry.name for entry in islice(entries, _KEPT)]
+    except OSError:
+        return []
+    from difflib import SequenceMatcher
+
+    def nearness(one: str, other: str) -> float:
+        return SequenceMatcher(None, one.lower(), other.lower()).ratio()
+
+    stem = name.partition(".")[0]
+    # One extension that both have does not make them near.
+    near = [(nearness(name, other), other) for other in there if nearness(stem, other.partition(".")[0]) >= 0.6]
+    best = sorted(((ratio, other) for ratio, other in near if ratio >= 0.6), key=lambda pair: (-pair[0], pair[1]))
+    return [os.path.join(folder, other) + mark + inner for _, other in best[:3]]
 
 
 def _quoted(text: str) -> str:

@@ -303,13 +303,13 @@ def _is_packed(document: Extraction) -> bool:
     return document.parse().extraction.data is not outermost_file(document).data
 
 
-def parameters_words(parameters: dict[str, int]) -> str:
-    """Return the number of parameters, in all and per dtype."""
+def parameters_words(parameters: dict[str, int], *, noun: bool = True) -> str:
+    """Return the number of parameters, in all and per dtype; without the ``noun``, for a line that has it in front."""
     total = sum(parameters.values())
     detail = ", ".join(
         f"{safe(name) or '?'} {count:,}" for name, count in sorted(parameters.items(), key=lambda x: -x[1])
     )
-    return f"{total:,} parameters" + (f" ({detail})" if total else "")
+    return (count_words(total, "parameter") if noun else f"{total:,}") + (f" ({detail})" if total else "")
 
 
 def report_cut(out: Output, extent: Extent, document: Extraction, tensor: Tensor | None = None) -> None:

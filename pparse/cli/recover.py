@@ -13,6 +13,7 @@ from pparse.cli.output import Table, safe, status_words, to_resume
 from pparse.errors import FormatError, LimitError, NothingThereError, SourceError
 from pparse.findings import Status
 from pparse.limits import count_words, format_size
+from pparse.registry import known_other
 from pparse.resume import resume_lines
 
 TYPE_CHECKING = False
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
     from pparse.cli.output import Output
+    from pparse.extraction import Extraction
     from pparse.recovery.recover import Outcome
     from pparse.recovery.report import RecoveredFile, Summary
 
@@ -69,7 +71,7 @@ def run(options: Any, out: Output) -> int:
             out.error(str(error))
             if document.is_folder:
                 out.error("of a folder, the model in it is recovered; run it on each other file by itself")
-            elif options.format is None and "-f" not in error.reason and not isinstance(error, NothingThereError):
+            elif options.format is None and _may_be_named(document, error):
                 out.error("name the format with -f (see 'pparse formats') if you know what the file was")
             return exit_code_of(error)
         except LimitError:
@@ -89,6 +91,12 @@ def run(options: Any, out: Output) -> int:
             for line in resume_lines(to_resume(document)):
                 out.line(safe(line))
     return exit_code(options, outcome)
+
+
+def _may_be_named(document: Extraction, error: FormatError) -> bool:
+    """Whether it would help to name the format: something is there, and it is not known to be something else."""
+    told = "-f" in error.reason or isinstance(error, NothingThereError)
+    return not told and known_other(document) is None
 
 
 def exit_code(options: Any, outcome: Outcome) -> int:

@@ -25,7 +25,7 @@ from pparse.cli.chunking import (
 from pparse.cli.common import OK, USAGE, open_file, size
 from pparse.cli.output import safe
 from pparse.errors import FormatError, OptionError, PparseError, SplitError
-from pparse.limits import format_size
+from pparse.limits import count_words, format_size
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -214,7 +214,7 @@ def _tell(options: Any, out: Output, report: SplitReport, folder: FolderReport |
     if report.chunked:
         why = ": it is one value, which is never cut" if report.largest > report.limit else ""
         out.line(
-            f"{whole}, in {report.chunks:,} chunks, the largest {format_size(report.largest)} (limit "
+            f"{whole}, in {count_words(report.chunks, 'chunk')}, the largest {format_size(report.largest)} (limit "
             f"{format_size(report.limit)}{why}); {format_size(report.size)} on disk, "
             f"{share(report.size, report.message_size)} of the message"
         )

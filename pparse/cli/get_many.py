@@ -1,0 +1,75 @@
+"""``pparse get -p``: every tensor that matches, into one file."""
+
+from __future__ import annotations
+
+from pparse.cli.common import DAMAGED, OK, USAGE
+from pparse.cli.export import Item, dtype_named, form_of, kept_metadata
+from pparse.cli.get_tensor import write_chosen
+from pparse.cli.matching import Matcher
+from pparse.errors import OptionError, PathError, UnsupportedError
+from pparse.findings import Status
+from pparse.limits import count_words
+from pparse.registry import viewer_for
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Final
+
+    from pparse.cli.output import Output
+    from pparse.extraction import Extraction
+    from pparse.tensor import Tensor
+
+# Tensors left out that are named one by one.
+_NAMED: Final = 10
+
+
+def give_many(document: Extraction, options: Any, out: Output) -> int:
+    """Write every tensor that matches a pattern and is whole; name the others."""
+    form = form_of(options.output)
+    if options.path is not None or form is None or options.raw or options.npy or options.json:
+        raise OptionError("-p writes tensors into one file: -o x.npz or x.safetensors, without PATH and --raw")
+    viewer = viewer_for(document)
+    if viewer is None:
+        raise PathError(f"{document.format} has no tensors", path=options.patterns[0])
+    dtype = dtype_named(options.dtype)
+    matches = Matcher(options.patterns)
+    whole: list[Tensor] = []
+    texts: list[Tensor] = []
+    lost: list[Tensor] = []
+    for tensor in viewer.tensors():
+        if matches(tensor.name):
+            tensor._confirm()
+            kind = lost if tensor.status is not Status.COMPLETE else texts if tensor.is_text else whole
+            kind.append(tensor)
+    code = USAGE if _complain(matches, out) else DAMAGED if lost else OK
+    if whole:
+        write_chosen([Item(tensor, dtype=dtype) for tensor in whole], form, options, out, kept_metadata(viewer, form))
+    _tell_lost(lost, len(whole), out)
+    if texts and not whole and not lost:
+        raise UnsupportedError("only texts match, and they are no array of numbers: 'pparse get FILE NAME --json' "
+                               "shows one tensor of them", path=texts[0].name)  # fmt: skip
+    if texts:
+        names = ", ".join(tensor.name for tensor in texts[:_NAMED])
+        more = f", and {len(texts) - _NAMED:,} more" if len(texts) > _NAMED else ""
+        out.error(f"note: {count_words(len(texts), 'tensor')} of texts left out: {names}{more}")
+    return code
+
+
+def _complain(matches: Matcher, out: Output) -> bool:
+    complaints = list(matches.complaints())
+    for complaint in complaints:
+        out.error(complaint)
+    return bool(complaints)
+
+
+def _tell_lost(lost: list[Tensor], whole: int, out: Output) -> None:
+    """Name the tensors that are not whole."""
+    for tensor in lost[:_NAMED]:
+        there = f"{tensor.available_nbytes:,} of its {tensor.stored_nbytes:,} bytes are there"
+        reason = tensor.finding.reason if tensor.finding is not None else there
+        out.error(f"{tensor.name}: {tensor.status}: {reason}; left out")
+    if len(lost) > _NAMED:
+        out.error(f"not whole, and left out: {count_words(len(lost) - _NAMED, 'other tensor')}")
+    if lost:
+        written = f"{whole:,} of {count_words(whole + len(lost), 'tensor')} written"
+        out.error(written if whole else "none of the tensors that match is whole: nothing was written")
