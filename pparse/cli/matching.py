@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from pparse.errors import PathError
+from pparse.result import LONG_NAME, near_misses
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -52,8 +53,6 @@ class Matcher:
         if self._inside:
             part, count = next(iter(self._inside.items()))
             return f"no name matches {what}; did you mean {_quoted(f'*{part}*')} ({count:,} of {self._asked:,} names)?"
-        from pparse.result import near_misses
-
         near = near_misses(self.patterns[0].strip("*?"), self._names)
         if near:
             return f"no name matches {what}; did you mean {' or '.join(map(_quoted, near))}?"
@@ -63,7 +62,7 @@ class Matcher:
         return f"no name matches {what}, and there is no such file{hint}"
 
     def _remember(self, name: str) -> None:
-        if len(self._names) < _KEPT:
+        if len(self._names) < _KEPT and len(name) <= LONG_NAME:
             self._names.append(name)
         if self.regex:
             return
