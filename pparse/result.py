@@ -179,6 +179,10 @@ class Result:
             return self._group(node, index, ordinal, 1)[0]
         return group[ordinal - first]
 
+    def lone_entry(self, node: Node, ordinal: int) -> Entry:
+        """Return the entry of one indexed child, and read no others: where the text of each is long."""
+        return self._read_group(node, node.index_to(ordinal + 1), ordinal, 1)[0]
+
     def _group(self, node: Node, index: ChildIndex, first: int, count: int, *, is_fresh: bool = False) -> list[Entry]:
         """Return entries. ``is_fresh``: the source was compared with what it was at open just now."""
         cached = index.group

@@ -235,6 +235,24 @@ def test_a_path_that_leads_nowhere_holds_no_long_keys(tmp_path):
             tracemalloc.stop()
 
 
+def test_to_look_for_a_key_among_long_ones_reads_each_a_few_times(monkeypatch):
+    from pparse.parsers import json as parser
+
+    described = []
+    real = parser.describe_child
+
+    def counted(*words):
+        described.append(1)
+        return real(*words)
+
+    monkeypatch.setattr(parser, "describe_child", counted)
+    count = 100
+    with pparse.open(json.dumps({f"{'k' * LONG}{at}": at for at in range(count)}).encode()) as doc:
+        with pytest.raises(PathError):
+            doc.node("nosuch")
+        assert len(described) <= 4 * count
+
+
 # -- streams that fail -----------------------------------------------------------------------------------------------
 
 
