@@ -251,7 +251,7 @@ class JsonParser(DamagedText):
             match = KEY.match(block, at) if at >= 0 else None
             key: Key
             if match is None:  # the key spans two blocks, or there is none
-                key = self.result.entry(ctx.node, first + number).key
+                key = self.result.lone_entry(ctx.node, first + number).key
             else:
                 try:
                     key = decode_key(match[1], start, self.decoder)

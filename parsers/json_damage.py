@@ -7,7 +7,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 
 from pparse.errors import GapError, LimitError, MalformedError, UnsupportedError
-from pparse.findings import UNSURE_NUMBER, Finding, Severity, Status
+from pparse.findings import UNSURE_NUMBER, Finding, Severity, Status, clipped
 from pparse.limits import count_words
 from pparse.node import Entry
 from pparse.parser import NodeContext, Parser
@@ -237,7 +237,7 @@ class DamagedText(Parser):
                 entry = Entry(entry.key, entry.kind, entry.start, entry.end, status=Status.DAMAGED, finding=finding,
                               at=start)  # fmt: skip
             if entry.finding is not None:
-                entry.finding.path = self._path_below(node, at, entry.key)
+                entry.finding.path = clipped(self._path_below(node, at, entry.key))
             found.append(entry)
         return found
 

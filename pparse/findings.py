@@ -32,9 +32,25 @@ class Severity(enum.StrEnum):
 # The code of a finding on a value that can be read, while nobody knows which element of its list it is.
 UNSURE_NUMBER: Final = "unsure-number"
 
+# So much of a path, and of a reason, is kept: the offset leads to the place, and a file may have names of 1 MiB.
+KEPT_PATH: Final = 4_096
+KEPT_REASON: Final = 1_024
+_LEFT_OUT: Final = " … "
+
+
+def clipped(text: str, most: int = KEPT_PATH) -> str:
+    """Return ``text`` with the middle left out where it takes more than ``most`` bytes of memory."""
+    if len(text) <= most // 4 or (text.isascii() and len(text) <= most):
+        return text
+    half = most // 8 - 2  # the mark is no ASCII, and makes of the text one of two bytes a character, or four
+    return f"{text[:half]}{_LEFT_OUT}{text[-half:]}"
+
 
 class Finding:
-    """One thing that is odd or wrong: a stable ``code``, where (``path``, ``offset``, ``length``), and the numbers."""
+    """One thing that is odd or wrong: a stable ``code``, where (``path``, ``offset``, ``length``), and the numbers.
+
+    Of a very long path or reason the middle is left out.
+    """
 
     __slots__ = ("code", "got", "length", "offset", "path", "reason", "severity", "source", "wanted")
 
@@ -52,14 +68,23 @@ class Finding:
         got: int | str | None = None,
     ) -> None:
         self.code = code
-        self.reason = reason
+        self.reason = clipped(reason, KEPT_REASON)
         self.severity = severity
-        self.path = path
+        self.path = clipped(path)
         self.source = source
         self.offset = offset
         self.length = length
         self.wanted = wanted
         self.got = got
+
+    def is_within(self, path: str, start: int, end: int) -> bool:
+        """Say whether the finding is on the node at ``path``, or below it; its offset counts if its path is clipped."""
+        if not path or self.path == path or self.path.startswith((path + ".", path + "[")):
+            return True
+        head, mark, _ = self.path.partition(_LEFT_OUT)
+        if not mark or self.offset is None or len(path) < len(head):
+            return False
+        return path.startswith(head) and start <= self.offset <= end
 
     def to_dict(self) -> dict[str, object]:
         """Return the finding as plain data, for JSON; unknown numbers are None."""

@@ -251,11 +251,8 @@ class Node:
     def findings(self) -> list[Finding]:
         """What is known to be wrong with this node or below it (as far as it was looked into)."""
         path = self.path
-        found = [
-            finding
-            for finding in self.result.findings
-            if finding.path == path or not path or finding.path.startswith((path + ".", path + "["))
-        ]
+        end = 1 << 63 if self.end is None else self.end
+        found = [finding for finding in self.result.findings if finding.is_within(path, self.start, end)]
         if self.finding is not None and self.finding not in found:
             found.insert(0, self.finding)
         return found

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import weakref
 from collections import Counter
+from itertools import islice
 
 from pparse.errors import ClosedError, EngineError, LimitError, PparseError
-from pparse.findings import Finding, FindingList, Severity, Status
+from pparse.findings import Finding, FindingList, Severity, Status, clipped
 from pparse.index import ChildIndex
 from pparse.key_table import EACH, MAKING, SLICE, KeyTable, repeated_hashes
 from pparse.locking import guard
@@ -15,7 +16,7 @@ from pparse.parser import NodeContext, run
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from typing import Final
 
     from pparse.extraction import Extraction
@@ -30,6 +31,9 @@ GROUP: Final = 64
 BY_READING: Final = 10_000
 # The part of the budget that stays free for the blocks in which keys are read, while they are collected.
 SCANNED: Final = 4
+# A name is near another one if so much of them is alike; longer ones are not compared.
+_NEAR: Final = 0.6
+LONG_NAME: Final = 200
 
 
 class Result:
@@ -174,6 +178,10 @@ class Result:
         if ordinal - first >= len(group):  # a parser may give fewer at a time
             return self._group(node, index, ordinal, 1)[0]
         return group[ordinal - first]
+
+    def lone_entry(self, node: Node, ordinal: int) -> Entry:
+        """Return the entry of one indexed child, and read no others: where the text of each is long."""
+        return self._read_group(node, node.index_to(ordinal + 1), ordinal, 1)[0]
 
     def _group(self, node: Node, index: ChildIndex, first: int, count: int, *, is_fresh: bool = False) -> list[Entry]:
         """Return entries. ``is_fresh``: the source was compared with what it was at open just now."""
@@ -329,8 +337,7 @@ class Result:
         """Return up to three keys of ``node`` that look like ``key``."""
         if not isinstance(key, str):
             return ()
-        names = [name for name, _ in zip(node.keys(), range(2_000), strict=False) if isinstance(name, str)]
-        return near_misses(key, names)
+        return near_misses(key, (name for name in islice(node.keys(), 2_000) if isinstance(name, str)))
 
     # -- everything --------------------------------------------------------------------------------------------------
 
@@ -348,7 +355,7 @@ class Result:
             noted = self.parser.notes_findings
             if not noted and visit.status not in (None, Status.COMPLETE) and visit.finding is not None:
                 finding = visit.finding
-                finding.path = finding.path or visit.path
+                finding.path = finding.path or clipped(visit.path)
                 finding.source = finding.source or self.extraction.name
                 self.findings.add(finding)
             while shown < len(self.findings) - self.findings.omitted:
@@ -380,11 +387,31 @@ def _same_key(found: object, wanted: object) -> bool:
     return found == wanted and type(found) is type(wanted)
 
 
-def near_misses(name: str, names: list[str]) -> tuple[str, ...]:
-    """Return up to three of ``names`` that look like ``name``."""
-    import difflib
+def near_misses(name: str, names: Iterable[str]) -> tuple[str, ...]:
+    """Return up to three of ``names`` that look like ``name``, or hold it; none of those in between is kept.
 
-    close = difflib.get_close_matches(name, names, 3, 0.6)
-    if not close:
-        close = [candidate for candidate in names if name and name.lower() in candidate.lower()][:3]
-    return tuple(close)
+    Very long names, and those whose length alone rules it out, are not compared: that would take time.
+    """
+    from difflib import SequenceMatcher
+    from heapq import nlargest
+
+    matcher: SequenceMatcher[str] | None = None
+    holding: list[str] = []
+    lower = name.lower()
+
+    def scored() -> Iterator[tuple[float, str]]:
+        nonlocal matcher
+        for candidate in names:
+            if len(candidate) > LONG_NAME:
+                continue
+            if lower and len(holding) < 3 and lower in candidate.lower():
+                holding.append(candidate)
+            if 2 * min(len(candidate), len(name)) < _NEAR * (len(candidate) + len(name)):
+                continue
+            if matcher is None:  # of a very long name it would take long to make, and no candidate is that long
+                matcher = SequenceMatcher(b=name)
+            matcher.set_seq1(candidate)
+            if matcher.quick_ratio() >= _NEAR and (score := matcher.ratio()) >= _NEAR:
+                yield score, candidate
+
+    return tuple(candidate for _, candidate in nlargest(3, scored())) or tuple(holding)

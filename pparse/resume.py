@@ -121,8 +121,8 @@ def outside(document: Extraction) -> list[Resume]:
     return downloads(outer, outer.known_end() - outer.start, cut=is_cut_outside(document))
 
 
-def resume_lines(files: Sequence[Resume]) -> list[str]:
-    """Return what to do, in words: a line if it is one file, else a line for each."""
+def resume_lines(files: Sequence[Resume], most: int | None = None) -> list[str]:
+    """Return what to do, in words: a line if it is one file, else a line for each, or for ``most`` of them."""
     if not files:
         return []
     if len(files) == 1 and not files[0].at:
@@ -131,8 +131,12 @@ def resume_lines(files: Sequence[Resume]) -> list[str]:
         only = files[0]
         how = " (curl -C - does so)" if only.at and not only.hole else ""
         return [f"resume the download at byte {only.at} of {only.file}{how}"]
-    width = min(80, max(len(file.file) for file in files))
+    shown = files if most is None or len(files) <= most else files[:most]
+    width = min(80, max(len(file.file) for file in shown))
     fetch = sum(not file.at for file in files)
     heads = [f"{count_words(len(files) - fetch, 'file')} to resume"] if fetch < len(files) else []
     heads += [f"{count_words(fetch, 'file')} to fetch"] if fetch else []
-    return [f"{', '.join(heads)}:", *(f"  {file.file:{width}}  {file.words}" for file in files)]
+    lines = [f"{', '.join(heads)}:", *(f"  {file.file:{width}}  {file.words}" for file in shown)]
+    if len(shown) < len(files):
+        lines.append(f"  … and {len(files) - len(shown):,} more; 'pparse check' names all")
+    return lines

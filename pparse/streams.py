@@ -28,12 +28,14 @@ class StreamData(Data):
             size = stream.seek(0, os.SEEK_END)
             if size is None:
                 size = stream.tell()
-            if not isinstance(stream.read(0), bytes):
-                raise SourceError("the file object gives text; open it in binary mode", source=name)
         except (OSError, ValueError) as error:
-            if isinstance(error, SourceError):
-                raise
             raise SourceError(f"the stream cannot be sought ({error}); save it to a file first", source=name) from error
+        try:
+            is_binary = isinstance(stream.read(0), bytes)
+        except (OSError, ValueError) as error:
+            raise SourceError(f"cannot read: {error}", source=name) from error
+        if not is_binary:
+            raise SourceError("the file object gives text; open it in binary mode", source=name)
         super().__init__(name or str(getattr(stream, "name", "<stream>")), size, stats)
 
     def _pread(self, offset: int, length: int) -> bytes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from bisect import bisect_right
 from collections.abc import Mapping
+from itertools import islice
 
 from pparse.errors import PathError
 from pparse.findings import Finding, FindingList, Status
@@ -37,6 +38,7 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
     """
 
     graph: Any = None
+    row_bytes = 520  #: what a tensor takes, about, while it is held; its name, shape and further pieces apart
 
     def __init__(self, extraction: Extraction) -> None:
         self.extraction = extraction
@@ -131,8 +133,7 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
         """Return up to three names that look like ``name``."""
         from pparse.result import near_misses
 
-        names = [known for known, _ in zip(self, range(20_000), strict=False)]
-        return near_misses(name, names)
+        return near_misses(name, islice(self, 20_000))
 
     def __contains__(self, name: object) -> bool:
         return isinstance(name, str) and self.find(name) is not None

@@ -953,3 +953,31 @@ def test_all_shards_beside_a_cut_index_are_shown_with_where_to_resume_it(made, r
         for command in ("ls", "info", "check"):
             ran = run(command, made.index, "-f", "safetensors-index")
             assert ran.code == 4
+
+
+@pytest.fixture
+def lacking(tmp_path):
+    """An index of 30 shards, none of which is there."""
+    shards = {f"t{number}": f"s{number}.safetensors" for number in range(30)}
+    path = tmp_path / INDEX
+    path.write_text(json.dumps({"metadata": {"total_size": 1}, "weight_map": shards}))
+    return path
+
+
+def test_of_an_index_without_its_shards_get_says_that_these_are_missing(run, lacking):
+    done = run("get", lacking, "t7x")
+    assert done.code == 4
+    assert "30 shards that may hold it are missing" in done.err
+    assert "header" not in done.err
+
+
+@pytest.mark.parametrize("command", ["info", "ls"])
+def test_of_many_missing_shards_ten_are_named_and_the_rest_counted(command, run, lacking):
+    lines = run(command, lacking).out.splitlines()
+    assert sum(line.endswith("fetch it") for line in lines) == 10
+    assert any("… and 20 more; 'pparse check' names all" in line for line in lines)
+
+
+def test_check_names_all_missing_shards(run, lacking):
+    lines = run("check", lacking).out.splitlines()
+    assert sum(line.endswith("fetch it") for line in lines) == 30

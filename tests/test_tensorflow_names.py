@@ -7,7 +7,7 @@ import pytest
 import pparse
 from pparse.cli import main
 from pparse.protos import message_class
-from pparse.viewers import tensorflow_constants
+from pparse.viewers import tensorflow, tensorflow_constants
 from pparse.viewers.tensorflow_names import Sought
 
 GRAPH = message_class("tensorflow.GraphDef")
@@ -121,3 +121,25 @@ def test_the_letters_of_a_name_are_those_of_the_node():
     assert Sought("a.b").letters("") == (b"\1a", b"\0a", b"\3a.b", b"\0a.b")
     assert Sought("x" * 200).letters("") == (b"x" * 200,)
     assert Sought("\udc80").letters("") == ()
+
+
+def test_a_name_that_leads_nowhere_is_compared_with_the_first_nodes_only(monkeypatch):
+    monkeypatch.setattr(tensorflow, "_NEAR", 100)
+    graph = GRAPH()
+    const(graph.node, "first/kernel")
+    for number in range(3_000):
+        graph.node.add(name=f"layer_{number}/op", op="Add")
+    const(graph.node, "zzz/bias")
+    with pparse.open(graph.SerializeToString(), format="graph-def") as doc:
+        viewer = doc.view()
+        seen = looked_at(monkeypatch)
+        assert viewer.suggest("first/kernal") == ("first/kernel",)
+        assert viewer.suggest("zzz/bia") == ()
+    assert len(seen) <= 2 * 100
+
+
+def test_long_names_are_not_held_for_their_numbers(monkeypatch):
+    monkeypatch.setattr(tensorflow, "_HOLD_LETTERS", 1_000)
+    names = [f"{'n' * 300}{number}" for number in range(10)]
+    with pparse.open(graph_of([*names, names[0]]), format="graph-def") as doc:
+        assert list(doc.view()) == [*names, f"{names[0]}#2"]

@@ -126,7 +126,7 @@ class SafetensorsSetViewer(Viewer):
         if parser.is_alone:
             yield from self._unread(extent)
             return
-        others: dict[str, int] = {}  # names met where the index does not say, and how often so far
+        others: dict[int, int] = {}  # names (their hashes) met where the index does not say, and how often so far
         missing: dict[str, Finding] = {}
         for number, name in enumerate(names):
             try:
@@ -180,7 +180,7 @@ class SafetensorsSetViewer(Viewer):
 
     def _shard_tensors(
         self, number: int, name: str, viewer: SafetensorsViewer, table: NameTable | None, names: list[str],
-        extent: Extent, others: dict[str, int],
+        extent: Extent, others: dict[int, int],
     ) -> Iterator[Tensor]:  # fmt: skip
         own = viewer.new_extent()
         index = self.parser.index
@@ -228,15 +228,15 @@ class SafetensorsSetViewer(Viewer):
         result = viewer.extraction.results.get("safetensors")
         return result is None or bool(result.root._kids)
 
-    def _rename(self, tensor: Tensor, mapped: str | None, others: dict[str, int]) -> None:
+    def _rename(self, tensor: Tensor, mapped: str | None, others: dict[int, int]) -> None:
         """Give a tensor that is not where the index says the name ``name#2`` if another one has its name."""
-        name = tensor.name
-        before = others.get(name)
+        name, number = tensor.name, hash(tensor.name)
+        before = others.get(number)
         if before is None:
             if len(others) >= _MAX_OTHERS:
                 return
             before = int(mapped is not None and self._in_shard(mapped, name) is not None)
-        others[name] = before + 1
+        others[number] = before + 1
         if before:
             tensor.name = f"{name}#{before + 1}"
 

@@ -12,6 +12,7 @@ from pparse.errors import PparseError
 from pparse.findings import Finding, Status
 from pparse.parsers.cpb import CHUNKS
 from pparse.parsers.protobuf_schema import builtin_schema
+from pparse.result import near_misses
 from pparse.viewer import Extent, Viewer, last_written, unwritten_in
 from pparse.viewers.tensorflow_constants import GRAPH, KINDS, META_GRAPH, PASSING, SAVED_MODEL, Constants, kids_of
 from pparse.viewers.tensorflow_tensors import TensorMaker
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
 
 # Names of up to so many tensors are held to number those that occur twice; above, a table of hashes is made.
 _HOLD_UP_TO: Final = 10_000
+_HOLD_LETTERS: Final = 1 << 20
+# NodeDefs that are looked at for a name like one that is not there.
+_NEAR: Final = 20_000
 _MAX_HOLES: Final = 10_000
 # Findings of tensors that repeat what the document's own say.
 _TOLD: Final = frozenset(("truncated", "missing"))
@@ -40,6 +44,8 @@ class TensorflowViewer(Viewer):
 
     A name that occurs again (in a second meta graph, say) is ``name#2``.
     """
+
+    row_bytes = 3_200  # with the node that its bytes are in
 
     def __init__(self, extraction: Extraction) -> None:
         super().__init__(extraction)
@@ -79,14 +85,20 @@ class TensorflowViewer(Viewer):
     def __iter__(self) -> Iterator[str]:
         return (name for _, name in self._numbered())
 
+    def suggest(self, name: str) -> tuple[str, ...]:
+        """Return up to three names that look like ``name``, of the first nodes."""
+        return near_misses(name, (place.name for place in self.constants.places(most=_NEAR)))
+
     def _numbered(self) -> Iterator[tuple[Place, str]]:
         """Yield the places with the names that tensors have: a name that was there gets a number that is free."""
         held: dict[str, int] | None = {}
         repeated: set[int] = set()
         counts: dict[str, int] = {}
+        letters = 0
         for ordinal, place in enumerate(self.constants.places()):
             name = place.name
-            if held is not None and len(held) >= _HOLD_UP_TO:
+            letters += len(name)
+            if held is not None and (len(held) >= _HOLD_UP_TO or letters > _HOLD_LETTERS):
                 # Too many to hold: from here on, only those that share a hash with another one are looked at.
                 repeated = {other for group in self.constants.table.repeated() for other in group}
                 counts, held = held if repeated else {}, None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from itertools import islice
+from itertools import islice, repeat
 
 from pparse import errors
 from pparse.errors import GapError, LimitError, PparseError
@@ -147,23 +147,29 @@ class Constants:
 
     # -- everything --------------------------------------------------------------------------------------------------
 
-    def places(self, sought: Sought | None = None) -> Iterator[Place]:
+    def places(self, sought: Sought | None = None, most: int | None = None) -> Iterator[Place]:
         """Yield where each tensor is, in file order, with its name (which may be that of another one, too).
 
-        If a name is ``sought``, NodeDefs may be left out in which its letters do not stand.
+        If a name is ``sought``, NodeDefs may be left out in which its letters do not stand. Not more than ``most``
+        NodeDefs are looked at.
         """
         number = 0
+        steps = repeat(None) if most is None else repeat(None, most)
         for base in self.bases:
             for inner in range(base.count):
                 try:
-                    yield from self._places_in(base, inner, number, sought)
+                    yield from self._places_in(base, inner, number, sought, steps)
                 except PASSING:
                     raise
                 except PparseError as error:
                     self._note(base.path, error)
                 number += 1
 
-    def _places_in(self, base: Base, inner: int, number: int, sought: Sought | None) -> Iterator[Place]:
+    def _places_in(
+        self, base: Base, inner: int, number: int, sought: Sought | None, steps: Iterator[object]
+    ) -> Iterator[Place]:
+        if next(steps, False) is False:
+            return
         node, functions = self._opened(base)
         if base.kind == TENSOR:
             yield Place(number, 0, base.path, node.note.pieces, None)
@@ -176,7 +182,7 @@ class Constants:
             return
         session = self.parser.result.extraction.session
         letters = sought.letters(prefix) if sought is not None else ()
-        for ordinal, pieces, window in self._elements(nodes, letters):
+        for (ordinal, pieces, window), _ in zip(self._elements(nodes, letters), steps, strict=False):
             if not ordinal & 0xFFF:
                 session.check_cancelled()
             yield from self._places_of(number, ordinal, prefix, pieces, window)

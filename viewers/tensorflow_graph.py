@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import namedtuple
 from collections.abc import Iterable, Mapping
+from itertools import islice
 
 from pparse.errors import EndOfDataError, PathError, UnsupportedError
 from pparse.locking import Guarded
@@ -236,7 +237,7 @@ class Graph(_Part):
         """Return up to three names that look like ``name``."""
         from pparse.result import near_misses
 
-        return near_misses(name, [row[1] for row, _ in zip(self.rows(), range(20_000), strict=False)])
+        return near_misses(name, (row[1] for row in islice(self.rows(), 20_000)))
 
     @property
     def findings(self) -> FindingList:
@@ -467,7 +468,7 @@ class Functions(Guarded, Mapping[str, FunctionGraph]):
             from pparse.viewer import MissingNameError
 
             raise MissingNameError(
-                "there is no function of this name", path=name, suggestions=near_misses(name, list(self)[:20_000])
+                "there is no function of this name", path=name, suggestions=near_misses(name, islice(self, 20_000))
             )
         return FunctionGraph(self._list.child(number), self._extraction, self._max_nodes)
 

@@ -120,7 +120,7 @@ def _check_one(options: Any, out: Output) -> int:
             }, indent=2))  # fmt: skip
         elif not options.quiet and not options.jsonl:
             if extent is not None:
-                report_cut(out, extent, document)
+                report_cut(out, extent, document, most=None)
             else:
                 report_document_cut(out, document, status)
             words = None

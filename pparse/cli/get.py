@@ -140,12 +140,19 @@ def _find(document: Extraction, path: str | None) -> tuple[Tensor | Node, tuple[
             return node, parts[1]
         if isinstance(error, ChildKeyError | ChildIndexError) and error.path != "the root":
             raise  # the path led somewhere, and says where it ends
-        if not hasattr(viewer, "signatures") and viewer.extent().at_least:
-            raise EndOfDataError("no tensor of this name in what there is of the header, which is cut", path=path,
-                                 source=document.name) from error  # fmt: skip
+        if not hasattr(viewer, "signatures") and (extent := viewer.extent()).at_least:
+            raise EndOfDataError(_where_it_may_be(extent.missing_files), path=path, source=document.name) from error
         suggestions = viewer.suggest(parts[0] if parts is not None else path)
         raise PathError("no tensor and no node has this name", path=path,
                         suggestions=suggestions or error.suggestions) from error  # fmt: skip
+
+
+def _where_it_may_be(missing: int) -> str:
+    """Say what may hold a tensor that was not found: shards that are ``missing``, or the rest of a cut header."""
+    if not missing:
+        return "no tensor of this name in what there is of the header, which is cut"
+    are = "1 shard that may hold it is" if missing == 1 else f"{missing:,} shards that may hold it are"
+    return f"no tensor of this name in the shards that can be read; {are} missing"
 
 
 def _find_node(document: Extraction, path: str) -> Node:

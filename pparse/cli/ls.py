@@ -7,7 +7,7 @@ and where to resume the download.
 from __future__ import annotations
 
 import re
-from itertools import islice
+from sys import getsizeof
 
 from pparse.cli.common import (
     BUG,
@@ -31,6 +31,7 @@ from pparse.cli.output import (
     shape_words,
     status_words,
 )
+from pparse.cli.rows import SORT_UP_TO, Held, in_order, member_weight, tensor_weight
 from pparse.findings import Status
 from pparse.judgement import document_status
 from pparse.limits import count_words, format_size
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from typing import Any, Final
 
+    from pparse.budget import Charge
     from pparse.cli.output import Output
     from pparse.extraction import Extraction
     from pparse.findings import Finding
@@ -58,8 +60,10 @@ EXAMPLES: Final = """examples:
   pparse ls backup.tar.gz -R
 """
 
-# Up to here rows are held to sort them; more are streamed in file order.
-SORT_UP_TO: Final = 20_000
+
+# What a group takes, its name apart; groups are charged in steps.
+_GROUP: Final = 600
+_STEP: Final = 64 << 10
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -69,7 +73,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help="only names that match this glob; repeatable")  # fmt: skip
     parser.add_argument("--regex", action="store_true", help="PATTERN is a regular expression, found anywhere")
     parser.add_argument("--sort", choices=("name", "size", "offset", "none"), default=None,
-                        help=f"order of rows (name, numbers in order; above {SORT_UP_TO:,} rows: none)")  # fmt: skip
+                        help=f"order of rows (name, numbers in order; none above {SORT_UP_TO:,} rows, or a quarter "
+                        "of --budget)")  # fmt: skip
     parser.add_argument("--group", action="store_true", help="collapse names that differ in numbers only")
     parser.add_argument("-R", "--recursive", action="store_true", help="walk archives inside an archive, too")
     parser.add_argument("-l", "--long", action="store_true", help="mode, time, method and packed size of members")
@@ -101,39 +106,6 @@ def _list(options: Any, out: Output) -> int:
         if viewer is None:
             return _list_members(document, options, options.matches, out)
         return _list_tensors(viewer, options, options.matches, out)
-
-
-_NUMBERS = re.compile(r"([0-9]{1,18})")
-
-
-def natural(name: str) -> list[str | int]:
-    """Return a sort key that puts layer 2 before layer 10."""
-    # Text and numbers take turns, so that numbers are only compared with numbers.
-    parts: list[str | int] = list(_NUMBERS.split(name))
-    parts[1::2] = map(int, parts[1::2])
-    return parts
-
-
-def _sorted(items: Iterable[Any], how: str | None, name: Any, size: Any, offset: Any) -> Iterator[Any]:
-    """Yield items in order as long as they are few; in file order when there are too many to hold."""
-    if how == "none":
-        yield from items
-        return
-    held = []
-    stream = iter(items)
-    for item in stream:
-        held.append(item)
-        if how is None and len(held) > SORT_UP_TO:
-            yield from held
-            yield from stream
-            return
-    if how == "size":
-        held.sort(key=lambda item: (-size(item), natural(name(item))))
-    elif how == "offset":
-        held.sort(key=offset)
-    else:
-        held.sort(key=lambda item: natural(name(item)))
-    yield from held
 
 
 def _tensor_offset(tensor: Tensor) -> tuple[str, int]:
@@ -179,7 +151,11 @@ def _list_tensors(viewer: Viewer, options: Any, matches: Callable[[str], bool], 
     how = options.sort
     if how is None and (viewer.size_hint() or 0) > SORT_UP_TO:
         how = "none"
-    tensors = _sorted(listing, how, lambda t: t.name, lambda t: t.stored_nbytes, _tensor_offset)
+    budget = viewer.extraction.session.budget
+    held = Held(budget, lambda tensor: tensor_weight(tensor, viewer.row_bytes), asked=options.sort is not None)
+    tensors = in_order(
+        listing, how, held, out, name=lambda t: t.name, size=lambda t: t.stored_nbytes, offset=_tensor_offset
+    )
     if options.json or options.jsonl:
         return _tensors_as_json(viewer, listing, tensors, options, out)
     size: Callable[[int], str] = str if options.bytes else format_size
@@ -187,7 +163,7 @@ def _list_tensors(viewer: Viewer, options: Any, matches: Callable[[str], bool], 
         for tensor in tensors:
             out.line(safe(tensor.name))
     elif options.group:
-        _show_groups(tensors, size, out)
+        _show_groups(tensors, size, budget.charge(0, "groups of names"), out)
     else:
         table = Table(out, ("NAME", "DTYPE", "SHAPE", "SIZE", "STATUS"), "<<<><")
         for tensor in tensors:
@@ -224,14 +200,18 @@ def _list_tensors(viewer: Viewer, options: Any, matches: Callable[[str], bool], 
     return exit_code_for(viewer.findings, damaged=damaged, strict=options.strict)
 
 
-def _show_groups(tensors: Iterable[Tensor], size: Callable[[int], str], out: Output) -> None:
+def _show_groups(tensors: Iterable[Tensor], size: Callable[[int], str], charge: Charge, out: Output) -> None:
     groups: dict[tuple[str, str, tuple[int, ...], Status], list[Any]] = {}
+    taken = 0
     for tensor in tensors:
         numbers = [int(number) for number in re.findall(r"\d+", tensor.name) if len(number) < 19]
         dtype = tensor.dtype.name if tensor.dtype is not None else tensor.stored_dtype or "?"
         key = (re.sub(r"\d+", "\0", tensor.name), dtype, tensor.shape, tensor.status)
         group = groups.get(key)
         if group is None:
+            taken += _GROUP + getsizeof(key[0])
+            if taken > charge.amount:
+                charge.resize(taken + _STEP)
             groups[key] = [1, tensor.stored_nbytes, [(number, number) for number in numbers]]
         else:
             group[0] += 1
@@ -244,6 +224,7 @@ def _show_groups(tensors: Iterable[Tensor], size: Callable[[int], str], out: Out
         known = shape_words(shape) if shape or dtype != "?" else "?"
         table.row(safe(shown), str(count), safe(dtype), known, size(total), words)
     table.close()
+    charge.release()
 
 
 def _fill_in(name: str, ranges: list[tuple[int, int]]) -> str:
@@ -296,7 +277,9 @@ def _tensors_as_json(viewer: Viewer, listing: _Listing, tensors: Iterable[Tensor
 def _list_members(document: Extraction, options: Any, matches: Callable[[str], bool], out: Output) -> int:
     counted = _Counted(_settled_members(document, options), document.result.parser.member_word)
     chosen = (member for member in counted if matches(member.name))
-    rows = _sorted(chosen, options.sort or "none", lambda m: m.name, lambda m: m.size, lambda m: m.start)
+    held = Held(document.session.budget, member_weight, asked=True)
+    how = options.sort or "none"
+    rows = in_order(chosen, how, held, out, name=lambda m: m.name, size=lambda m: m.size, offset=lambda m: m.start)
     if options.json or options.jsonl:
         return _members_as_json(document, rows, counted, options, out)
     size: Callable[[int], str] = str if options.bytes else format_size
@@ -362,12 +345,14 @@ def _settled_members(document: Extraction, options: Any) -> Iterator[Member]:
         yield from _members(document, options)
         return
     rows = _members(document, options)
-    held = list(islice(rows, SORT_UP_TO))
+    held = Held(document.session.budget, member_weight)
+    held.fill(rows)
     inner.settle_streams(unless_indexed=True)
     if inner.data.flawed:
         document.forget()
-        held, rows = [], _members(document, options)
-    yield from held
+        held.items.clear()
+        rows = _members(document, options)
+    yield from held.drain()
     yield from rows
 
 

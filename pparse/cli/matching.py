@@ -8,6 +8,7 @@ from itertools import islice
 
 from pparse.errors import PathError
 from pparse.limits import count_words
+from pparse.result import LONG_NAME, near_misses
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ class Matcher:
             self._unmet = [pattern for pattern in self._unmet if pattern not in hits]
         for pattern in self._unmet:
             pattern.look_inside(name)
-        if self._unmet and len(self._names) < _KEPT:
+        if self._unmet and len(self._names) < _KEPT and len(name) <= LONG_NAME:
             self._names.append(name)
         return found
 
@@ -83,8 +84,6 @@ class _Pattern:
         if self._inside and not files:
             part, count = next(iter(self._inside.items()))
             return f"{what}; did you mean {_quoted(f'*{part}*')} ({count:,} of {count_words(asked, 'name')})?"
-        from pparse.result import near_misses
-
         near = [*files, *near_misses(self.text.strip("*?"), names)]
         if self._is_path and (files or not near):
             what += ", and there is no such file"

@@ -161,6 +161,7 @@ class Table:
     """
 
     WINDOW = 100
+    LETTERS = 1 << 18  #: so much text waits for its widths, at most
 
     def __init__(self, out: Output, header: Sequence[str], align: str) -> None:
         self._out = out
@@ -168,6 +169,7 @@ class Table:
         self._header: Sequence[str] | None = header
         self._widths = [len(title) for title in header]
         self._waiting: list[Sequence[str]] = []
+        self._letters = 0
         self._started = False
         self._pattern = ""
 
@@ -182,7 +184,8 @@ class Table:
             self._write(cells)
             return
         self._waiting.append(cells)
-        if len(self._waiting) >= self.WINDOW:
+        self._letters += sum(map(len, cells))
+        if len(self._waiting) >= self.WINDOW or self._letters > self.LETTERS:
             self.close()
 
     def close(self) -> None:
@@ -312,13 +315,18 @@ def parameters_words(parameters: dict[str, int], *, noun: bool = True) -> str:
     return (count_words(total, "parameter") if noun else f"{total:,}") + (f" ({detail})" if total else "")
 
 
-def report_cut(out: Output, extent: Extent, document: Extraction, tensor: Tensor | None = None) -> None:
-    """Say of a file that is not whole: actual and expected size, missing bytes, first tensor hit, what to resume."""
+def report_cut(
+    out: Output, extent: Extent, document: Extraction, tensor: Tensor | None = None, *, most: int | None = 10
+) -> None:
+    """Say of a file that is not whole: actual and expected size, missing bytes, first tensor hit, what to resume.
+
+    Not more than ``most`` files are named, and how many there are.
+    """
     missing = extent.missing_bytes
     if not missing and not extent.missing_files:
         if extent.resume and extent.unwritten and extent.whole == extent.count:
             has = "the file has its" if len(extent.resume) == 1 else "the files have their"
-            where, *more = resume_lines(extent.resume)
+            where, *more = resume_lines(extent.resume, most)
             out.line(
                 out.paint("not written", "red")
                 + f": {has} full size, but parts of it, with {count_words(extent.unwritten, 'tensor')}, "
@@ -327,7 +335,7 @@ def report_cut(out: Output, extent: Extent, document: Extraction, tensor: Tensor
             for line in more:
                 out.line(safe(line))
         elif extent.resume and extent.status in (Status.TRUNCATED, Status.DAMAGED):
-            for line in resume_lines(extent.resume):
+            for line in resume_lines(extent.resume, most):
                 out.line(safe(line))
         return
     least = "at least " if extent.at_least else ""
@@ -348,7 +356,7 @@ def report_cut(out: Output, extent: Extent, document: Extraction, tensor: Tensor
         f"whole: {extent.whole:,} of {unnamed}{count_words(extent.count, 'tensor')}, {extent.truncated:,} truncated, "
         f"{extent.missing:,} missing" + (f", {extent.damaged:,} damaged" if extent.damaged else "")
     )
-    for line in resume_lines(extent.resume):
+    for line in resume_lines(extent.resume, most):
         out.line(safe(line))
     if not extent.resume and is_inside(document) and extent.status is Status.TRUNCATED:
         _report_whole_around(out, document)

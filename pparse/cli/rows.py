@@ -1,0 +1,116 @@
+"""Rows of a listing in order: held as long as they are few and light, else streamed in the order of the file."""
+
+from __future__ import annotations
+
+import re
+from sys import getsizeof
+
+from pparse.errors import LimitError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from typing import Any, Final
+
+    from pparse.budget import Charge, MemoryBudget
+    from pparse.cli.output import Output
+    from pparse.tensor import Tensor
+    from pparse.visit import Member
+
+# Up to here rows are held to sort them; more are streamed in file order.
+SORT_UP_TO: Final = 20_000
+# Of the budget, rows may take a quarter; three, if somebody asked for them to be sorted.
+_PARTS: Final = 4
+# Rows are charged in steps.
+_STEP: Final = 64 << 10
+# What a member takes, its name and what the format knows of it apart.
+_MEMBER: Final = 600
+
+_NUMBERS: Final = re.compile(r"([0-9]{1,18})")
+
+
+def natural(name: str) -> list[str | int]:
+    """Return a sort key that puts layer 2 before layer 10."""
+    # Text and numbers take turns, so that numbers are only compared with numbers.
+    parts: list[str | int] = list(_NUMBERS.split(name))
+    parts[1::2] = map(int, parts[1::2])
+    return parts
+
+
+def member_weight(member: Member) -> int:
+    """Return about how many bytes a member takes while it is held; its format may hold the raw name, too."""
+    return _MEMBER + 2 * getsizeof(member.name)
+
+
+def tensor_weight(tensor: Tensor, each: int) -> int:
+    """Return about how many bytes a tensor takes while it is held; ``each``: what one of its format takes at least."""
+    return each + 2 * getsizeof(tensor.name) + 160 * len(tensor.spans) + 32 * len(tensor.shape)
+
+
+class Held:
+    """Rows that are held, ``items``, charged to ``budget`` by their ``weight``: as many as a part of it has room for.
+
+    Not more than `SORT_UP_TO`, unless somebody ``asked`` for an order, who gets more of the budget, too.
+    """
+
+    def __init__(self, budget: MemoryBudget, weight: Callable[[Any], int], *, asked: bool = False) -> None:
+        self.items: list[Any] = []
+        self._weight = weight
+        self._asked = asked
+        self._most = budget.limit // _PARTS * (_PARTS - 1 if asked else 1)
+        self._taken = 0
+        self._charge: Charge = budget.charge(0, "the rows that are held to be sorted")
+
+    def fill(self, rows: Iterator[Any]) -> bool:
+        """Take rows as long as there is room, and one more; return whether that were all."""
+        for row in rows:
+            self.items.append(row)
+            self._taken += self._weight(row)
+            if not self._has_room():
+                return False
+        return True
+
+    def _has_room(self) -> bool:
+        if len(self.items) > SORT_UP_TO and not self._asked:
+            return False
+        if self._taken <= self._charge.amount:
+            return True
+        if self._taken > self._most:
+            return False
+        try:
+            self._charge.resize(self._taken + _STEP)
+        except LimitError:
+            return False
+        return True
+
+    def drain(self) -> Iterator[Any]:
+        """Yield the rows, and give back what they took."""
+        self.items.reverse()
+        while self.items:
+            yield self.items.pop()
+        self._charge.release()
+
+
+def in_order(
+    rows: Iterable[Any], how: str | None, held: Held, out: Output, *, name: Any, size: Any, offset: Any
+) -> Iterator[Any]:
+    """Yield ``rows`` in order, ``how`` None: by name; if they cannot be held, as they are in the file, and say so."""
+    if how == "none":
+        yield from rows
+        return
+    stream = iter(rows)
+    if held.fill(stream):
+        items = held.items
+        if how == "size":
+            items.sort(key=lambda item: (-size(item), natural(name(item))))
+        elif how == "offset":
+            items.sort(key=offset)
+        else:
+            items.sort(key=lambda item: natural(name(item)))
+    elif how is not None:
+        out.error(
+            f"note: more than {len(held.items):,} rows, which the memory budget has no room to sort: they come in the "
+            "order of the file; a larger --budget sorts more"
+        )
+    yield from held.drain()
+    yield from stream
