@@ -115,9 +115,8 @@ class StrictDecoder:
     def decode_shallow(self, text: bytes, offset: int) -> Any:
         """As `decode`, for text of any depth: raises `LimitError` when it nests deeper than ``leaf_depth``."""
         if not depth_at_most(text, self._limits.leaf_depth):
-            raise LimitError(
-                f"nested deeper than leaf_depth={self._limits.leaf_depth}", option="--limit leaf_depth", offset=offset
-            )
+            reason = f"nested deeper than leaf_depth={self._limits.leaf_depth}"
+            raise LimitError(reason, option=self._limits.option("leaf_depth"), offset=offset)
         return self.decode(text, offset)
 
     def _too_long(self, offset: int | None) -> LimitError:
@@ -128,7 +127,7 @@ class StrictDecoder:
     def refuse_key(self, offset: int) -> LimitError:
         """Return the error for a key that is too long."""
         limit = self._limits.name_bytes
-        return LimitError(f"a key above name_bytes={limit}", option="--limit name_bytes=N", offset=offset)
+        return LimitError(f"a key above name_bytes={limit}", option=self._limits.option("name_bytes"), offset=offset)
 
     def _object(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         self.pairs = pairs

@@ -170,10 +170,10 @@ class _Walk:
             self.kept += _LEVEL_COST
         elif self.refused_depth is None:
             self.refused_depth = self.pos
-            self.note(
-                "limit", f"nested deeper than depth={self.limits.depth}: no nodes below; lift it with --limit depth=N",
-                self.pos, severity=Severity.WARNING,
-            )  # fmt: skip
+            refused = LimitError(
+                f"nested deeper than depth={self.limits.depth}: no nodes below", option=self.limits.option("depth")
+            )
+            self.note("limit", refused.reason, self.pos, severity=Severity.WARNING)
         if not len(self.brackets) & (0x3FF if len(self.levels) == len(self.brackets) else 0xFFFF):
             self._account()
 

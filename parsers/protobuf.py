@@ -422,7 +422,7 @@ class ProtobufParser(Parser):
 
     def _unknown_entry(self, ctx: NodeContext, number: int, key: int, contributions: list[Contribution]) -> Entry:
         """Return the entry of a field that no schema knows."""
-        trail = (*ctx.node.note.trail, number)
+        trail = self.make.below(ctx.node.note.trail, number)
         origin = Origin(None, contributions=contributions, key=key, trail=trail)
         grafts = [item for item in contributions if isinstance(item, FieldGraft)]
         if any(graft.keys() for graft in grafts):

@@ -37,6 +37,7 @@ class ValueEntries:
     def __init__(self, extraction: Extraction, types: Mapping[tuple[int, ...], str]) -> None:
         self.extraction = extraction
         self.types = types
+        self._longest = max(map(len, types), default=0)
         # What everything is placed by (the metadata of a `.cpb`): where that is in doubt, all is.
         self.witness: Range | None = None
         self._origins: dict[FieldType | None, Origin] = {}
@@ -107,6 +108,10 @@ class ValueEntries:
             got=max(0, min(part.end, there) - found.start),
         )  # fmt: skip
         return Status.TRUNCATED if cut else Status.DAMAGED, finding
+
+    def below(self, trail: tuple[int, ...], number: int) -> tuple[int, ...]:
+        """Return the trail of a field; no longer than tells that none of `types` means it, however deep that is."""
+        return trail if len(trail) > self._longest else (*trail, number)
 
     def merged(
         self,

@@ -102,7 +102,7 @@ def _pair(make: ValueEntries, origin: Origin, scan: PartScan, pair: Field, windo
         elif make.is_over(part, at):
             raise MalformedError("a field in a pair of a map ends beyond it", offset=at.begin)
         pos = at.next
-    trail = (*origin.trail, _VALUE)
+    trail = make.below(origin.trail, _VALUE)
     if value_type is not None and is_message(value_type):
         over = value is not None and make.is_over(part, value)
         status, problem = (
@@ -148,7 +148,7 @@ def _graft(make: ValueEntries, origin: Origin, graft: FieldGraft, found: dict[An
             merged = before is not None and not scalar
             if before is not None and merged:
                 pieces = [*before.note.pieces, *pieces]
-            entry = make.grafted(key, value_type, pieces, (*origin.trail, _VALUE))
+            entry = make.grafted(key, value_type, pieces, make.below(origin.trail, _VALUE))
             if before is not None and merged and before.finding is not None:
                 entry.status, entry.finding = before.status, before.finding
             found[_typed(key)] = entry

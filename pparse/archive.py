@@ -25,7 +25,7 @@ from pparse.errors import (
 )
 from pparse.extraction import Extraction
 from pparse.findings import Finding, Status
-from pparse.limits import LITTLE, LITTLE_UNPACKED, MAX_NESTING
+from pparse.limits import LITTLE, LITTLE_UNPACKED
 from pparse.node import MAP, Entry
 from pparse.parser import Parser
 from pparse.paths import join_extraction
@@ -605,8 +605,8 @@ def documents_below(result: Result) -> Iterator[tuple[str, Extraction]]:
 
 def nested_too_deep(limits: Limits, path: str, source: str = "") -> Finding:
     """Return the finding on a container that is not looked into, as too many lie around it."""
-    lift = min(2 * limits.nesting, MAX_NESTING)
-    how = f"; lift it with --limit nesting={lift}" if lift > limits.nesting else ", which is as deep as it goes"
+    option = limits.option("nesting")
+    how = f"; lift it with {option}" if option else ", which is as deep as it goes"
     return Finding(
         "limit", f"not looked into: containers in containers are not entered below the limit nesting="
         f"{limits.nesting}{how}", path=path, source=source,

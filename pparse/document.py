@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from pparse.data import BytesData, Data, FileData
-from pparse.errors import EndOfDataError, FormatError, LimitError, PathError, SourceError
+from pparse.errors import EndOfDataError, FormatError, PathError, SourceError
 from pparse.extraction import Extraction, FolderExtraction
 from pparse.findings import Finding
 from pparse.paths import split_extraction
@@ -200,8 +200,7 @@ def _open_numbered(session: Session, path: str, parts: list[str | None], format:
     from pparse.resume import FilePart
     from pparse.spliced import MissingData, SplicedData
 
-    if len(parts) > session.limits.entries:
-        raise LimitError("too many parts", option="--limit entries", wanted=len(parts), got=session.limits.entries)
+    session.limits.check("entries", len(parts), "the number of parts")
     name = path.rpartition(".")[0]
     width = len(path.rpartition(".")[2])
     sources: list[Data] = []
@@ -261,8 +260,7 @@ def _open_parts(session: Session, parts: Sequence[Any], format: str | None) -> E
 
     if not parts:
         raise FormatError("no parts given")
-    if len(parts) > session.limits.entries:
-        raise LimitError("too many parts", option="--limit entries", wanted=len(parts), got=session.limits.entries)
+    session.limits.check("entries", len(parts), "the number of parts")
     pieces = [_open_source(session, part, None) for part in parts]
     name = f"{pieces[0].name} and {len(pieces) - 1} more" if len(pieces) > 1 else pieces[0].name
     spliced = SplicedData([piece.reader for piece in pieces], name, session.stats)

@@ -139,7 +139,7 @@ class UnsupportedError(PparseError):
 
 
 class LimitError(PparseError):
-    """One of our limits says no; ``option`` is the command-line option that lifts it."""
+    """One of our limits says no; ``option`` is the command-line option that lifts it, empty where none does."""
 
     def __init__(
         self,
@@ -151,7 +151,8 @@ class LimitError(PparseError):
         path: str | None = None,
         offset: int | None = None,
     ) -> None:
-        super().__init__(f"{reason}; lift it with {option}", wanted=wanted, got=got, path=path, offset=offset)
+        advice = f"; lift it with {option}" if option else ""
+        super().__init__(reason + advice, wanted=wanted, got=got, path=path, offset=offset)
         self.option = option
 
 

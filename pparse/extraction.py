@@ -11,7 +11,6 @@ from contextlib import suppress
 
 from pparse.data import FileData
 from pparse.errors import FormatError, LimitError, PathError, SourceError, UnsupportedError
-from pparse.limits import MAX_NESTING
 from pparse.locking import guard
 from pparse.paths import join_extraction
 from pparse.result import Result
@@ -117,10 +116,9 @@ class Extraction:
         """Note that this comes out of one archive or stream more. Raises `LimitError`: it is read through them all."""
         limit = self.session.limits.nesting
         if self.layers >= limit:
-            lift = min(2 * limit, MAX_NESTING)
             raise LimitError(
                 f"more than {limit} archives and streams lie within each other",
-                option=f"--limit nesting={lift}" if lift > limit else "'pparse extract', one layer after the other",
+                option=self.session.limits.option("nesting") or "'pparse extract', one layer after the other",
                 path=self.parent.outermost.path if self.parent is not None else None,
             )
         self.layers += 1

@@ -64,6 +64,13 @@ def format_size(count: int) -> str:
 MAX_NESTING: Final = 64
 
 
+# Levels of nodes: as many as a path has steps when it is read, see `pparse.paths`.
+MAX_DEPTH: Final = 10_000
+_MOST: Final = {"depth": MAX_DEPTH, "nesting": MAX_NESTING}
+# A limit that was met is lifted to so many times what it was at least: not by one each time.
+_STEPS: Final = {"depth": 4}
+
+
 def count_words(count: int, noun: str) -> str:
     """Return ``1 tensor``, ``1,200 tensors``, ``2 entries``."""
     if count == 1:
@@ -75,7 +82,7 @@ class Limits:
     """The caps of one document; immutable. ``Limits(depth=5000)`` changes one, ``replace`` derives another set."""
 
     DEFAULTS: Final = {
-        "depth": 1_000,  # nodes below this depth are refused (bytes are scanned flat without a limit)
+        "depth": 1_000,  # levels of nodes, at most MAX_DEPTH (bytes are scanned flat without a limit)
         "entries": 100_000_000,  # children of one node
         "name_bytes": 1 * MIB,  # one key or member name
         "header_bytes": 1 * GIB,  # one header that a parser has to index
@@ -124,6 +131,8 @@ class Limits:
         for name in self.DEFAULTS:
             if getattr(self, name) < 1:
                 raise ValueError(f"limit {name} must be at least 1")
+        if self.depth > MAX_DEPTH:
+            raise ValueError(f"limit depth must be at most {MAX_DEPTH}: paths have so many steps")
         if self.nesting > MAX_NESTING:
             raise ValueError(f"limit nesting must be at most {MAX_NESTING}: each layer is read through those around it")
 
@@ -140,13 +149,20 @@ class Limits:
         """Return these limits with some changed."""
         return Limits(**{**{name: getattr(self, name) for name in self.DEFAULTS}, **changes})
 
+    def option(self, name: str, wanted: int = 0) -> str:
+        """Return the option that lifts a limit to ``wanted`` at least; empty where it cannot be lifted so far."""
+        limit: int = getattr(self, name)
+        lifted = max(wanted, _STEPS.get(name, 2) * limit)
+        most = _MOST.get(name, lifted)
+        return f"--limit {name}={min(lifted, most)}" if limit < most and wanted <= most else ""
+
     def check(self, name: str, value: int, what: str, *, offset: int | None = None, path: str | None = None) -> None:
         """Raise `LimitError` if ``value`` is above the limit ``name``; ``what`` is the subject of the sentence."""
         limit = getattr(self, name)
         if value > limit:
             raise LimitError(
                 f"{what} is above the limit {name}={limit}",
-                option=f"--limit {name}={value}",
+                option=self.option(name, value),
                 wanted=value,
                 got=limit,
                 offset=offset,

@@ -473,20 +473,13 @@ class Parser:
         node = ctx.node
         whole = node.parent is not None and node.end is not None and node.end <= end
         whole = whole and node.known_status is not Status.TRUNCATED
-        self.result.close_node(
-            ctx.node,
-            Status.DAMAGED if whole else Status.TRUNCATED,
-            Finding(
-                "malformed" if whole else "truncated",
-                f"the {ctx.node.kind} ends inside a record" if whole else f"the {ctx.node.kind} ends early",
-                path=ctx.node.path,
-                source=self.result.extraction.name,
-                offset=end,
-                wanted=ctx.need,
-                got=max(0, end - ctx.pos),
-            ),
-            end=end,
-        )
+        finding = Finding(
+            "malformed" if whole else "truncated",
+            f"the {ctx.node.kind} ends inside a record" if whole else f"the {ctx.node.kind} ends early",
+            path=ctx.node.path, source=self.result.extraction.name, offset=end,
+            wanted=ctx.need, got=max(0, end - ctx.pos),
+        )  # fmt: skip
+        self.result.close_node(ctx.node, Status.DAMAGED if whole else Status.TRUNCATED, finding, end=end)
         return None
 
     def finish(self, ctx: NodeContext) -> None:
@@ -496,15 +489,11 @@ class Parser:
 
     def note_damage(self, node: Node, error: MalformedError) -> None:
         """Mark ``node`` DAMAGED for the reason in ``error``."""
+        offset = error.offset if error.offset is not None else node.start
         finding = Finding(
-            "malformed",
-            error.reason,
-            path=node.path,
-            source=self.result.extraction.name,
-            offset=error.offset if error.offset is not None else node.start,
-            wanted=error.wanted,
-            got=error.got,
-        )
+            "malformed", error.reason, path=node.path, source=self.result.extraction.name, offset=offset,
+            wanted=error.wanted, got=error.got,
+        )  # fmt: skip
         self.result.close_node(node, Status.DAMAGED, finding)
 
     def resync(self, ctx: NodeContext, error: MalformedError) -> tuple[int, State, int] | None:

@@ -17,6 +17,7 @@ from __future__ import annotations
 import re
 
 from pparse.errors import LimitError, PathError
+from pparse.limits import MAX_DEPTH
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     Step: TypeAlias = "KeyStep | OrdinalStep"
 
-MAX_STEPS: Final = 10_000
+MAX_STEPS: Final = MAX_DEPTH
 
 _PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_\-]*+")
 _NAME: Final = re.compile(r"[^.\[\]#\"]++")

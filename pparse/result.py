@@ -47,6 +47,7 @@ class Result:
         self.retention: Retention = extraction.session.new_retention()
         self.parser = parser_class(self)
         self._root: Node | None = None
+        self._reading: set[int] = set()  # indexes that are being extended, against callbacks that ask for them
 
     @property
     def format(self) -> str:
@@ -93,6 +94,18 @@ class Result:
         self, node: Node, index: ChildIndex, *, wanted_count: int | None = None, wanted_key: Key = None, nth: int = 0
     ) -> int | None:
         """Parse on until ``wanted_count`` children are known, or the n-th with ``wanted_key``; its ordinal, if met."""
+        if id(index) in self._reading:
+            raise PparseError(
+                f"the {node.kind} is being read: a callback cannot ask for its children meanwhile",
+                source=self.extraction.name,
+            )
+        self._reading.add(id(index))
+        try:
+            return self._extend(node, index, wanted_count, wanted_key, nth)
+        finally:
+            self._reading.discard(id(index))
+
+    def _extend(self, node: Node, index: ChildIndex, wanted_count: int | None, wanted_key: Key, nth: int) -> int | None:
         ctx = index.context
         if ctx is None:
             try:

@@ -54,7 +54,7 @@ class Scratch:
                 wanted = self.used + count
                 raise LimitError(
                     f"the scratch files would take {format_size(wanted)}, above the limit scratch_bytes={self.limit}",
-                    option=f"--limit scratch_bytes={wanted}",
+                    option=f"--limit scratch_bytes={max(wanted, 2 * self.limit)}",
                     wanted=wanted,
                     got=self.limit,
                 )

@@ -809,12 +809,12 @@ def test_tree_shows_trouble_in_its_place(run, tmp_path):
         assert re.search(r"^    c: .*truncated" if not words else r"truncated b\.c\[0\] @0x1f", ran.out, re.MULTILINE)
     ran = run("tree", path, "--limit", "depth=1")
     assert ran.code == 4
-    assert "! @0x6: the depth of the tree is above the limit depth=1; lift it with --limit depth=2" in ran.out
+    assert "! @0x6: the depth of the tree is above the limit depth=1; lift it with --limit depth=4" in ran.out
     ran = run("tree", path, "--limit", "depth=1", "--jsonl")
     assert ran.code == 4
-    assert "lift it with --limit depth=2" in ran.err
+    assert "lift it with --limit depth=4" in ran.err
     found = run("tree", path, "--limit", "depth=1", "--json").json
-    assert any("lift it with --limit depth=2" in finding["reason"] for finding in found["findings"])
+    assert any("lift it with --limit depth=4" in finding["reason"] for finding in found["findings"])
 
 
 # -- JSON --------------------------------------------------------------------------------------------------------------

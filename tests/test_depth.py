@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tracemalloc
 
 import pytest
@@ -97,3 +98,113 @@ def test_the_memory_of_a_walk_goes_with_the_depth_not_with_its_square(text):
 
     peak(100)
     assert peak(4000) - peak(1000) < 4 << 20
+
+
+def test_trails_of_unknown_fields_do_not_grow_with_the_depth():
+    with pparse.open(nested(700), format="protobuf", options={"types": "1.1=message"}) as document:
+        node, longest = document.root, 0
+        while node is not None and node.shape != "scalar":
+            longest = max(longest, len(node.note.trail))
+            node = next(node.children(), None)
+        assert node is not None
+        assert node.depth == 701
+        assert longest == 3
+
+
+# -- limits ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_limit_names_a_step_that_is_allowed():
+    assert Limits().option("depth", 1001) == "--limit depth=4000"
+    assert Limits(depth=4000).option("depth", 4001) == "--limit depth=10000"
+    assert Limits(depth=10_000).option("depth", 10_001) == ""
+    assert Limits(inflated_bytes=20).option("inflated_bytes", 21) == "--limit inflated_bytes=40"
+    assert Limits(inflated_bytes=20).option("inflated_bytes", 100) == "--limit inflated_bytes=100"
+    with pytest.raises(ValueError, match="depth must be at most 10000"):
+        Limits(depth=10_001)
+
+
+def test_where_nothing_lifts_a_limit_nothing_is_advised():
+    with pytest.raises(pparse.LimitError) as caught:
+        Limits(depth=10_000).check("depth", 10_001, "the depth")
+    assert caught.value.option == ""
+    assert "lift" not in str(caught.value)
+
+
+def test_the_warning_about_depth_names_a_number():
+    with pparse.open(b"[" * 60 + b"]" * 60, format="json", limits=Limits(depth=20)) as document:
+        (finding,) = document.check()
+    assert finding.reason.endswith("lift it with --limit depth=80")
+
+
+# -- JSON of deep values -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shown", [(), ("--json",)])
+@pytest.mark.parametrize("name", ["deep.json", "deep.pb"])
+def test_get_writes_values_deeper_than_python_recurses(run, tmp_path, name, shown):
+    depth = 2500
+    path = tmp_path / name
+    path.write_bytes(nested(depth) if name == "deep.pb" else b"[" * depth + b"1" + b"]" * depth)
+    ran = run("get", path, "-f", "protobuf" if name == "deep.pb" else "json", "", *shown, "--limit", "depth=10000")
+    assert (ran.code, ran.err) == (0, "")
+    opened = depth + 1 + len(shown) if name == "deep.pb" else depth
+    assert ran.out.count("{" if name == "deep.pb" else "[") == opened
+
+
+VALUES = [
+    [], {}, [[]], [{}], {"a": []}, {"a": [1, 2.5, None, {"b": "é", "c": True}], "d": {}}, 5, "x",
+    [b"ab", {1: 2}, {None: 3}, {True: (1, 2)}],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+@pytest.mark.parametrize("value", VALUES)
+def test_the_writer_without_recursion_writes_as_the_standard_one(value, indent):
+    from pparse.cli.deep_json import _pieces
+
+    for ascii_only in (True, False):
+        expected = json.dumps(value, indent=indent, ensure_ascii=ascii_only, default=bytes.hex)
+        assert "".join(_pieces(value, bytes.hex, indent, ascii_only)) == expected
+
+
+# -- callbacks that ask meanwhile --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("callback", ["cancel", "progress"])
+@pytest.mark.parametrize("ask", [lambda document: list(document.check()), lambda document: len(document.root)])
+def test_a_callback_that_asks_for_what_is_being_read_is_refused(callback, ask):
+    text = json.dumps({f"a{number}": [number] for number in range(20_000)}).encode()
+    calls = 0
+
+    def asking(*_: object) -> bool:
+        nonlocal calls
+        calls += 1
+        if calls == 3:
+            ask(document)
+        return False
+
+    document = pparse.open(text, format="json", **{callback: asking})
+    try:
+        with pytest.raises(pparse.PparseError, match="is being read"):
+            len(document.root)
+    finally:
+        document.close()
+
+
+def test_after_a_callback_was_refused_the_document_reads_as_before():
+    text = json.dumps({f"a{number}": [number] for number in range(20_000)}).encode()
+    calls = 0
+
+    def asking() -> bool:
+        nonlocal calls
+        calls += 1
+        if calls == 3:
+            with pytest.raises(pparse.PparseError, match="is being read"):
+                len(document.root)
+        return False
+
+    with pparse.open(text, format="json", cancel=asking) as document:
+        assert len(document.root) == 20_000
+        assert document.get("a19999[0]") == 19_999
+        assert calls > 3

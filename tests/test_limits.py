@@ -181,7 +181,7 @@ def test_check_names_the_limit_and_carries_the_numbers():
         limits.check("depth", 6, "the depth", offset=16, path="a.b")
     error = caught.value
     assert (error.wanted, error.got, error.offset, error.path) == (6, 5, 16, "a.b")
-    assert error.option == "--limit depth=6"
+    assert error.option == "--limit depth=20"
     assert "the depth is above the limit depth=5" in str(error)
     Limits(depth=int(error.option.rpartition("=")[2])).check("depth", 6, "the depth")
 

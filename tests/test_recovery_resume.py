@@ -300,11 +300,11 @@ def test_the_limit_of_entries_counts_what_is_done(tmp_path, source):
         if file.path == "folder/A~2.TXT":
             raise KeyboardInterrupt
 
-    with pytest.raises(LimitError, match="extracted_entries=8"):
+    with pytest.raises(LimitError, match="extracted_entries=14"):
         go(tmp_path / "whole")
     with pytest.raises(KeyboardInterrupt):
         go(tmp_path / "out", stop)
-    with pytest.raises(LimitError, match="extracted_entries=8"):
+    with pytest.raises(LimitError, match="extracted_entries=14"):
         go(tmp_path / "out")
     assert contents(tmp_path / "out") == contents(tmp_path / "whole")
 

@@ -84,7 +84,7 @@ def test_the_cap_is_on_all_together(scratch):
     for spool in (one, two):
         with pytest.raises(LimitError, match="scratch_bytes=1048576") as caught:
             spool.append(b"x")
-        assert caught.value.option == "--limit scratch_bytes=1048577"
+        assert caught.value.option == "--limit scratch_bytes=2097152"
         assert (caught.value.wanted, caught.value.got) == ((1 << 20) + 1, 1 << 20)
     with pytest.raises(LimitError):
         scratch.spool().memory(1)

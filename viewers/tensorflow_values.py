@@ -149,7 +149,7 @@ class _Blobs:
         slot = part.slots[owner.field.number]
         if slot.count > _MAX_BLOBS:
             raise LimitError(
-                f"the field {owner.field.name} stands in {slot.count} pieces", option="(none)", wanted=slot.count,
+                f"the field {owner.field.name} stands in {slot.count} pieces", option="", wanted=slot.count,
                 got=_MAX_BLOBS,
             )  # fmt: skip
         single = owner.field.type_name == "bytes"

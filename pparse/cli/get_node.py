@@ -197,7 +197,7 @@ def _node_value(node: Node) -> Any:
 
 
 def _node_text(node: Node, output: str | None) -> str:
-    from json import dumps
+    from pparse.cli.deep_json import deep_dumps
 
     value = _node_value(node)
     if isinstance(value, bytes) or node.shape != SCALAR:
@@ -206,16 +206,16 @@ def _node_text(node: Node, output: str | None) -> str:
         value = value.hex()
     if isinstance(value, str):
         return value
-    return dumps(value, indent=2, ensure_ascii=False, default=_hex)
+    return deep_dumps(value, indent=2, ensure_ascii=False, default=_hex)
 
 
 def _node_json(node: Node, file: str) -> str:
-    from json import dumps
+    from pparse.cli.deep_json import deep_dumps
 
     value = _node_value(node)
     status = _known_status(node) or Status.COMPLETE
-    return dumps({"schema": 1, "file": file, "path": node.path, "kind": node.kind, "status": status.value,
-                  "value": value}, default=_hex)  # fmt: skip
+    return deep_dumps({"schema": 1, "file": file, "path": node.path, "kind": node.kind, "status": status.value,
+                       "value": value}, default=_hex)  # fmt: skip
 
 
 def _hex(value: object) -> object:

@@ -525,7 +525,7 @@ class Target:
         if self.entries >= self.max_entries:
             raise LimitError(
                 f"the output has {self.entries:,} files and folders",
-                option=f"--limit extracted_entries={self.entries + 1}",
+                option=f"--limit extracted_entries={2 * self.max_entries}",
                 wanted=self.entries + 1,
                 got=self.max_entries,
             )
@@ -554,7 +554,7 @@ class Target:
             raise LimitError(
                 f"the holes of files would come to {format_size(wanted)}, more than the "
                 f"{format_size(self.max_hole_bytes)} allowed",
-                option=f"--limit hole_bytes={wanted}",
+                option=f"--limit hole_bytes={max(wanted, 2 * self.max_hole_bytes)}",
                 wanted=wanted,
                 got=self.max_hole_bytes,
             )

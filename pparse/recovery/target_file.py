@@ -50,7 +50,7 @@ class Expansion:
             ratio = -(-wanted // self._packed)
             raise LimitError(
                 f"{format_size(self._packed)} of a compressed stream give more than {self._ratio} times as much",
-                option=f"--limit expansion_ratio={ratio}",
+                option=f"--limit expansion_ratio={max(ratio, 2 * self._ratio)}",
                 wanted=wanted,
                 got=self._limit,
             )

@@ -1,0 +1,61 @@
+"""JSON of values that are nested deeper than the encoder of the standard library recurses."""
+
+from __future__ import annotations
+
+from json import dumps
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any, Final
+
+# Levels that are indented: blanks would grow with the square of the depth.
+_INDENTED: Final = 200
+
+
+def deep_dumps(
+    value: Any, *, default: Callable[[Any], Any], indent: int | None = None, ensure_ascii: bool = True
+) -> str:
+    """Return what `json.dumps` returns, of any depth; what it cannot write is indented as far as its 200th level."""
+    try:
+        return dumps(value, default=default, indent=indent, ensure_ascii=ensure_ascii)
+    except RecursionError:
+        return "".join(_pieces(value, default, indent, ensure_ascii))
+
+
+def _pieces(value: Any, default: Callable[[Any], Any], indent: int | None, ensure_ascii: bool) -> Iterator[str]:
+    """Yield the text of a value, with a stack of what is open: the items to come, and what closes it."""
+    stack: list[tuple[Iterator[tuple[str, Any]], str]] = [(iter([("", value)]), "")]
+    is_first = True
+    while stack:
+        items, closer = stack[-1]
+        found = next(items, None)
+        if found is None:
+            stack.pop()
+            if closer:
+                yield closer if is_first else _line(indent, len(stack) - 1) + closer
+            is_first = False
+            continue
+        label, item = found
+        if len(stack) > 1:
+            comma = "" if is_first else "," if indent is not None else ", "
+            yield comma + _line(indent, len(stack) - 1) + label
+        is_first = isinstance(item, dict | list | tuple)
+        if isinstance(item, dict):
+            labels = [dumps(_key(key), ensure_ascii=ensure_ascii) + ": " for key in item]
+            stack.append((zip(labels, item.values(), strict=True), "}"))
+            yield "{"
+        elif isinstance(item, list | tuple):
+            stack.append((zip([""] * len(item), item, strict=True), "]"))
+            yield "["
+        else:
+            yield dumps(item, default=default, ensure_ascii=ensure_ascii)
+
+
+def _line(indent: int | None, depth: int) -> str:
+    return "" if indent is None else "\n" + " " * (indent * min(depth, _INDENTED))
+
+
+def _key(key: Any) -> str:
+    """Return a key as the standard encoder writes it."""
+    return key if isinstance(key, str) else dumps(key)
