@@ -119,10 +119,19 @@ class StrictDecoder:
             raise LimitError(reason, option=self._limits.option("leaf_depth"), offset=offset)
         return self.decode(text, offset)
 
-    def _too_long(self, offset: int | None) -> LimitError:
+    def _too_long(self, offset: int | None, count: int = 0) -> LimitError:
+        """Return the error for a number of ``count`` digits: beyond our limit, or else that of Python."""
+        digits, limit = sys.get_int_max_str_digits(), self._limits.number_bytes
+        if not 0 < digits <= limit or limit < count:
+            return LimitError(
+                f"a number of more than {limit} digits",
+                option=self._limits.option("number_bytes", count),
+                offset=offset,
+            )
         return LimitError(
-            f"a number of more than {self._limits.number_bytes} digits", option="--limit number_bytes", offset=offset
-        )
+            f"a number of more than {digits} digits, which Python does not convert",
+            option="PYTHONINTMAXSTRDIGITS=0 in the environment", offset=offset,
+        )  # fmt: skip
 
     def refuse_key(self, offset: int) -> LimitError:
         """Return the error for a key that is too long."""
@@ -139,12 +148,12 @@ class StrictDecoder:
 
     def _int(self, digits: str) -> int:
         if len(digits) > self._limits.number_bytes:
-            raise self._too_long(None)
+            raise self._too_long(None, len(digits))
         return int(digits)
 
     def _float(self, text: str) -> float:
         if len(text) > self._limits.number_bytes:
-            raise self._too_long(None)
+            raise self._too_long(None, len(text))
         value = float(text)
         if value in (float("inf"), float("-inf")):
             raise UnsupportedError(f"the number {text[:40]} is beyond the range of a float64")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
 import zipfile
@@ -289,3 +290,14 @@ def test_a_limit_met_in_one_document_of_an_archive_ends_the_check_of_that_one(ru
     ran = run("check", "-R", tmp_path / "b.zip", "--limit", "header_bytes=1000")
     assert ran.code == 2
     assert ran.lines[-1].endswith("not all of it could be looked at (1 error)")
+
+
+def test_findings_of_a_document_in_an_archive_in_an_archive_are_told_once(run, tmp_path):
+    inner = io.BytesIO()
+    with zipfile.ZipFile(inner, "w") as archive:
+        archive.writestr("x.json", "{]")
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr("e.zip", inner.getvalue())
+    lines = run("check", "-R", tmp_path / "a.zip").lines
+    assert any("e.zip::x.json: malformed" in line for line in lines)
+    assert len(lines) == len(set(lines))

@@ -946,3 +946,11 @@ def test_the_table_of_keys_holds_twelve_bytes_a_child(wide):
     assert table.memory == 12 * WIDE
     assert list(table.candidates("key7")) == [7]
     assert array("q").itemsize == 8
+
+
+def test_a_number_that_python_itself_does_not_convert_is_told_so():
+    text = b"[%s]" % (b"1" * 5000)
+    with pytest.raises(LimitError) as caught:
+        read(text, limits=Limits(number_bytes=9000)).get("[0]")
+    assert "more than 4300 digits, which Python does not convert" in caught.value.reason
+    assert caught.value.option == "PYTHONINTMAXSTRDIGITS=0 in the environment"

@@ -9,6 +9,7 @@ nothing to compare a file with.
 from __future__ import annotations
 
 import os
+from copy import copy
 
 from pparse.cli.common import DAMAGED, OK, USAGE, add_files, add_json, each_file, open_file, row_of
 from pparse.cli.output import cut_to_dict, report_cut, report_document_cut, safe
@@ -149,8 +150,9 @@ def _findings_inside(name: str, extraction: Extraction, strict: bool) -> Iterato
     """Check a document inside an archive; if it cannot even be begun with, or a limit ends it, that is the finding."""
     try:
         for finding in extraction.check(strict=strict, around=False):
-            finding.source = name
-            yield finding
+            told = copy(finding)  # its own one keeps the source by which it is known
+            told.source = name
+            yield told
     except (MalformedError, EndOfDataError, GapError) as error:
         yield Finding("malformed", error.reason, source=name, offset=error.offset)
     except (LimitError, UnsupportedError) as error:
