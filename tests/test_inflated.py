@@ -796,7 +796,7 @@ def test_the_limit_of_a_stream_is_named():
         for _ in range(2):
             with pytest.raises(LimitError, match="inflated_bytes=100000") as caught:
                 data.pread(100_000, 1)
-            assert caught.value.option == "--limit inflated_bytes=100001"
+            assert caught.value.option == "--limit inflated_bytes=200000"
             assert data.pread(0, 100_000) == LARGE[:100_000]
             with pytest.raises(LimitError):
                 data.finish()
