@@ -570,7 +570,7 @@ class TarWalker:
         else:
             reason = f"no header stands here; {count_words(body.end - pos, 'byte')} before the next one, or the end"
         member = ArchiveMember(f"gap {pos}", b"", "gap", at, pos, body.end, body.end - pos if whole else None)
-        if after is None and zeros >= 2 and gap is None:
+        if after is None and zeros >= 2 and gap is None and not source.lost_in(pos, body.end)[0]:
             # Behind the mark of the end, and nothing in it is an archive: somebody else's bytes.
             reason = f"{count_words(body.end - pos, 'byte')} follow the end of the archive"
             member.finding = self._finding("trailing", reason, member.name, pos, member.packed, "warning")

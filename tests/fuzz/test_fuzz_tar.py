@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from pparse.data import Gap
 from pparse.errors import EngineError, PparseError
+from pparse.findings import Status
 from pparse.testing.fakes import FakeData
 from tests.contract.test_tar_contract import sparse
 from tests.test_tar import archive, info, opened, read, seal, seen
@@ -76,3 +77,16 @@ def test_damaged_archives(content, edits, gaps):
         raise
     except PparseError:
         pass
+
+
+def test_what_is_lost_behind_the_end_is_told_before_it_is_read():
+    content = SAMPLES[0]
+    data = FakeData(content + bytes(512) + b"\1" * 512)
+    data.gaps = (Gap(len(content) + 512 + 100, 1, True),)
+    with opened(data) as extraction:
+        members = list(extraction.result.parser.files())
+        before = [seen(member) for member in members]
+        for member in members:
+            read(extraction, member)
+        assert [seen(node.note) for node in extraction.root.children()] == before
+        assert members[-1].status is Status.DAMAGED
