@@ -469,8 +469,8 @@ class ArchiveParser(Parser):
         if member.packed > LITTLE or member.size > LITTLE_UNPACKED or (member.at, member.start) in self.spoilt:
             return
         if not opened.data.is_proved(opened.start, opened.start + member.size):
-            opened.proved = True
             finding = self.prove(opened)
+            opened.proved = True
             if finding is not None:
                 self.result.findings.add(finding)
 

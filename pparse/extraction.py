@@ -64,7 +64,8 @@ class Extraction:
         self.notes: list[Finding] = []  # what was found wrong before any parser looked at it
         self.origin: tuple[Any, Any] | None = None  # of a member of an archive: that one's parser, and the member
         self.proved = False  # the member that this is was read through for its checksum
-        self._confirmed = False
+        self._confirmed = False  # `confirm` came to its end
+        self._confirming = False
         self.implicit = False  # a step of decompression, which paths do not name
         self.layers: int = 0 if parent is None else parent.layers  # archives and streams around it
 
@@ -307,8 +308,8 @@ class Extraction:
         extraction: Extraction | None = self
         while extraction is not None:
             if extraction.origin is not None and not extraction.proved:
-                extraction.proved = True
                 finding = extraction.origin[0].prove(extraction)
+                extraction.proved = True
                 if finding is not None:
                     self.findings.add(finding)
             for result in list(extraction.results.values()):
@@ -323,14 +324,22 @@ class Extraction:
         if self._confirmed or self.parent is None:
             return
         with self.lock:
+            begun: list[Extraction] = []
             extraction: Extraction | None = self
-            while extraction is not None and not extraction._confirmed:
-                extraction._confirmed = True
-                if extraction.origin is not None and not extraction.proved:
-                    extraction.origin[0].confirm(extraction)
-                for result in list(extraction.results.values()):
-                    result.parser.confirm()
-                extraction = extraction.parent
+            try:
+                while extraction is not None and not (extraction._confirmed or extraction._confirming):
+                    begun.append(extraction)
+                    extraction._confirming = True
+                    if extraction.origin is not None and not extraction.proved:
+                        extraction.origin[0].confirm(extraction)
+                    for result in list(extraction.results.values()):
+                        result.parser.confirm()
+                    extraction = extraction.parent
+                for extraction in begun:  # not before: nobody else may read meanwhile, nor after it failed
+                    extraction._confirmed = True
+            finally:
+                for extraction in begun:
+                    extraction._confirming = False
 
     def view(self) -> Any:
         """Return the viewer of this extraction. Raises `UnsupportedError` if its format has none."""

@@ -7,6 +7,7 @@ import io
 import json
 import random
 import tarfile
+import threading
 import zipfile
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 
 import pparse
+from pparse.archive import ArchiveParser
 from pparse.cli import main
 from pparse.data import BytesData, Gap, IoStats
 from pparse.limits import LITTLE
@@ -159,3 +161,58 @@ def test_progress_of_a_check_is_that_of_the_outermost_file(tmp_path):
     assert {total for _, total, _ in told} == {path.stat().st_size}
     assert {what for _, _, what in told} == {"reading"}
     assert max(done for done, _, _ in told) > path.stat().st_size // 4
+
+
+def test_nobody_reads_while_another_thread_still_compares(tmp_path, monkeypatch):
+    damaged = bytearray(STORED)
+    damaged[3_000] ^= 1
+    (tmp_path / "a.zip").write_bytes(damaged)
+    begun, go_on = threading.Event(), threading.Event()
+    prove = ArchiveParser.prove
+
+    def slow(self, opened):
+        begun.set()
+        assert go_on.wait(20)
+        return prove(self, opened)
+
+    told: list[str] = []
+
+    def read(tensor):
+        try:
+            tensor.numpy()
+            told.append("given")
+        except pparse.DamagedTensorError:
+            told.append("refused")
+
+    with pparse.view(f"{tmp_path / 'a.zip'}::m.safetensors") as viewer:
+        tensors = [viewer["layer.0"], viewer["layer.0"]]
+        monkeypatch.setattr(ArchiveParser, "prove", slow)
+        threads = [threading.Thread(target=read, args=(tensor,)) for tensor in tensors]
+        threads[0].start()
+        assert begun.wait(20)
+        threads[1].start()
+        threads[1].join(0.3)
+        assert told == []
+        go_on.set()
+        for thread in threads:
+            thread.join()
+    assert told == ["refused", "refused"]
+
+
+def test_what_could_not_be_compared_is_compared_when_somebody_asks_again(tmp_path, monkeypatch):
+    damaged = bytearray(STORED)
+    damaged[3_000] ^= 1
+    (tmp_path / "a.zip").write_bytes(damaged)
+    prove = ArchiveParser.prove
+
+    def fail(self, opened):
+        monkeypatch.setattr(ArchiveParser, "prove", prove)
+        raise pparse.SourceError("Input/output error")
+
+    with pparse.view(f"{tmp_path / 'a.zip'}::m.safetensors") as viewer:
+        tensor = viewer["layer.0"]
+        monkeypatch.setattr(ArchiveParser, "prove", fail)
+        with pytest.raises(pparse.SourceError):
+            tensor.numpy()
+        with pytest.raises(pparse.DamagedTensorError):
+            tensor.numpy()

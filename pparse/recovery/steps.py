@@ -145,9 +145,7 @@ def run_of(document: Extraction, command: str, **options: object) -> dict[str, o
     from pparse.recovery.report import SCHEMA
 
     session = document.session
-    outermost = document
-    while outermost.parent is not None:
-        outermost = outermost.parent
+    outermost = document.topmost
     run = {
         "command": command,
         "of": outermost.name.replace("\\", "/").rstrip("/").rpartition("/")[2],
