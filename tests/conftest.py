@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import struct
 from pathlib import Path
@@ -151,6 +152,12 @@ def pytest_ignore_collect(collection_path, config):
         return None
     name = collection_path.stem.removeprefix("test_")
     return (name not in QUICK and collection_path.parent.name not in QUICK_FOLDERS) or None
+
+
+def pytest_collection_finish(session):
+    """Spare the collector what pytest itself holds: thousands of items, through which each `gc.collect` would go."""
+    gc.collect()
+    gc.freeze()
 
 
 # -- the truth matrix: which cases are run, and what is told of them ------------------------------------------------

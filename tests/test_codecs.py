@@ -293,7 +293,7 @@ def test_every_prefix(codec):
 @rows("codec", ALL)
 def test_every_changed_byte(codec):
     data = MAKE[codec](SMALL)
-    for at in sweep.some(range(len(data)), 3, ends=24):
+    for at in sweep.some(range(len(data)), 8, ends=24):
         for mask in sweep.values((0x01, 0x80, 0xFF), at):
             bad = bytearray(data)
             bad[at] ^= mask
@@ -377,7 +377,7 @@ def test_what_precedes_damage_is_delivered(codec):
     content = text(400_000)
     good = bytearray(bz2.compress(content, 1) if codec == "bz2" else MAKE[codec](content))
     source = random.Random(7)
-    for at in [len(good) // 3, len(good) - 2, len(good) - 30, *source.sample(range(100, len(good)), 3)]:
+    for at in [len(good) // 3, len(good) - 2, source.randrange(100, len(good))]:
         bad = bytearray(good)
         bad[at] ^= 0x55
         bad = bytes(bad)
@@ -1424,7 +1424,7 @@ def grown(*arguments):
 @pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="no /proc/self/status here")
 @pytest.mark.parametrize("codec", ["gzip", "bz2", "xz", "lzma", "brotli", "zstd", "lz4", "snappy"])
 def test_bombs_are_bounded(codec, tmp_path):
-    size = 8 * MIB if codec == "snappy" else 128 * MIB
+    size = 8 * MIB if codec == "snappy" else 48 * MIB
     path = tmp_path / "bomb"
     path.write_bytes(bomb(codec, size))
     more, peak = grown(codec, path, size, "stream")

@@ -32,6 +32,7 @@ from pparse.gzip_index import FOOTER, MAGIC, POINT, GzipIndex, IndexedData, cach
 from pparse.gzip_indexing import build_index, check_index
 from pparse.limits import KIB, MIB, Limits
 from pparse.resync.resumed import ResumedData
+from tests import sweep
 
 SPACING = 64 * KIB
 FRONT, BACK = b"in front of it", b"behind it"
@@ -412,7 +413,8 @@ def test_every_byte_of_an_index_flipped(monkeypatch):
     assert report.points >= 3
     assert len(raw) < 12_000
     noticed = 0
-    for at in range(len(raw)):
+    places = sweep.some(range(len(raw)), 3, ends=64)
+    for at in places:
         changed = bytearray(raw)
         changed[at] ^= 1 << at % 8
         try:
@@ -425,7 +427,7 @@ def test_every_byte_of_an_index_flipped(monkeypatch):
             out = index.point(number).out
             assert found.pread(out, 30) == data[out : out + 30]
         noticed += index.problem == "the index is damaged: a window is wrong"
-    assert noticed == len(raw)
+    assert noticed == len(places)
 
 
 def test_every_cut_of_an_index():

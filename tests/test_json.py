@@ -728,7 +728,7 @@ with open("/proc/self/status") as status:
 def test_ten_times_the_file_takes_the_same_memory(tmp_path, kernel):
     record = dump({"id": 1, "text": "x" * 1500, "more": [{"a": [1, 2, 3]}, "s" * 400]})
     peaks = []
-    for count in (2_500, 25_000):
+    for count in (1_000, 10_000):
         path = tmp_path / f"{count}.json"
         with path.open("wb") as file:
             file.write(b"[" + record)
@@ -739,7 +739,7 @@ def test_ten_times_the_file_takes_the_same_memory(tmp_path, kernel):
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         peaks.append(int(done.stdout))
-    assert path.stat().st_size > 45e6
+    assert path.stat().st_size > 18e6
     assert abs(peaks[1] - peaks[0]) <= 2048, peaks
 
 

@@ -9,6 +9,8 @@ import textwrap
 
 import pytest
 
+from tests import sweep
+
 pytestmark = pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="no /proc/self/status here")
 
 MIB = 1 << 20
@@ -162,9 +164,10 @@ def test_slices_of_a_tensor_of_four_gib(tmp_path):
     assert result["grown"] <= 2 * 4 * MIB + MIB + SLACK
 
 
-def test_five_gib_in_one_tensor_are_read_bit_exactly(tmp_path):
-    size = 5 * GIB + 3
+def test_gibibytes_in_one_tensor_are_read_bit_exactly(tmp_path):
+    size = 5 * GIB + 3 if sweep.full else 2 * GIB + 300_000_003
     places = [0, 1, (1 << 31) - 4097, (1 << 31) - 1, 1 << 31, (1 << 32) - 1, 1 << 32, (1 << 32) + 123_456_789, size - 1]
+    places = [place for place in places if place < size]
     path = sparse(
         tmp_path / "model.safetensors",
         [("before", "U8", (5,), 5), ("a", "U8", (size,), size), ("after", "U8", (2,), 2)],
@@ -192,7 +195,7 @@ def test_five_gib_in_one_tensor_are_read_bit_exactly(tmp_path):
     assert result["single"] == result["mapped"] == list(range(1, len(places) + 1))
     assert result["around"][0] == [1, 2, 0]
     assert result["around"][3] == [0, 0, 4, 5, 0]
-    assert result["around"][-1] == [0, 0, 9]
+    assert result["around"][-1] == [0, 0, len(places)]
     assert result["after"] == [0xAA, 0xBB]
     assert result["grown"] <= 2 * MIB + MIB + SLACK
 

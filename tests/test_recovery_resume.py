@@ -153,12 +153,12 @@ def damaged_stream() -> bytes:
 def assert_goes_on(tmp_path, source, command, *, step: int = 1, torn: bool = False, claims: bool = False) -> int:
     """Kill a run at every ``step``-th call, and compare what the same command makes of it; return how many there are.
 
-    A default run takes a third of these calls. ``claims``: names are taken by empty files first.
+    A default run takes a sixth of these calls. ``claims``: names are taken by empty files first.
     """
     run(command, source, tmp_path / "whole")
     whole = contents(tmp_path / "whole")
     assert not (tmp_path / "whole" / WORK_NAME).exists()
-    step = step if sweep.full else 3 * step
+    step = step if sweep.full else 6 * step
     number, alive = 1 + sweep.offset % step, False
     while not alive:
         folder = tmp_path / str(number)

@@ -693,7 +693,7 @@ def test_every_changed_byte_of_the_header_is_survived():
     rng = random.Random(1)
     handed_out = 0
     for at in range(base):
-        for value in {*ODD, *rng.sample(range(256), 4)}:
+        for value in {*sweep.values(ODD, at, 4), *rng.sample(range(256), 2)}:
             changed = bytearray(LITTLE)
             if changed[at] == value:
                 continue
@@ -718,13 +718,13 @@ def test_every_changed_byte_of_the_header_is_survived():
                     assert array.shape == tensor.shape
                     assert array.tobytes() == source[start + begin : start + end], (at, value, tensor)
                     assert len(array.tobytes()) == end - begin
-    assert handed_out > 8000
+    assert handed_out > (8000 if sweep.full else 800)
 
 
 def test_changed_bytes_are_survived_by_the_tree_however_the_bytes_come():
     base = data_start(LITTLE)
-    rng = random.Random(2)
-    for number in range(150):
+    rng = random.Random(f"trees {sweep.offset}")
+    for number in range(150 if sweep.full else 50):
         changed = bytearray(LITTLE)
         for _ in range(rng.randrange(1, 4)):
             changed[rng.randrange(8, base)] = rng.choice(ODD)
@@ -748,10 +748,10 @@ def test_changed_bytes_are_survived_by_the_tree_however_the_bytes_come():
 
 
 def test_names_found_are_those_listed_in_damaged_headers():
-    rng = random.Random(3)
+    rng = random.Random(f"names {sweep.offset}")
     source, _ = pack([(f"n{number}", "U8", (2,)) for number in range(90)], seed=4)
     base = data_start(source)
-    for number in range(150):
+    for number in range(150 if sweep.full else 50):
         changed = bytearray(source)
         for _ in range(3):
             changed[rng.randrange(8, base)] = rng.choice(ODD)
@@ -961,7 +961,7 @@ def test_brackets_nested_beyond_the_limit_in_a_field_that_nobody_needs():
 
 @pytest.mark.parametrize(
     "text",
-    ["[" * 1_000_000, '{"a":' * 300_000, '{"a":' + "[" * 1_000_000, '{"a":{"b":' + "[{" * 500_000 + "}"],
+    ["[" * 1_000_000, '{"a":' * 100_000, '{"a":' + "[" * 500_000, '{"a":{"b":' + "[{" * 200_000 + "}"],
     ids=["arrays", "objects", "an entry", "a field"],
 )
 def test_a_million_brackets_that_nobody_closes(text):

@@ -16,6 +16,7 @@ from pparse.proto_splitter import split as split_module
 from pparse.proto_splitter.size import cut
 from pparse.proto_splitter.sizes import message_size
 from pparse.protos import message_class
+from tests import sweep
 from tests.splitter_samples import check_merged, copy_of, entries_of, plain, split, tags_of
 from tests.work_counter import instructions
 
@@ -201,7 +202,7 @@ def test_a_message_too_deep_for_protobuf():
 
 
 @given(messages(), st.integers(20, 600))
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400 if sweep.full else 130, deadline=None)
 def test_any_message_and_limit(message, limit):
     """All chunks are within the limit, or something is said to be too large; merged, they are the message."""
     expected = copy_of(message)

@@ -20,6 +20,7 @@ from pparse.proto_splitter.stream_merge import merge_to_file
 from pparse.proto_splitter.stream_split import split_document, split_file
 from pparse.protos import message_class
 from pparse.riegeli import RecordReader
+from tests import sweep
 from tests.protobuf_referee import FDP, Chooser, World, entry_type, fill, plain, random_schema, tagged, twisted, varint
 from tests.splitter_samples import make_graph_def_with_constant_nodes, tags_of
 
@@ -32,6 +33,7 @@ Lists = message_class(LISTS)
 GraphDef = message_class(GRAPH)
 Metadata = message_class("tensorflow.proto_splitter.ChunkMetadata")
 MESSAGE, BYTES = 1, 2
+MIB = 1 << 20
 
 
 @pytest.fixture(scope="session")
@@ -471,20 +473,22 @@ def memory(word):
         return next(int(line.split()[1]) << 10 for line in status if line.startswith(word + ":"))
 
 before = memory("VmRSS")
-source, prefix, limit, options = sys.argv[1:]
-report = split_file(source, prefix, message="tensorflow.GraphDef", max_size=int(limit), writer_options=options)
-merge_to_file(report.path, prefix + ".back", message="tensorflow.GraphDef")
+source, prefix, limit, options, budget = sys.argv[1:]
+more = {"message": "tensorflow.GraphDef", "budget": budget}
+report = split_file(source, prefix, max_size=int(limit), writer_options=options, **more)
+merge_to_file(report.path, prefix + ".back", **more)
 print(json.dumps({"grown": memory("VmHWM") - before, "chunks": report.chunks}))
 """
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="no /proc/self/status here")
-@pytest.mark.parametrize(("limit", "options", "chunks"), [(1 << 20, "uncompressed", 4), (1 << 30, "", 0),
-                                                          (150_000_000, "zstd:1", 3)])  # fmt: skip
-def test_memory(tmp_path, limit, options, chunks):
-    """A message of 200 MB, most of it in holes of the file, within the budget."""
+@pytest.mark.parametrize(("part", "options", "chunks"), [(0.005, "uncompressed", 4), (5, "", 0), (0.75, "zstd:1", 3)])
+def test_memory(tmp_path, part, options, chunks):
+    """A message three times as large as the budget, most of it in holes of the file, within the budget."""
     source = tmp_path / "big.pb"
-    sizes = (100_000_000, 60_000_000, 40_000_000)
+    budget = (64 if sweep.full else 16) * MIB
+    sizes = (budget * 3 // 2, budget, budget // 2)
+    limit = int(part * sum(sizes))
     with open(source, "wb") as file:
         for size in sizes:
             tensor = varint(4 << 3 | 2) + varint(size)
@@ -498,12 +502,12 @@ def test_memory(tmp_path, limit, options, chunks):
         report = split_file(source, str(tmp_path / "out"), message=GRAPH, max_size=limit)
         assert (report.size, report.chunked) == (os.path.getsize(source), False)
         return
-    words = [sys.executable, "-c", textwrap.dedent(SCRIPT), source, tmp_path / "out", str(limit), options]
+    words = [sys.executable, "-c", textwrap.dedent(SCRIPT), source, tmp_path / "out", str(limit), options, str(budget)]
     done = subprocess.run(words, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
     found = json.loads(done.stdout)
     assert found["chunks"] == chunks
-    assert found["grown"] < (64 + 8) << 20
+    assert found["grown"] < budget + 8 * MIB
     with open(source, "rb") as first, open(tmp_path / "out.back", "rb") as second:
         while block := first.read(1 << 20):
             assert second.read(1 << 20) == block

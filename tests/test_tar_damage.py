@@ -12,6 +12,7 @@ from pparse.errors import PparseError
 from pparse.findings import Severity, Status
 from pparse.parsers.tar_headers import BLOCK
 from pparse.testing.fakes import FakeData, GappyData, UnknownSizeData
+from tests import sweep
 from tests.rows import rows
 from tests.test_tar import archive, contents, files, info, opened, read, seal, seen
 
@@ -106,7 +107,7 @@ def test_every_byte_of_headers_changed(format):
     content = sample(format)
     members = files(content)
     for member in members:
-        for at in range(member.at, member.start):
+        for at in sweep.some(range(member.at, member.start), 3):
             value = (0x00, 0x31, 0x41, 0xFF)[at % 4 if at % BLOCK >= 100 else at % 2]
             if content[at] == value:
                 continue

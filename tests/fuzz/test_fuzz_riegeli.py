@@ -14,6 +14,7 @@ from pparse.errors import EngineError
 from pparse.kernels.varint import encode_varint
 from pparse.riegeli import RecordReader, SkippedRegion
 from pparse.riegeli.layout import FILE_SIGNATURE, pack_block
+from tests import sweep
 from tests.riegeli_damage import bounded, forged, written
 from tests.riegeli_fixtures import BLOCK, Pipe, raw
 
@@ -219,7 +220,7 @@ def test_files_that_are_nearly_right(data):
     survives(data, moved=True)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150 if sweep.full else 60, deadline=None)
 @given(chunks=CHUNKS)
 @example(chunks=[("r", b"\0\x01\x01x", 1, 1)])
 @example(chunks=[("r", b"", 1, 1 << 62)])
