@@ -17,6 +17,7 @@ import argparse
 import ast
 import difflib
 import hashlib
+import itertools
 import json
 import os
 import queue
@@ -59,8 +60,10 @@ COMPARISONS = {
     ast.In: ("in", "not in"), ast.NotIn: ("not in", "in"),
 }  # fmt: skip
 SUMS = {ast.Add: ("+", "-"), ast.Sub: ("-", "+")}
-# How many tests are tried on a change, the quickest first; more of them see the same.
-MOST_TESTS = 400
+# Which tests are tried on a change: so many of the quickest, and of the slower ones, whose samples are larger, as many
+# as take so many seconds without it.
+QUICKEST = 250
+SLOWER_SECONDS = 90.0
 KILLED_SHARE = 0.95
 
 
@@ -256,10 +259,15 @@ class LineTests:
     seconds: dict[str, float] = field(default_factory=dict)
 
     def of(self, change: Change) -> list[str]:
-        """Return the tests that run the line of a change and pass without it, the quickest first."""
+        """Return tests that run the line of a change and pass without it, the quickest first."""
         lines = self.lines.get(change.module, {})
         tests = lines.get(change.line) or lines.get(change.first, [])
-        return sorted((test for test in tests if test in self.seconds), key=lambda test: self.seconds[test])
+        known = sorted((test for test in tests if test in self.seconds), key=lambda test: self.seconds[test])
+        others = known[QUICKEST:]
+        random.Random(change.line).shuffle(others)
+        took = itertools.accumulate(self.seconds[test] for test in others)
+        slower = [test for test, seconds in zip(others, took, strict=True) if seconds <= SLOWER_SECONDS]
+        return known[:QUICKEST] + sorted(slower, key=lambda test: self.seconds[test])
 
 
 def read_map(folder: Path, copy: Path) -> LineTests:
@@ -346,7 +354,7 @@ def tried(changes: list[Change], known: LineTests, work: Path, jobs: int, offset
         copies.put(copy_of_tree(work / f"copy{number}"))
 
     def attempt(change: Change) -> tuple[Change, str]:
-        tests = known.of(change)[:MOST_TESTS]
+        tests = known.of(change)
         if not tests:
             return change, "survived: no test runs the line"
         copy = copies.get()
