@@ -333,7 +333,7 @@ def try_change(change: Change, tests: list[str], seconds: float, copy: Path, off
         command = [sys.executable, "-m", "pytest", "-x", "--tb=no", "-p", "no:cacheprovider", "-p", "no:xdist"]
         # What goes round in circles is noticed by its time, which is no measure of anything else.
         command += ["--sweep-offset", offset, f"@{listed}"]
-        most = 60 + 20 * seconds
+        most = 60 + 5 * seconds
         ran = subprocess.run(command, cwd=copy, env=environment(copy), capture_output=True, text=True, timeout=most)
         if ran.returncode == 0:
             return "survived"
