@@ -392,7 +392,7 @@ class RiegeliParser(HashedParser):
         records = self.records(chunk_node)
         record = records.read(node.ordinal)
         if self.verify != "headers" and chunk_node.known_status is Status.COMPLETE and records.total <= TOUCHED:
-            records.settle()
+            records.settle(whole=self.verdicts.is_sound(chunk_node.start - self._start))
         return record
 
     def open_scalar(self, node: Node) -> Range:
@@ -488,11 +488,7 @@ class RiegeliParser(HashedParser):
         try:
             node.index_to(None)
             if node.known_status is Status.COMPLETE:
-                records = self.records(node)
-                total = chunk.header.decoded_data_size
-                if not records.stored and records.extent() < total:
-                    raise records.why_short()
-                records.settle()
+                self.records(node).settle(whole=True)
         except LimitError as error:
             self.result.note_limit(node, error)
         except UnsupportedError as error:

@@ -102,6 +102,15 @@ def test_a_zip_behind_anything_is_recognised_by_its_end(run, tmp_path, prefix, a
     assert {name: (tmp_path / "out" / name).read_bytes() for name in CONTENTS} == CONTENTS
 
 
+@pytest.mark.parametrize("absolute", [True, False])
+def test_an_empty_zip_behind_a_script_is_recognised_wherever_it_stands(absolute) -> None:
+    script = PREFIXES["script"]
+    content = Archive(prefix=script, shift=0 if absolute else len(script)).whole
+    for before in (b"", noise(1000)):
+        data = BytesData(before + content)
+        assert ZipParser.match(data.range(len(before), len(before) + len(content))) is Confidence.LIKELY
+
+
 def test_zeros_behind_a_zip_are_no_fault_of_it(run, tmp_path) -> None:
     path = tmp_path / "padded.bin"
     for prefix in (b"", noise(1000)):

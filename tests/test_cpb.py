@@ -38,6 +38,7 @@ from tests.interop.tensorflow.chunked import (
     write,
 )
 from tests.protobuf_referee import all_nodes, plain, plain_of
+from tests.riegeli_fixtures import chunk_table
 from tests.rows import rows
 
 FILES = Path(__file__).parent / "data" / "tf"
@@ -808,6 +809,19 @@ def test_a_scalar_beyond_the_limit(large):
         with pytest.raises(LimitError, match="scalar_bytes"):
             doc.get('named_bytes["k3"]')
         assert len(doc.node('named_bytes["k3"]').open().read()) == 400_000
+
+
+def test_a_chunk_beyond_the_budget_is_told_where_it_stands():
+    chunks = [body(int64=5), body(bytes=b"x" * 1_200_000)]
+    data = write(chunks, tree(0, ((NUMBER["one"],), tree(1))), options="transpose,snappy,chunk_size:1")
+    at = [chunk.begin for chunk in chunk_table(data) if chunk.num_records][1]
+    with opened(data, budget="2MiB") as doc:
+        assert doc.get("int64") == 5
+        found = list(doc.check())
+        assert {finding.code for finding in found} == {"limit"}
+        assert at in [finding.offset for finding in found]
+    with opened(data, budget="8MiB") as doc:
+        assert list(doc.check()) == []
 
 
 def test_each_kind_of_riegeli_file():

@@ -13,7 +13,9 @@ import pparse
 import pparse.index
 import pparse.parser
 from pparse import DONE, LIST, MAP, UNLOADED_VALUE, Entry, Limits, Parser, Status
+from pparse.budget import MemoryBudget
 from pparse.errors import CancelledError, EndOfDataError, EngineError, LimitError, MalformedError, SourceError
+from pparse.index import ChildIndex
 from pparse.testing import FailingData, FakeData, GappyData, UnknownSizeData
 from tests import sweep
 from tests.rows import rows
@@ -259,6 +261,16 @@ def test_children_beyond_the_dense_part_are_read_again_from_checkpoints(monkeypa
         for ordinal in (0, 63, 64, 999, 1000, 1001, 4999):
             assert root[ordinal].load() == values[ordinal]
         assert root.to_python() == values
+
+
+def test_entries_of_the_last_children_are_counted():
+    index = ChildIndex(MemoryBudget("1MiB"), lambda: None)
+    for offset in range(10):
+        index.add(offset)
+    assert index.memory == 8 * 10
+    for offset in range(10, 15):
+        index.add_last(Entry(None, "item", offset, offset + 1))
+    assert index.memory == 8 * 10 + 200 * 5
 
 
 def test_kept_entries_are_counted():

@@ -895,6 +895,17 @@ def test_members_of_an_object_decoded_in_batches():
     assert cut["k2000"][1].status is Status.TRUNCATED
 
 
+def test_a_small_object_is_decoded_without_an_index_wherever_it_stands():
+    members = {f"k{number}": number for number in range(1000)}
+    small = dump(members)
+    for before in (0, 3, Limits().leaf_bytes + 1):
+        outer = read(b"[%s]" % (b" " * before) + small)
+        extraction = outer.child("small", outer.data, 2 + before, 2 + before + len(small), "json")
+        found = list(extraction.parse().parser.each_member(extraction.root))
+        assert [(key, value) for _, key, value, _ in found] == list(members.items())
+        assert extraction.root.index is None
+
+
 def parser_of(text):
     extraction = read(text)
     return extraction.parse().parser.each_member(extraction.root)

@@ -255,6 +255,27 @@ def test_findings_on_what_a_compressed_file_holds_name_that_file(run, late) -> N
     assert set(sources) == {str(late)}
 
 
+@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
+def test_the_checksum_of_a_member_speaks_for_all_that_is_in_it(run, tmp_path, method) -> None:
+    inner = tarred({"a.txt": WORDS[:900], "b.txt": WORDS[900:3_000]})
+    whole = zipped({"in.tar": inner, "other.txt": WORDS[:100]}, method)
+    path = tmp_path / "late.zip.gz"
+    packed = bytearray(gzip.compress(whole, mtime=0))
+    packed[-8] ^= 1  # the stream contradicts itself, and the members of the zip do not
+    path.write_bytes(packed)
+    rows = {row["name"]: row["status"] for row in run("ls", "-R", path, "--jsonl").jsonl}
+    assert rows == dict.fromkeys(("in.tar", "other.txt", "in.tar::a.txt", "in.tar::b.txt"), "complete")
+    assert run("get", f"{path}::in.tar", "a.txt", "-o", tmp_path / "a.txt").code == 0
+    files = run("recover", path, "-o", tmp_path / "sound", "--json").json["files"]
+    assert [(file["status"], file["verified"]) for file in files] == [("complete", True)] * 3
+    at = whole.index(inner[:600]) + 600 if method == zipfile.ZIP_STORED else 200
+    (tmp_path / "it.zip").write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+    files = run("recover", tmp_path / "it.zip", "-o", tmp_path / "hit", "--json").json["files"]
+    assert {file["path"]: file["status"] for file in files if file["path"].startswith("in.tar/")} == {
+        "in.tar/a.txt": "damaged", "in.tar/b.txt": "damaged"
+    }  # fmt: skip
+
+
 def test_bytes_that_came_into_a_stored_member_do_not_hide_the_members_behind_it(run, tmp_path) -> None:
     inner = zipped({"x.txt": WORDS[:3_000], "empty": b""}, zipfile.ZIP_STORED)
     whole = zipped({"in.zip": inner, "b.txt": WORDS[:700], "empty": b""}, zipfile.ZIP_STORED)

@@ -662,6 +662,13 @@ def test_every_byte_changed():
                 list(doc.check())
 
 
+def test_fields_longer_than_a_block_are_found_sound():
+    raw = M(s="aé" * 100_000, ps=[-1] * 30_000, i=5).SerializeToString()
+    with opened(raw) as doc:
+        assert findings(doc) == []
+        assert doc.status is Status.COMPLETE
+
+
 def closed(wanted: dict) -> bool:
     """Whether google put an enum's number among the unknown fields."""
     return any(number in (11, 12) and wire == 0 for number, wire, _ in wanted.get(UNKNOWN, ()))

@@ -11,13 +11,14 @@ import pparse
 from pparse import PparseError, Status
 from pparse.errors import EndOfDataError, GapError, LimitError, MalformedError, OptionError, PathError, UnsupportedError
 from pparse.findings import Severity
+from pparse.kernels.varint import encode_varint, encode_varints
 from pparse.limits import Limits
 from pparse.riegeli import RecordReader, RecordsMetadata, RecordWriter
-from pparse.riegeli.parts import ZSTD, PartCompressor
+from pparse.riegeli.parts import BROTLI, NONE, SNAPPY, ZSTD, PartCompressor
 from pparse.riegeli.transposed_encoder import encode_transposed
 from pparse.testing.fakes import GappyData
 from tests import sweep
-from tests.riegeli_damage import Edit, apply, flip, forged, made, places, salvaged, sound, written
+from tests.riegeli_damage import Edit, apply, flip, forged, made, places, read, salvaged, sound, written
 from tests.riegeli_fixtures import BLOCK, CHUNK_HEADER, chunk_table, digest, lines, manifest, raw, records, table
 from tests.rows import rows
 
@@ -473,6 +474,37 @@ def test_odd_and_invalid_files(case):
                 found += [record.load().hex() for record in chunk.children()]
         assert found == expected
         assert findings or not refused
+
+
+def parts(kind: int, sizes: list[int], cut: int = 0, *, cut_sizes: int = 0) -> bytes:
+    """The data of a simple chunk of 100 bytes, and of these sizes; so many bytes are cut from the parts."""
+    compressor = PartCompressor(kind)
+    packed, values = compressor.part(encode_varints(sizes)), compressor.part(random.Random(1).randbytes(100))
+    packed, values = packed[: len(packed) - cut_sizes], values[: len(values) - cut]
+    return bytes((kind,)) + encode_varint(len(packed)) + packed + values
+
+
+@rows("kind", [NONE, BROTLI, ZSTD, SNAPPY])
+def test_a_check_finds_what_readers_refuse_in_chunks_whose_hashes_are_right(kind):
+    wrong = [parts(kind, sizes) for sizes in ([50, 50, 0], [50, 50, 300], [50, 50, 1, 1], [100], [50, 49])]
+    wrong += [parts(kind, [50, 50], cut) for cut in (1, 4, 10)]
+    wrong += [parts(kind, [50, 50], cut_sizes=1), parts(kind, [50, 50]) + b"x"]
+    for data in (parts(kind, [50, 50]), *wrong):
+        file = forged(("r", data, 2, 100), ("r", b"\0\x01\x01x", 1, 1))
+        with tree(file) as extraction:
+            findings, kids = checked(extraction)
+            assert kids[2].child(0).load() == b"x"
+            if data in wrong:
+                with pytest.raises(MalformedError):
+                    read(file)
+                assert [(finding.code, finding.path) for finding in findings] == [("malformed", "[64]")]
+                assert kids[1].status is Status.DAMAGED
+                if kind != NONE and data in wrong[5:8]:  # of some all bytes come out, and not the end of the stream
+                    with tree(file) as anew, pytest.raises((MalformedError, EndOfDataError)):
+                        of_chunks(anew)[0].child(1).load()
+            else:
+                assert [len(record) for *_, record in read(file).records] == [50, 50, 1]
+                assert findings == []
 
 
 # -- the option verify -----------------------------------------------------------------------------------------------

@@ -441,6 +441,16 @@ def test_doubt_of_the_parts():
     assert joined.doubtful(0, 99) == "why"
 
 
+def test_doubts_are_in_its_own_offsets():
+    part = BytesData(DIGITS)
+    part.doubts = (Doubt(2, 4, "why"), Doubt(8, 9, "why"))
+    joined = splice((BytesData(DIGITS), 0, 5), (part, 3, 10), (part, 0, 3))
+    assert joined.doubts_in(0, 99) == [(5, 6), (10, 11), (14, 15)]
+    assert joined.doubts_in(0, 11) == [(5, 6), (10, 11)]
+    assert joined.doubts_in(6, 10) == []
+    assert joined.doubts_in(0, 0) == []
+
+
 def test_zeros():
     zeros = ZeroData(1 << 50)
     assert zeros.size == 1 << 50

@@ -137,6 +137,21 @@ def test_a_header_with_a_wrong_checksum_is_a_header(at):
     assert delivered(bytes(content))[1][:3_000] == PARTS["dir/b.bin"]
 
 
+@pytest.mark.parametrize("size", [700, 1024])
+def test_a_header_with_a_wrong_checksum_keeps_its_size_where_the_end_of_the_archive_follows(size):
+    """Whatever stands behind that end: the zeros of the end are none of the member."""
+    text = noise(size)
+    content = bytearray(archive([("first", b"1"), ("last", text)]))
+    last = files(bytes(content))[1]
+    content[last.at + 140] ^= 1  # of its time
+    for tail in (b"", archive([("other", b"2")])):
+        found = contents(bytes(content) + tail)
+        assert found[0][0] == "first"
+        assert found[1][0] == "last"
+        assert found[1][3] == text
+        assert [(name, data) for name, _, _, data in found[2:]] == ([("other", b"2")] if tail else [])
+
+
 def test_one_byte_that_no_number_has_is_mended_by_the_checksum():
     content = bytearray(sample())
     header = header_of(content, "dir/b.bin")

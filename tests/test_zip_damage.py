@@ -500,6 +500,21 @@ class TestGaps:
         assert [got.status for got in found] == [Status.COMPLETE, Status.DAMAGED, Status.COMPLETE]
         assert found[1].unknown == [(100, 40)]
 
+    def test_more_than_twice_an_inexact_gap_and_64_kib_is_not_taken_for_what_is_missing(self) -> None:
+        """Without a directory nobody says that what is behind the gap is of the same member."""
+        content = noise(70_000)
+        archive = Archive(Made("a", b"one"), Made("b", content), Made("c", b"three"))
+        most = 64 * 1024 + 2 * 30
+        for lost in (most, most + 1):
+            found = read(self.inexact(archive.body, archive.members[1].start + 100, lost, 30))
+            assert [got.name for got in found] == ["a", "b", "c"]
+            assert [got.status for got in found] == [Status.COMPLETE, Status.DAMAGED, Status.COMPLETE]
+            if lost == most:
+                assert found[1].unknown == [(100, lost)]
+                assert found[1].content == content[:100] + bytes(lost) + content[100 + lost :]
+            else:
+                assert found[1].content == content[:100]
+
     def test_inexact_gap_over_several_members(self) -> None:
         members = [Made(f"m{number}", noise(200, number)) for number in range(6)]
         archive = Archive(*members)
@@ -539,6 +554,22 @@ class TestBytesThatAreGone:
         assert found["next"].content == b"whole" * 99
         assert found["next"].verdict.verified
         assert found["hit"].status is Status.DAMAGED
+
+    @pytest.mark.parametrize("count", [1, 38, 100])
+    @pytest.mark.parametrize("shift", [0, 300])
+    def test_of_the_first_member_behind_other_bytes(self, count, shift) -> None:
+        """What the directory and all later headers agree on is not where the first one stands."""
+        first, last = noise(700), b"whole" * 99
+        archive = Archive(Made("first", first), Made("last", last, method=8), prefix=noise(300, 2), shift=shift)
+        at = archive.members[0].start + 50
+        found = read(archive.whole[:at] + archive.whole[at + count :])
+        assert [(got.name, got.member.start) for got in found] == [
+            ("first", archive.members[0].start), ("last", archive.members[1].start - count)
+        ]  # fmt: skip
+        assert found[0].status is Status.DAMAGED
+        assert found[0].content == first[:50] + first[50 + count :]
+        assert found[1].content == last
+        assert found[1].verdict.verified
 
     @pytest.mark.parametrize("method", [0, 8])
     @pytest.mark.parametrize("count", [1, 2, 100])

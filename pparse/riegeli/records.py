@@ -110,19 +110,17 @@ class ChunkRecords:
             self._extent = at
         return self._extent
 
-    def settle(self) -> None:
-        """Decode to the end, and raise `InvalidArgumentError` if the stream of values turns out to be bad there."""
+    def settle(self, *, whole: bool) -> None:
+        """Decode to the end, and raise `InvalidArgumentError` if the stream of values turns out to be bad there.
+
+        ``whole`` says that all bytes of the chunk are there: then a stream that lacks its end is bad, too.
+        """
         finish = getattr(self.values, "finish", None)
         if finish is not None:
             finish()
             error: PparseError | None = getattr(self.values, "error", None)
-            if isinstance(error, MalformedError):
+            if isinstance(error, MalformedError) or (whole and isinstance(error, EndOfDataError)):
                 raise InvalidArgumentError(f"the values are damaged: {error.reason}")
-
-    def why_short(self) -> PparseError:
-        """Return the error for values that end before they should."""
-        at = self.extent()
-        return self._why(at, (self._ends[-1] if self._ends else 0) + self.values_at, at)
 
     def close(self) -> None:
         """Give the memory back."""

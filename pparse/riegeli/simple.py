@@ -187,7 +187,7 @@ class SimpleRecords(ChunkRecords):
             return
         raw, at = self._part(begin, end, None)
         stop = end if raw is self._data else None
-        rest, total = b"", 0
+        rest, total, more = b"", 0, False
         self._charge = self._budget.charge(0, "the offsets of a chunk's records")
         try:
             while len(self._ends) < count:
@@ -201,12 +201,17 @@ class SimpleRecords(ChunkRecords):
                     cut -= 1
                 rest = block[cut:]
                 sizes = decode_varints(block[:cut], count - len(self._ends) + 1)
+                more = len(self._ends) + len(sizes) > count or bool(rest)
                 self._charge.resize(8 * (len(self._ends) + len(sizes)))
                 for size in sizes[: count - len(self._ends)]:
                     total += size
                     if total > self.header.decoded_data_size:
                         raise _wrong_total(total, self.header)
                     self._ends.append(total)
+            if more or (at < stop if stop is not None else raw.pread(at, 1)):
+                raise InvalidArgumentError("there are not as many sizes as records", wanted=count)
+            if isinstance(wrong := getattr(raw, "error", None), EndOfDataError | MalformedError):
+                raise wrong  # all sizes came out, of a stream that is no whole one
         except (EndOfDataError, GapError, MalformedError) as error:
             cause = getattr(raw, "error", None) or error
             self.error = cause if isinstance(cause, PparseError) else InvalidArgumentError(str(cause))
