@@ -1,31 +1,31 @@
 """The parsers of compressed streams: gzip, zlib, raw deflate, bz2, xz, lzma, zstd, lz4 and brotli.
 
-States: none. What a stream holds is decoded by `pparse.inflated` and, behind damage, by `pparse.resync`; see
-`pparse.stream` for the tree.
+States: none. What a stream holds is decoded by `pparse.compressed.inflated` and, behind damage, by
+`pparse.compressed.resync`; see `pparse.containers.stream` for the tree.
 """
 
 from __future__ import annotations
 
 from pparse.codecs import CODECS, decompressor
 from pparse.codecs.gzip_header import FTEXT, MAX_HEADER, SYSTEMS, parse_header
-from pparse.data import FileData
+from pparse.containers.stream import StreamParser
+from pparse.data.base import FileData
+from pparse.document.registry import bare_name
 from pparse.errors import PASSING, MalformedError, PparseError, UnsupportedError
 from pparse.findings import Finding, Severity, Status
 from pparse.limits import KIB, count_words, format_size
-from pparse.node import LIST, MAP, Entry
-from pparse.parser import Confidence
-from pparse.registry import bare_name
-from pparse.stream import StreamParser
+from pparse.tree.node import LIST, MAP, Entry
+from pparse.tree.parser import Confidence
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import ClassVar
 
-    from pparse.gzip_index import GzipIndex
-    from pparse.node import Node
-    from pparse.reader import Reader
-    from pparse.result import Result
+    from pparse.compressed.gzip_index import GzipIndex
+    from pparse.data.reader import Reader
+    from pparse.tree.node import Node
+    from pparse.tree.result import Result
 
 # Decoded to see whether a stream is one.
 _TRIED = 4 * KIB
@@ -115,7 +115,7 @@ class GzipParser(StreamParser):
         data = extraction.data
         if option == "none" or extraction.parent is not None or not isinstance(data, FileData):
             return None
-        from pparse.gzip_index import find_index, load_index
+        from pparse.compressed.gzip_index import find_index, load_index
 
         if option == "auto":
             index, errors = find_index(data.path, extraction.reader, session.budget, session.pool, session.stats)

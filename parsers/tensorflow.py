@@ -1,7 +1,7 @@
 """TensorFlow's own protos as files: SavedModel (``saved_model.pb``), GraphDef (frozen), MetaGraphDef (``.meta``).
 
 None has a magic number. Content decides by its fields: they must all be fields of the type, three levels down. States
-are those of a message (`pparse.parsers.protobuf`).
+are those of a message (`pparse.parsers.protobuf.parser`).
 """
 
 from __future__ import annotations
@@ -9,22 +9,22 @@ from __future__ import annotations
 import os
 
 from pparse.findings import Finding, Severity
-from pparse.parser import Confidence
-from pparse.parsers.cpb import CpbParser
-from pparse.parsers.protobuf import ProtobufParser
-from pparse.parsers.protobuf_fits import fits, fitting_tags, goes_on_fitting
+from pparse.parsers.cpb.parser import CpbParser
+from pparse.parsers.protobuf.fits import fits, fitting_tags, goes_on_fitting
+from pparse.parsers.protobuf.parser import ProtobufParser
+from pparse.tree.parser import Confidence
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from typing import ClassVar
 
-    from pparse.extraction import Extraction, FolderExtraction
-    from pparse.node import Entry
-    from pparse.parsers.protobuf_index import Piece
-    from pparse.reader import Range, Reader
-    from pparse.result import Result
-    from pparse.visit import Visit
+    from pparse.data.reader import Range, Reader
+    from pparse.document.extraction import Extraction, FolderExtraction
+    from pparse.parsers.protobuf.index import Piece
+    from pparse.tree.node import Entry
+    from pparse.tree.result import Result
+    from pparse.tree.visit import Visit
 
 _HEAD = 16 << 10
 # So many tags of the type from the beginning on: what comes behind them is damaged, and the type is known.
@@ -48,8 +48,8 @@ class _TensorflowParser(ProtobufParser):
     @classmethod
     def match_named(cls, reader: Reader, name: str) -> Confidence:
         """Say so by the name that the document has."""
+        from pparse.document.registry import bare_name
         from pparse.protos import schema
-        from pparse.registry import bare_name
 
         head = reader.peek(_HEAD)
         size = reader.remaining

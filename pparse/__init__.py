@@ -39,20 +39,20 @@ if TYPE_CHECKING:
     from typing import Any
 
     from pparse.budget import MemoryBudget
-    from pparse.data import BytesData, Data, FileData
-    from pparse.document import open, view
-    from pparse.extraction import Extraction, FolderExtraction
+    from pparse.compressed.inflated import InflatedData
+    from pparse.data.base import BytesData, Data, FileData
+    from pparse.data.reader import Cursor, Range, Reader
+    from pparse.data.spliced import SplicedData
+    from pparse.document.extraction import Extraction, FolderExtraction
+    from pparse.document.opening import open, view
+    from pparse.document.registry import Registry
     from pparse.findings import Finding, Severity, Status
-    from pparse.inflated import InflatedData
     from pparse.limits import Limits
-    from pparse.node import LIST, MAP, SCALAR, UNLOADED_VALUE, Entry, Node
-    from pparse.parser import DONE, Confidence, NodeContext, Parser
-    from pparse.reader import Cursor, Range, Reader
-    from pparse.registry import Registry
-    from pparse.spliced import SplicedData
-    from pparse.tensor import DType, Tensor
-    from pparse.viewer import Viewer
-    from pparse.visit import Member
+    from pparse.tensors.tensor import DType, Tensor
+    from pparse.tensors.viewer import Viewer
+    from pparse.tree.node import LIST, MAP, SCALAR, UNLOADED_VALUE, Entry, Node
+    from pparse.tree.parser import DONE, Confidence, NodeContext, Parser
+    from pparse.tree.visit import Member
 
 __version__ = "0.1.0"
 
@@ -70,13 +70,15 @@ def _find_rooms() -> None:
 _find_rooms()
 
 _WHERE = {
-    "BytesData": "data", "Confidence": "parser", "Cursor": "reader", "DONE": "parser", "DType": "tensor",
-    "Data": "data", "Entry": "node", "Extraction": "extraction", "FileData": "data", "Finding": "findings",
-    "FolderExtraction": "extraction", "InflatedData": "inflated", "LIST": "node", "Limits": "limits", "MAP": "node",
-    "Member": "visit", "MemoryBudget": "budget", "Node": "node", "NodeContext": "parser", "Parser": "parser",
-    "Range": "reader", "Reader": "reader", "Registry": "registry", "SCALAR": "node", "Severity": "findings",
-    "SplicedData": "spliced", "Status": "findings", "Tensor": "tensor", "UNLOADED_VALUE": "node", "Viewer": "viewer",
-    "open": "document", "view": "document",
+    "BytesData": "data.base", "Confidence": "tree.parser", "Cursor": "data.reader", "DONE": "tree.parser",
+    "DType": "tensors.tensor", "Data": "data.base", "Entry": "tree.node", "Extraction": "document.extraction",
+    "FileData": "data.base", "Finding": "findings", "FolderExtraction": "document.extraction",
+    "InflatedData": "compressed.inflated", "LIST": "tree.node", "Limits": "limits", "MAP": "tree.node",
+    "Member": "tree.visit", "MemoryBudget": "budget", "Node": "tree.node", "NodeContext": "tree.parser",
+    "Parser": "tree.parser", "Range": "data.reader", "Reader": "data.reader", "Registry": "document.registry",
+    "SCALAR": "tree.node", "Severity": "findings", "SplicedData": "data.spliced", "Status": "findings",
+    "Tensor": "tensors.tensor", "UNLOADED_VALUE": "tree.node", "Viewer": "tensors.viewer", "open": "document.opening",
+    "view": "document.opening",
 }  # fmt: skip
 
 __all__ = [

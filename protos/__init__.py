@@ -12,7 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from pparse.schema import Schema
+    from pparse.protobuf.schema import Schema
 
 # There is one of each, whatever number of threads asks first: types are compared by identity.
 _LOCK = threading.RLock()
@@ -36,7 +36,7 @@ def schema() -> Schema:
 
 @functools.cache
 def _schema() -> Schema:
-    from pparse.schema import Schema
+    from pparse.protobuf.schema import Schema
 
     return Schema(descriptor_set())
 

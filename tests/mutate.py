@@ -39,19 +39,21 @@ TREE = ("pparse", "parsers", "viewers", "protos", "tests", "docs", "typings", "p
 
 # Where a fault would be worst, and tests in one process see all that happens.
 MODULES = (
-    "pparse/archive.py", "pparse/budget.py", "pparse/content.py", "pparse/data.py", "pparse/dtype.py",
-    "pparse/extraction.py", "pparse/index.py", "pparse/inflated.py", "pparse/judgement.py", "pparse/limits.py",
-    "pparse/node.py", "pparse/parser.py", "pparse/paths.py", "pparse/reader.py", "pparse/registry.py",
-    "pparse/result.py", "pparse/schema.py", "pparse/selection.py", "pparse/spliced.py", "pparse/standing.py",
-    "pparse/streams.py", "pparse/tensor.py", "pparse/codecs/base.py", "pparse/codecs/library.py",
-    "pparse/kernels/wire.py", "pparse/resync/resumed.py", "pparse/riegeli/chunks.py", "pparse/riegeli/layout.py",
-    "pparse/riegeli/salvage.py", "parsers/cpb.py", "parsers/cpb_metadata.py", "parsers/cpb_overlay.py",
-    "parsers/json.py", "parsers/json_damage.py", "parsers/json_text.py", "parsers/json_walk.py",
-    "parsers/protobuf.py", "parsers/protobuf_check.py", "parsers/protobuf_entries.py", "parsers/protobuf_index.py",
-    "parsers/protobuf_values.py", "parsers/riegeli.py", "parsers/safetensors.py", "parsers/safetensors_entry.py",
-    "parsers/safetensors_layout.py", "parsers/streams.py", "parsers/tar.py", "parsers/tar_headers.py",
-    "parsers/tar_walk.py", "parsers/zip.py", "parsers/zip_directory.py", "parsers/zip_match.py",
-    "parsers/zip_records.py", "parsers/zip_scan.py", "parsers/zip_walk.py",
+    "pparse/containers/archive.py", "pparse/budget.py", "pparse/containers/content.py", "pparse/data/base.py",
+    "pparse/tensors/dtype.py", "pparse/document/extraction.py", "pparse/tree/index.py", "pparse/compressed/inflated.py",
+    "pparse/recovery/judgement.py", "pparse/limits.py", "pparse/tree/node.py", "pparse/tree/parser.py",
+    "pparse/paths.py", "pparse/data/reader.py", "pparse/document/registry.py", "pparse/tree/result.py",
+    "pparse/protobuf/schema.py", "pparse/tensors/selection.py", "pparse/data/spliced.py", "pparse/data/standing.py",
+    "pparse/data/file_object.py", "pparse/tensors/tensor.py", "pparse/codecs/base.py", "pparse/codecs/library.py",
+    "pparse/kernels/wire.py", "pparse/compressed/resumed.py", "pparse/riegeli/chunks.py", "pparse/riegeli/layout.py",
+    "pparse/riegeli/salvage.py", "parsers/cpb/parser.py", "parsers/cpb/metadata.py", "parsers/cpb/overlay.py",
+    "parsers/json/parser.py", "parsers/json/damage.py", "parsers/json/text.py", "parsers/json/walk.py",
+    "parsers/protobuf/parser.py", "parsers/protobuf/check.py", "parsers/protobuf/entries.py",
+    "parsers/protobuf/index.py", "parsers/protobuf/values.py", "parsers/riegeli/parser.py",
+    "parsers/safetensors/parser.py", "parsers/safetensors/entry.py", "parsers/safetensors/layout.py",
+    "parsers/streams.py", "parsers/tar/parser.py", "parsers/tar/headers.py", "parsers/tar/walk.py",
+    "parsers/zip/parser.py", "parsers/zip/directory.py", "parsers/zip/match.py", "parsers/zip/records.py",
+    "parsers/zip/scan.py", "parsers/zip/walk.py",
 )  # fmt: skip
 
 COMPARISONS = {

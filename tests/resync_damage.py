@@ -6,11 +6,11 @@ import functools
 import random
 
 from pparse.budget import MemoryBudget
-from pparse.data import BytesData
+from pparse.compressed.inflated import InflatedData
+from pparse.compressed.resync import Failure, pieces_for
+from pparse.data.base import BytesData
 from pparse.errors import GapError
-from pparse.inflated import InflatedData
 from pparse.limits import MIB, Limits
-from pparse.resync import Failure, pieces_for
 
 
 @functools.lru_cache(8)

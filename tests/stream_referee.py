@@ -9,9 +9,9 @@ import zlib
 from dataclasses import dataclass, field
 
 from pparse.budget import MemoryBudget
-from pparse.data import BytesData
+from pparse.compressed.resumed import ResumedData
+from pparse.data.base import BytesData
 from pparse.limits import MIB
-from pparse.resync.resumed import ResumedData
 from tests import deflate_oracle
 
 # A known stretch that long says where in the truth it is.

@@ -15,11 +15,9 @@ ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = {"pparse": "pparse", "pparse.parsers": "parsers", "pparse.viewers": "viewers", "pparse.protos": "protos"}
 
 LAYERS = {
-    0: "errors limits budget findings standing locking data files reader streams spliced hidden zero_runs inflated "
-    "gzip_index gzip_indexing scratch codecs kernels descriptors schema dtype selection",
-    1: "riegeli protos resync",
-    2: "content archive stream node node_views index key_table result session document retention parser extraction "
-    "registry paths tensor tensor_facts viewer visit writers testing judgement resume named",
+    0: "errors limits budget findings locking data codecs protobuf kernels",
+    1: "riegeli compressed protos",
+    2: "paths tree document containers tensors writers testing",
     3: "parsers",
     4: "viewers",
     5: "proto_splitter recovery",

@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 import pparse
-from pparse.archive import NameCounter
+from pparse.containers.archive import NameCounter
 from pparse.errors import LimitError
 from pparse.findings import Status
 from pparse.testing.fakes import FakeData

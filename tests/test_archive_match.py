@@ -12,11 +12,11 @@ import zipfile
 import pytest
 
 import pparse
-from pparse.data import BytesData
+from pparse.data.base import BytesData
 from pparse.errors import FormatError
-from pparse.parser import Confidence
-from pparse.parsers.tar import TarParser
-from pparse.parsers.zip import ZipParser
+from pparse.parsers.tar.parser import TarParser
+from pparse.parsers.zip.parser import ZipParser
+from pparse.tree.parser import Confidence
 from tests.conftest import safetensors
 from tests.zip_samples import Archive, Made, noise
 

@@ -13,9 +13,9 @@ import zipfile
 import pytest
 
 import pparse
-from pparse.archive import ENTERED
-from pparse.index import GROUPS
+from pparse.containers.archive import ENTERED
 from pparse.limits import MIB
+from pparse.tree.index import GROUPS
 
 PRELUDE = """
 import sys

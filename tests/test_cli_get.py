@@ -471,7 +471,7 @@ def test_output_files(run, model, tmp_path):
 
 
 def test_output_is_written_whole_or_not_at_all(run, model, cut, tmp_path, monkeypatch):
-    from pparse.tensor import Tensor
+    from pparse.tensors.tensor import Tensor
 
     path = model({"t": u8(1000)}, name="whole.safetensors")
     out = tmp_path / "out" / "t.bin"

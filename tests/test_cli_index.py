@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pparse.gzip_index import NAME
+from pparse.compressed.gzip_index import NAME
 
 
 def text(size: int) -> bytes:
@@ -229,8 +229,8 @@ def test_what_a_killed_index_left_is_swept_by_the_next_of_the_same_file(place, r
 
 
 def killed_while_indexing(name: str) -> int:
-    from pparse import gzip_indexing
     from pparse.cli import main
+    from pparse.compressed import gzip_index_builder as gzip_indexing
 
     child = os.fork()
     if child == 0:
@@ -243,7 +243,7 @@ def killed_while_indexing(name: str) -> int:
 
 
 def test_two_that_index_a_file_at_the_same_time_do_not_sweep_each_other(place, run, monkeypatch):
-    from pparse import gzip_indexing
+    from pparse.compressed import gzip_index_builder as gzip_indexing
 
     real, ran = gzip_indexing.build_index, []
 

@@ -174,8 +174,8 @@ with open(os.environ["TOY_LOG"], "a") as log:
     log.write("imported\\n")
 
 from pparse import Tensor, Viewer
-from pparse.parsers.json import JsonParser
-from pparse.parser import Confidence
+from pparse.parsers.json.parser import JsonParser
+from pparse.tree.parser import Confidence
 
 
 class ToyParser(JsonParser):
@@ -206,7 +206,7 @@ class ToyViewer(Viewer):
         return next((tensor for tensor in self.tensors() if tensor.name == name), None)
 
     def extent(self):
-        from pparse.viewer import Extent
+        from pparse.tensors.viewer import Extent
 
         extent = Extent(0, 0)
         for tensor in self.tensors():
@@ -299,7 +299,7 @@ def test_plugins_that_do_not_load(plugins, tmp_path):
 
 
 MATCH_FAILS = """
-from pparse.parsers.json import JsonParser
+from pparse.parsers.json.parser import JsonParser
 
 class It(JsonParser):
     name = "it"

@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 from pparse.budget import MemoryBudget
 from pparse.codecs import CHECKPOINT, CODECS, compress, compressor, decompress, decompressor
 from pparse.codecs.brotli import window_log
+from pparse.data.scratch import Scratch
 from pparse.errors import (
     ClosedError,
     EndOfDataError,
@@ -32,7 +33,6 @@ from pparse.errors import (
 )
 from pparse.kernels.lz4 import short_xxh32
 from pparse.limits import KIB, MIB
-from pparse.scratch import Scratch
 from tests import sweep
 from tests.rows import rows
 

@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 import pparse
-from pparse.archive import ArchiveParser
 from pparse.cli import main
-from pparse.data import BytesData, Gap, IoStats
+from pparse.containers.archive import ArchiveParser
+from pparse.data.base import BytesData, Gap, IoStats
 from pparse.limits import LITTLE
 from tests.conftest import safetensors
 

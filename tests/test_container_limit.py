@@ -8,7 +8,7 @@ import tarfile
 import pytest
 
 import pparse
-from pparse.archive import documents_below
+from pparse.containers.archive import documents_below
 from pparse.limits import Limits
 from pparse.recovery.recover import extract, recover
 

@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pparse
-from pparse.content import GapLog, Verdict, read_through, status_of
-from pparse.data import BytesData, Data, Doubt, Gap
+from pparse.containers.content import GapLog, Verdict, read_through, status_of
+from pparse.data.base import BytesData, Data, Doubt, Gap
+from pparse.data.spliced import MissingData, SplicedData, ZeroData
 from pparse.errors import (
     CancelledError,
     DataChangedError,
@@ -22,7 +23,6 @@ from pparse.errors import (
     UnsupportedError,
 )
 from pparse.findings import Status
-from pparse.spliced import MissingData, SplicedData, ZeroData
 from pparse.testing.fakes import FailingData, FakeData, UnknownSizeData
 
 TEXT = bytes(range(200)) * 20

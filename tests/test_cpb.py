@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 import pparse
 from pparse import PparseError, Status
-from pparse.data import FileData, IoStats
+from pparse.data.base import FileData, IoStats
 from pparse.errors import LimitError, MalformedError, OptionError, UnsupportedError
-from pparse.parsers.protobuf_lists import ListIndex
+from pparse.parsers.protobuf.lists import ListIndex
 from pparse.proto_splitter import Merger
 from pparse.protos import message_class
 from pparse.riegeli import RecordReader, RecordWriter
@@ -778,7 +778,7 @@ def test_many_chunked_fields_within_the_budget():
 MEMORY = """
 import sys
 import pparse
-from pparse.parsers import cpb  # noqa: F401
+from pparse.parsers.cpb import parser as cpb  # noqa: F401
 
 def peak(name):
     for line in open("/proc/self/status"):

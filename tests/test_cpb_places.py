@@ -11,7 +11,7 @@ import pparse
 from pparse import Status
 from pparse.cli import main
 from pparse.errors import DamagedTensorError, PparseError
-from pparse.parsers import cpb_metadata
+from pparse.parsers.cpb import metadata as cpb_metadata
 from pparse.protos import message_class
 from pparse.riegeli import RecordReader, RecordWriter
 from tests.riegeli_fixtures import chunk_table

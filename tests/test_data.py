@@ -12,10 +12,10 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from pparse.data import Access, BytesData, Data, Doubt, FileData, Gap, GapTable, IoStats, copy_into
+from pparse.data.base import Access, BytesData, Data, Doubt, FileData, Gap, GapTable, IoStats, copy_into
+from pparse.data.file_object import StreamData
+from pparse.data.files import DescriptorPool, FileIdentity
 from pparse.errors import ClosedError, DataChangedError, EndOfDataError, GapError, SourceError
-from pparse.files import DescriptorPool, FileIdentity
-from pparse.streams import StreamData
 from pparse.testing.fakes import FailingData, GappyData, ShortData, UnknownSizeData
 
 CONTENT = bytes(range(256)) * 40
@@ -513,7 +513,7 @@ def test_system_calls_are_no_larger_than_the_system_takes(path, monkeypatch):
         asked.append(len(views[0]))
         return real_preadv(fd, views, offset)
 
-    monkeypatch.setattr("pparse.data.MAX_SYSTEM_READ", 100)
+    monkeypatch.setattr("pparse.data.base.MAX_SYSTEM_READ", 100)
     monkeypatch.setattr(os, "pread", pread)
     monkeypatch.setattr(os, "preadv", preadv)
     with FileData(path) as data:
@@ -549,7 +549,7 @@ def test_system_error_is_a_source_error(path, monkeypatch):
 
 
 def test_without_preadv(path, monkeypatch):
-    monkeypatch.setattr("pparse.files._HAS_PREADV", False)
+    monkeypatch.setattr("pparse.data.files._HAS_PREADV", False)
     with FileData(path) as data:
         buffer = bytearray(1000)
         assert data.preadinto(3, buffer) == 1000
@@ -557,8 +557,8 @@ def test_without_preadv(path, monkeypatch):
 
 
 def test_without_pread(path, monkeypatch):
-    monkeypatch.setattr("pparse.files._HAS_PREAD", False)
-    monkeypatch.setattr("pparse.files._HAS_PREADV", False)
+    monkeypatch.setattr("pparse.data.files._HAS_PREAD", False)
+    monkeypatch.setattr("pparse.data.files._HAS_PREADV", False)
     with FileData(path) as data:
         assert data.pread(3, 1000) == CONTENT[3:1003]
         buffer = bytearray(1000)
@@ -714,7 +714,7 @@ def test_file_that_the_system_refuses(path, monkeypatch):
     def refuse(*_args, **_kwargs):
         raise PermissionError(errno.EACCES, "Permission denied")
 
-    monkeypatch.setattr("pparse.files.os.open", refuse)
+    monkeypatch.setattr("pparse.data.files.os.open", refuse)
     with pytest.raises(SourceError, match="Permission denied") as caught:
         FileData(path)
     assert caught.value.errno == errno.EACCES
@@ -1242,8 +1242,8 @@ def test_all_pools_together_leave_half_of_the_descriptors(many):
     script = """
 import os, resource, sys
 resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
-from pparse.data import FileData
-from pparse.files import DescriptorPool
+from pparse.data.base import FileData
+from pparse.data.files import DescriptorPool
 pools = [DescriptorPool(limit=20) for _ in range(6)]
 files = [FileData(path, pools[number % 6]) for number, path in enumerate(sys.argv[1:])]
 most = 0

@@ -9,8 +9,8 @@ import zlib
 
 import pytest
 
+from pparse.data.spliced import SplicedData
 from pparse.findings import Status
-from pparse.spliced import SplicedData
 from pparse.testing.fakes import GappyData
 from tests import deflate_oracle
 from tests.deflate_samples import content, deflate

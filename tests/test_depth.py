@@ -9,8 +9,8 @@ import pytest
 
 import pparse
 from pparse import Limits
-from pparse.parser import Parser
-from pparse.parsers.protobuf import ProtobufParser
+from pparse.parsers.protobuf.parser import ProtobufParser
+from pparse.tree.parser import Parser
 
 
 def varint(number: int) -> bytes:

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pparse.dtype import DTYPES, DType
 from pparse.errors import UnsupportedError
+from pparse.tensors.dtype import DTYPES, DType
 from tests.rows import rows
 
 # An older ml_dtypes than ours lacks some.

@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pparse
-import pparse.index
-import pparse.parser
+import pparse.tree.index
+import pparse.tree.parser
 from pparse import DONE, LIST, MAP, UNLOADED_VALUE, Entry, Limits, Parser, Status
 from pparse.budget import MemoryBudget
 from pparse.errors import CancelledError, EndOfDataError, EngineError, LimitError, MalformedError, SourceError
-from pparse.index import ChildIndex
 from pparse.testing import FailingData, FakeData, GappyData, UnknownSizeData
+from pparse.tree.index import ChildIndex
 from tests import sweep
 from tests.rows import rows
 
@@ -252,7 +252,7 @@ def test_a_key_stops_the_engine_too():
 
 
 def test_children_beyond_the_dense_part_are_read_again_from_checkpoints(monkeypatch):
-    monkeypatch.setattr(pparse.index, "DENSE_LIMIT", 1000)
+    monkeypatch.setattr(pparse.tree.index, "DENSE_LIMIT", 1000)
     values = [b"%d" % number for number in range(5000)]
     for block_size in (0, 7):
         root = read(document(values), block_size=block_size).root
@@ -501,7 +501,7 @@ def test_a_declaration_holds_for_one_step():
 
 
 def test_jumps_back_are_counted(monkeypatch):
-    monkeypatch.setattr(pparse.parser, "MAX_JUMPS_BACK", 50)
+    monkeypatch.setattr(pparse.tree.parser, "MAX_JUMPS_BACK", 50)
     jumps = 0
 
     def forth(self, ctx, block, base):
@@ -715,7 +715,7 @@ def test_keys_that_occur_again_are_numbered():
 
 def test_made_up_names_do_not_replace_others():
     pairs = [(1, "a"), (1, "b"), ("1", "c"), ("1", "d"), ("1#3", "e"), (b"1", "f"), (b"1", "g")]
-    found = pparse.parser.as_dict(pairs)
+    found = pparse.tree.parser.as_dict(pairs)
     assert found == {1: "a", "1#2": "b", "1": "c", "1#4": "d", "1#3": "e", b"1": "f", "b'1'#2": "g"}
     assert list(found.values()) == list("abcdefg")
 

@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pparse.budget import MemoryBudget
-from pparse.data import BytesData
+from pparse.data.base import BytesData
+from pparse.data.scratch import Scratch
 from pparse.errors import (
     EndOfDataError,
     FormatError,
@@ -32,7 +33,6 @@ from pparse.proto_splitter.pieces import Addressed, span
 from pparse.proto_splitter.regularize import suffix_number, without_number
 from pparse.protos import message_class, schema
 from pparse.riegeli import RecordReader, RecordWriter
-from pparse.scratch import Scratch
 from tests.rows import rows
 
 FOLDER = Path(__file__).parent / "data" / "tf" / "fingerprints"

@@ -14,9 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pparse
-from pparse import gzip_index, gzip_indexing
 from pparse.budget import MemoryBudget
-from pparse.data import BytesData, FileData
+from pparse.compressed import gzip_index
+from pparse.compressed import gzip_index_builder as gzip_indexing
+from pparse.compressed.gzip_index import FOOTER, MAGIC, POINT, GzipIndex, IndexedData, cache_path, fingerprint
+from pparse.compressed.gzip_index_builder import build_index, check_index
+from pparse.compressed.resumed import ResumedData
+from pparse.data.base import BytesData, FileData
 from pparse.errors import (
     CancelledError,
     EndOfDataError,
@@ -28,10 +32,7 @@ from pparse.errors import (
     UnsupportedError,
 )
 from pparse.findings import Severity
-from pparse.gzip_index import FOOTER, MAGIC, POINT, GzipIndex, IndexedData, cache_path, fingerprint
-from pparse.gzip_indexing import build_index, check_index
 from pparse.limits import KIB, MIB, Limits
-from pparse.resync.resumed import ResumedData
 from tests import sweep
 
 SPACING = 64 * KIB

@@ -15,7 +15,7 @@ import pytest
 
 import pparse
 from pparse import DONE, Parser
-from pparse.registry import PARSER_GROUP, VIEWER_GROUP
+from pparse.document.registry import PARSER_GROUP, VIEWER_GROUP
 from pparse.testing import ParserContract, UnknownSizeData, tree_of
 from pparse.testing.patience import EndlessCaseError, Patience
 from tests.sparse_contract import SparseContract

@@ -24,7 +24,10 @@ from hypothesis import strategies as st
 
 from pparse.budget import MemoryBudget
 from pparse.codecs import CHECKPOINT
-from pparse.data import Access, BytesData, FileData, Gap, IoStats
+from pparse.compressed.inflated import InflatedData
+from pparse.data.base import Access, BytesData, FileData, Gap, IoStats
+from pparse.data.scratch import Scratch
+from pparse.data.spliced import SplicedData
 from pparse.errors import (
     ClosedError,
     DataChangedError,
@@ -35,10 +38,7 @@ from pparse.errors import (
     SourceError,
     UnsupportedError,
 )
-from pparse.inflated import InflatedData
 from pparse.limits import KIB, MIB, Limits
-from pparse.scratch import Scratch
-from pparse.spliced import SplicedData
 from pparse.testing.fakes import FailingData, FakeData, GappyData, ShortData, UnknownSizeData
 from tests import sweep
 from tests.rows import rows
@@ -589,7 +589,7 @@ def test_checkpoints_shorten_the_way_back(codec):
 
 
 def test_checkpoints_are_few_and_charged(monkeypatch):
-    monkeypatch.setattr("pparse.inflated._SPACING", 256 * KIB)
+    monkeypatch.setattr("pparse.compressed.inflated._SPACING", 256 * KIB)
     content = LARGE * 16
     budget = MemoryBudget(64 * MIB)
     data = inflate("gzip", gzip.compress(content, 1), budget=budget)
@@ -610,8 +610,8 @@ def test_checkpoints_are_few_and_charged(monkeypatch):
 
 
 def test_a_small_step_back_stays_cheap_where_checkpoints_are_far_apart(monkeypatch):
-    monkeypatch.setattr("pparse.inflated._SPACING", 256 * KIB)
-    monkeypatch.setattr("pparse.inflated._POINTS", 20)
+    monkeypatch.setattr("pparse.compressed.inflated._SPACING", 256 * KIB)
+    monkeypatch.setattr("pparse.compressed.inflated._POINTS", 20)
     content = LARGE * 16
     data = inflate("gzip", gzip.compress(content, 1))
     data.finish()
@@ -925,9 +925,9 @@ SCRIPT = """
 import json, random, sys
 import bz2, lzma, zlib, brotli, zstandard, cramjam, tempfile
 from pparse.budget import MemoryBudget
-from pparse.data import FileData
-from pparse.inflated import InflatedData
-from pparse.scratch import Scratch
+from pparse.data.base import FileData
+from pparse.compressed.inflated import InflatedData
+from pparse.data.scratch import Scratch
 import pparse.codecs.brotli, pparse.codecs.lz4, pparse.codecs.snappy, pparse.codecs.standard, pparse.codecs.zstd
 
 def memory(word):

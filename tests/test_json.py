@@ -24,8 +24,8 @@ from pparse.errors import (
     SourceError,
     UnsupportedError,
 )
-from pparse.node_views import NodeList, NodeMap
 from pparse.testing import FailingData, GappyData, UnknownSizeData
+from pparse.tree.views import NodeList, NodeMap
 from tests import sweep
 from tests.rows import rows
 

@@ -12,8 +12,8 @@ import safetensors.numpy
 
 import pparse
 from pparse import Status
-from pparse.data import BytesData
-from pparse.parsers.json_mend import Mender
+from pparse.data.base import BytesData
+from pparse.parsers.json.mend import Mender
 from pparse.testing import GappyData
 from tests import sweep
 from tests.rows import rows

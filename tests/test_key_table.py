@@ -8,7 +8,7 @@ import random
 import pytest
 
 import pparse
-from pparse.key_table import SLICE, KeyTable, repeated_hashes
+from pparse.tree.key_table import SLICE, KeyTable, repeated_hashes
 
 MANY = 120_000
 
@@ -73,7 +73,7 @@ def test_a_table_grows_with_its_index():
 
 
 def test_a_table_of_several_slices_is_one(monkeypatch):
-    monkeypatch.setattr("pparse.key_table.SLICE", 100)
+    monkeypatch.setattr("pparse.tree.key_table.SLICE", 100)
     hashes = [number % 250 for number in range(1_000)]
     table = KeyTable(hashes)
     assert len(table._slices) == 10

@@ -17,9 +17,9 @@ import pytest
 
 import pparse
 from pparse.budget import MemoryBudget
-from pparse.data import BytesData
+from pparse.compressed.resumed import ResumedData
+from pparse.data.base import BytesData
 from pparse.findings import Status
-from pparse.resync.resumed import ResumedData
 from tests import sweep
 from tests.conftest import safetensors
 from tests.zip_samples import STAMP

@@ -10,11 +10,11 @@ import pytest
 
 import pparse
 from pparse.cli.rows import Held, in_order
+from pparse.data.file_object import StreamData
 from pparse.errors import PathError, SourceError
 from pparse.findings import KEPT_PATH, KEPT_REASON, Finding, FindingList
 from pparse.limits import MIB
-from pparse.result import near_misses
-from pparse.streams import StreamData
+from pparse.tree.result import near_misses
 from tests.conftest import safetensors
 from tests.test_bounded_keeping import in_a_fresh_process
 
@@ -237,7 +237,7 @@ def test_a_path_that_leads_nowhere_holds_no_long_keys(tmp_path):
 
 
 def test_to_look_for_a_key_among_long_ones_reads_each_a_few_times(monkeypatch):
-    from pparse.parsers import json as parser
+    from pparse.parsers.json import parser
 
     described = []
     real = parser.describe_child

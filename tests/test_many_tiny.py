@@ -9,8 +9,8 @@ import pytest
 
 import pparse
 from pparse.cli import main
-from pparse.parsers.tar import TarParser
-from pparse.parsers.zip_scan import Scanner
+from pparse.parsers.tar.parser import TarParser
+from pparse.parsers.zip.scan import Scanner
 from tests import hostile_files
 
 SIZES = (500, 1_000, 2_000)

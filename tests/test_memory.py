@@ -21,9 +21,10 @@ SLACK = 8 * MIB
 PRELUDE = """
 import json, sys
 import ml_dtypes, numpy as np
-import pparse, pparse.inflated, pparse.spliced, pparse.dtype, pparse.parsers.safetensors, pparse.selection
-import pparse.viewers.safetensors
-import pparse.parsers.json, pparse.kernels.json_numpy, pparse.streams
+import pparse, pparse.compressed.inflated, pparse.data.spliced, pparse.tensors.dtype, pparse.parsers.safetensors.parser
+import pparse.tensors.selection
+import pparse.viewers.safetensors.viewer
+import pparse.parsers.json.parser, pparse.kernels.json_numpy, pparse.data.file_object
 
 def memory(word):
     with open("/proc/self/status") as status:

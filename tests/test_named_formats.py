@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import pparse
-from pparse.named import NAMED, named, named_as
+from pparse.document.named_formats import NAMED, named, named_as
 
 ROOT = Path(__file__).resolve().parent.parent
 

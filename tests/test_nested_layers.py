@@ -13,8 +13,8 @@ import zlib
 import pytest
 
 import pparse
-from pparse.archive import documents_below
 from pparse.cli import main
+from pparse.containers.archive import documents_below
 from pparse.errors import LimitError
 from pparse.limits import MAX_NESTING, Limits
 

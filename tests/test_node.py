@@ -13,8 +13,8 @@ import pytest
 import pparse
 from pparse import UNLOADED_VALUE, Entry, Limits, Parser, Status
 from pparse.errors import ClosedError, LimitError, MalformedError, PathError
-from pparse.node import MAP, Node
-from pparse.parser import DONE, Confidence
+from pparse.tree.node import MAP, Node
+from pparse.tree.parser import DONE, Confidence
 
 
 def read(source, **more):

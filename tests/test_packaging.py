@@ -140,7 +140,7 @@ def test_python_started_in_the_source_tree_finds_all_of_it(sdist, tmp_path) -> N
 import sys
 sys.meta_path[:] = [finder for finder in sys.meta_path if "editable" not in repr(finder)]
 import pparse
-from pparse.viewers.safetensors import SafetensorsViewer
+from pparse.viewers.safetensors.viewer import SafetensorsViewer
 with pparse.open(b'{"a": 1}') as document:
     print(document.format, document.root["a"].value)
 print(pparse.__file__)

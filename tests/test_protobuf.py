@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 import pparse
 from pparse import PparseError, Status
-from pparse.data import FileData, IoStats
+from pparse.data.base import FileData, IoStats
 from pparse.errors import EndOfDataError, EngineError, LimitError, MalformedError, OptionError, PathError
 from pparse.findings import Severity
-from pparse.node import UNLOADED_VALUE
 from pparse.protos import descriptor_set, message_class
 from pparse.testing.contract import tree_of
+from pparse.tree.node import UNLOADED_VALUE
 from tests import sweep
 from tests.protobuf_referee import (
     FDP,

@@ -8,10 +8,10 @@ import pytest
 
 import pparse
 from pparse import Status
-from pparse.data import FileData, IoStats
+from pparse.data.base import FileData, IoStats
 from pparse.errors import CancelledError, LimitError
 from pparse.kernels.varint import encode_varint
-from pparse.parsers.protobuf_check import Checker
+from pparse.parsers.protobuf.check import Checker
 from pparse.protos import message_class
 from pparse.riegeli import RecordWriter
 

@@ -11,8 +11,8 @@ import pparse
 from pparse.errors import FormatError, MalformedError, TensorError
 from pparse.findings import Status
 from pparse.kernels.varint import encode_varint
-from pparse.parsers.protobuf_resume import find_resumption
-from pparse.parsers.protobuf_schema import builtin_schema
+from pparse.parsers.protobuf.resume import find_resumption
+from pparse.parsers.protobuf.schema import builtin_schema
 from pparse.protos import message_class
 from pparse.recovery.salvage import salvage, salvage_or_keep
 from pparse.recovery.target import Target

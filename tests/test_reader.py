@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pparse.data import BytesData
+from pparse.data.base import BytesData
+from pparse.data.reader import Cursor, Range, Reader, byte_view
 from pparse.errors import ClosedError, EndOfDataError, EndOfRangeError, GapError, SourceError
-from pparse.reader import Cursor, Range, Reader, byte_view
 from pparse.testing.fakes import FailingData, FakeData, GappyData, ShortData, UnknownSizeData
 from tests.rows import rows
 

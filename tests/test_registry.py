@@ -11,9 +11,9 @@ import pytest
 import pparse
 from pparse import Registry
 from pparse.errors import OptionError
-from pparse.parsers.json import JsonParser
-from pparse.parsers.safetensors import SafetensorsParser
-from pparse.viewers.safetensors import SafetensorsViewer
+from pparse.parsers.json.parser import JsonParser
+from pparse.parsers.safetensors.parser import SafetensorsParser
+from pparse.viewers.safetensors.viewer import SafetensorsViewer
 
 MODEL = b"\x40\0\0\0\0\0\0\0" + b'{"w":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}}'.ljust(64) + b"ab"
 
@@ -41,7 +41,7 @@ def test_a_viewer_can_be_added_to_a_format_without_one():
         assert document.root[0].value == 1
     with pparse.open(b'{"a":1}', registry=registry) as document:
         assert document.root["a"].value == 1
-        assert not isinstance(pparse.registry.viewer_for(document), OnlyLists)
+        assert not isinstance(pparse.document.registry.viewer_for(document), OnlyLists)
     assert registry.names().count("json") == 1
 
 
@@ -104,5 +104,5 @@ def test_parsers_are_not_imported_for_an_option_of_the_format_that_is_named():
         "print(*(name for name in sys.modules if name.startswith('pparse.parsers.')))"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "pparse.parsers.json" in ran.stdout
-    assert "pparse.parsers.zip" not in ran.stdout
+    assert "pparse.parsers.json.parser" in ran.stdout
+    assert "pparse.parsers.zip.parser" not in ran.stdout

@@ -16,13 +16,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import pparse.resync
+import pparse.compressed.resync
 from pparse.budget import MemoryBudget
-from pparse.data import BytesData, Doubt, Gap
+from pparse.compressed.resumed import ResumedData
+from pparse.compressed.resync.pieces import Piece
+from pparse.data.base import BytesData, Doubt, Gap
 from pparse.errors import ClosedError, EndOfDataError, GapError, LimitError, MalformedError, PparseError, SourceError
 from pparse.limits import MIB, Limits
-from pparse.resync.pieces import Piece
-from pparse.resync.resumed import ResumedData
 from pparse.testing.fakes import FailingData, FakeData, GappyData, UnknownSizeData
 from tests.deflate_samples import content, deflate
 from tests.stream_referee import noise, read_all, resumed, sample_of, zeros
@@ -51,7 +51,7 @@ def planted(monkeypatch):
             failure.doubt_from = doubt_from
             yield from pieces
 
-        monkeypatch.setattr(pparse.resync, "pieces_for", lambda codec: find)
+        monkeypatch.setattr(pparse.compressed.resync, "pieces_for", lambda codec: find)
         stream = broken()
         data = resumed(stream, "zlib", concatenated=False, **more)
         data.seen = seen
@@ -572,10 +572,10 @@ def test_memory_is_bounded_by_the_budget(tmp_path, budget):
     path.write_bytes(stream)
     script = """
         import json, random, sys
-        import numpy, pparse, pparse.resync.resumed, pparse.resync.deflate, pparse.kernels.deflate_blocks
-        from pparse.data import FileData
+        import numpy, pparse, pparse.compressed.resumed, pparse.compressed.resync.deflate, pparse.kernels.deflate_blocks
+        from pparse.data.base import FileData
         from pparse.budget import MemoryBudget
-        from pparse.resync.resumed import ResumedData
+        from pparse.compressed.resumed import ResumedData
 
         def memory(word):
             with open("/proc/self/status") as status:

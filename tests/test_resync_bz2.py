@@ -6,10 +6,10 @@ import random
 import pytest
 
 from pparse.budget import MemoryBudget
-from pparse.data import BytesData
+from pparse.compressed.resync.bz2 import index_blocks
+from pparse.data.base import BytesData
 from pparse.errors import LimitError, MalformedError
 from pparse.limits import KIB, MIB, Limits
-from pparse.resync.bz2 import index_blocks
 from pparse.testing.fakes import GappyData
 from tests.resync_damage import Salvage, flip, hole, text
 from tests.rows import rows

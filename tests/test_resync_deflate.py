@@ -13,13 +13,13 @@ import pytest
 from pparse.budget import MemoryBudget
 from pparse.codecs import deflate_entry
 from pparse.codecs.deflate_entry import DeflateEntry
-from pparse.data import BytesData
+from pparse.compressed.inflated import InflatedData
+from pparse.compressed.resumed import ResumedData
+from pparse.compressed.resync import Failure, pieces_for
+from pparse.data.base import BytesData
 from pparse.errors import EndOfDataError, LimitError, MalformedError
-from pparse.inflated import InflatedData
 from pparse.kernels import deflate_blocks
 from pparse.limits import MIB, Limits
-from pparse.resync import Failure, pieces_for
-from pparse.resync.resumed import ResumedData
 from pparse.testing.fakes import GappyData
 from tests import sweep
 from tests.deflate_samples import STREAMS, content, deflate, sample

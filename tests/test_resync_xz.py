@@ -10,13 +10,13 @@ import zlib
 import pytest
 
 from pparse.budget import MemoryBudget
-from pparse.data import BytesData
+from pparse.compressed.resync import Failure, pieces_for
+from pparse.compressed.resync.blocks import Look
+from pparse.compressed.resync.xz import index_blocks
+from pparse.compressed.resync.xz_layout import layout_from_the_end, stream_end, stream_header, take_vli
+from pparse.data.base import BytesData
 from pparse.errors import LimitError, MalformedError
 from pparse.limits import KIB, MIB, Limits
-from pparse.resync import Failure, pieces_for
-from pparse.resync.blocks import Look
-from pparse.resync.xz import index_blocks
-from pparse.resync.xz_layout import layout_from_the_end, stream_end, stream_header, take_vli
 from pparse.testing.fakes import GappyData
 from tests import sweep
 from tests.resync_damage import Salvage, flip, hole, text
@@ -316,4 +316,4 @@ def test_files_of_xz_itself(options):
 
 def test_nothing_for_codecs_without_entries():
     assert pieces_for("brotli") is pieces_for("snappy") is pieces_for("lzma") is None
-    assert pieces_for("xz").__module__ == "pparse.resync.xz"
+    assert pieces_for("xz").__module__ == "pparse.compressed.resync.xz"

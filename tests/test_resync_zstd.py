@@ -7,10 +7,10 @@ import pytest
 import zstandard
 
 from pparse.budget import MemoryBudget
-from pparse.data import BytesData
+from pparse.compressed.resync.zstd import index_blocks
+from pparse.data.base import BytesData
 from pparse.errors import MalformedError
 from pparse.limits import KIB, MIB, Limits
-from pparse.resync.zstd import index_blocks
 from pparse.testing.fakes import GappyData
 from tests.resync_damage import Salvage, flip, hole, text
 

@@ -12,11 +12,11 @@ import pytest
 import pparse
 from pparse import Status
 from pparse.cli import main
-from pparse.data import BytesData
+from pparse.data.base import BytesData
+from pparse.data.hidden import HiddenData
+from pparse.data.standing import Proofs
 from pparse.errors import MalformedError
-from pparse.hidden import HiddenData
 from pparse.riegeli import RecordReader, RecordWriter
-from pparse.standing import Proofs
 from tests.riegeli_fixtures import chunk_table
 from tests.truth.salvaged import read_chunked, values_in
 from tests.truth.samples import load

@@ -8,9 +8,9 @@ import random
 import pytest
 
 from pparse import BytesData, FileData
+from pparse.data.scratch import Scratch
 from pparse.errors import EndOfDataError, GapError, LimitError, MalformedError
 from pparse.riegeli import InvalidArgumentError, RecordPosition, RecordReader, RecordWriter
-from pparse.scratch import Scratch
 from tests.riegeli_damage import apply, flip, sound
 from tests.riegeli_fixtures import BLOCK, CHUNK_HEADER, digest, manifest, raw, records
 from tests.rows import rows

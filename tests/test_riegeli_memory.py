@@ -12,7 +12,7 @@ import textwrap
 
 import pytest
 
-from pparse.data import FileData
+from pparse.data.base import FileData
 from pparse.limits import parse_size
 from pparse.riegeli import RecordReader, RecordWriter
 from tests import sweep
@@ -32,10 +32,10 @@ HUGE = 200_000_000 if sweep.full else 56_000_000
 PRELUDE = """
 import json, sys, zlib
 import brotli, cramjam, numpy, zstandard
-import pparse, pparse.codecs, pparse.inflated, pparse.spliced, pparse.parsers.riegeli
+import pparse, pparse.codecs, pparse.compressed.inflated, pparse.data.spliced, pparse.parsers.riegeli.parser
 import pparse.riegeli.search, pparse.riegeli.salvage, pparse.riegeli.transposed, pparse.riegeli.transposed_encoder
 from pparse.budget import MemoryBudget
-from pparse.data import FileData
+from pparse.data.base import FileData
 from pparse.errors import LimitError, PparseError
 from pparse.riegeli import RecordReader, RecordWriter
 

@@ -483,7 +483,7 @@ def test_options_that_are_none(name, tmp_path):
 @rows("options", ["uncompressed", "brotli:1", "zstd", "snappy", "transpose,zstd", "zstd,parallelism:2"])
 def test_a_record_written_from_elsewhere(options, size):
     """Streamed: a chunk of its own, between others, whatever the chunk size; without compression the same bytes."""
-    from pparse.data import BytesData
+    from pparse.data.base import BytesData
 
     content = random.Random(size).randbytes(5000) * (size // 5000 + 1)
     records = [b"before", content[:size], b"after"]

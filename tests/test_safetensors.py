@@ -16,7 +16,7 @@ import pytest
 
 import pparse
 from pparse import Severity, Status
-from pparse.data import IoStats
+from pparse.data.base import IoStats
 from pparse.errors import (
     ClosedError,
     DamagedTensorError,

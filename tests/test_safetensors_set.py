@@ -13,9 +13,9 @@ import textwrap
 import pytest
 
 import pparse
-import pparse.files
+import pparse.data.files
 from pparse import Severity, Status
-from pparse.data import IoStats
+from pparse.data.base import IoStats
 from pparse.errors import ClosedError, MissingTensorError, PathError, PparseError, SourceError, TruncatedTensorError
 from tests import sweep
 
@@ -431,13 +431,13 @@ OUTSIDE = (
 def opened(monkeypatch):
     """The paths that are opened during a test."""
     paths = []
-    real = pparse.files.open_descriptor
+    real = pparse.data.files.open_descriptor
 
     def note(path):
         paths.append(path)
         return real(path)
 
-    monkeypatch.setattr(pparse.files, "open_descriptor", note)
+    monkeypatch.setattr(pparse.data.files, "open_descriptor", note)
     return paths
 
 

@@ -14,10 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pparse import protos, schema
-from pparse.descriptors import MAX_NAME, MAX_NESTING, walk
+from pparse import protos
 from pparse.errors import MalformedError, PathError
-from pparse.schema import Schema
+from pparse.protobuf import schema
+from pparse.protobuf.descriptors import MAX_NAME, MAX_NESTING, walk
+from pparse.protobuf.schema import Schema
 from tests.rows import rows
 
 FOLDER = Path(__file__).parent / "data" / "schema"

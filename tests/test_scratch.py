@@ -8,8 +8,8 @@ import threading
 
 import pytest
 
+from pparse.data.scratch import Scratch, no_scratch
 from pparse.errors import ClosedError, LimitError, SourceError
-from pparse.scratch import Scratch, no_scratch
 
 
 @pytest.fixture

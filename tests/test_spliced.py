@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pparse.data import Access, BytesData, Data, Doubt, FileData, Gap
+from pparse.data.base import Access, BytesData, Data, Doubt, FileData, Gap
+from pparse.data.spliced import MissingData, SplicedData, ZeroData
 from pparse.errors import ClosedError, DataChangedError, EndOfDataError, GapError, SourceError
-from pparse.spliced import MissingData, SplicedData, ZeroData
 from pparse.testing.fakes import FailingData, FakeData, GappyData, RestartData, ShortData, UnknownSizeData
 
 DIGITS = b"0123456789"

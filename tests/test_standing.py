@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 import pparse
-from pparse.data import BytesData, GapTable
+from pparse.data.base import BytesData, GapTable
+from pparse.data.hidden import HiddenData
+from pparse.data.standing import Condemned, Doubt, Proofs
+from pparse.data.zero_runs import zero_runs
 from pparse.errors import DamagedTensorError, MissingTensorError, TruncatedTensorError
 from pparse.findings import Status
-from pparse.hidden import HiddenData
-from pparse.standing import Condemned, Doubt, Proofs
-from pparse.zero_runs import zero_runs
 from tests.rows import rows
 
 NUMBERS = np.random.default_rng(11)
@@ -227,7 +227,7 @@ def test_zeros_in_deflate_data_tell_where_a_contradicted_stream_is_damaged(tmp_p
     compress = zlib.compressobj(6, zlib.DEFLATED, -15)
     packed = compress.compress(text) + compress.flush()
     from pparse.budget import MemoryBudget
-    from pparse.resync.resumed import ResumedData
+    from pparse.compressed.resumed import ResumedData
 
     at = len(packed) // 2
     damaged = packed[:at] + bytes(300) + packed[at + 300 :]

@@ -464,7 +464,7 @@ def test_progress_and_cancelling(tmp_path):
 SCRIPT = """
 import json, sys
 import brotli, numpy, zstandard
-import pparse.parsers.cpb, pparse.parsers.tensorflow, pparse.riegeli.writer
+import pparse.parsers.cpb.parser, pparse.parsers.tensorflow, pparse.riegeli.writer
 from pparse.proto_splitter.stream_merge import merge_to_file
 from pparse.proto_splitter.stream_split import split_file
 

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 import pparse
 from pparse.errors import PathError
 from pparse.findings import Severity, Status
-from pparse.parser import Confidence
-from pparse.parsers.tar import TarParser
-from pparse.parsers.tar_headers import BLOCK
+from pparse.parsers.tar.headers import BLOCK
+from pparse.parsers.tar.parser import TarParser
 from pparse.testing.fakes import FakeData, RestartData, UnknownSizeData
+from pparse.tree.parser import Confidence
 from tests.rows import rows
 
 FORMATS = {"ustar": tarfile.USTAR_FORMAT, "gnu": tarfile.GNU_FORMAT, "pax": tarfile.PAX_FORMAT}

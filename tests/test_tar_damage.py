@@ -7,10 +7,10 @@ import tarfile
 import pytest
 
 import pparse
-from pparse.data import Gap
+from pparse.data.base import Gap
 from pparse.errors import PparseError
 from pparse.findings import Severity, Status
-from pparse.parsers.tar_headers import BLOCK
+from pparse.parsers.tar.headers import BLOCK
 from pparse.testing.fakes import FakeData, GappyData, UnknownSizeData
 from tests import sweep
 from tests.rows import rows
@@ -502,7 +502,7 @@ def test_gaps_everywhere_are_survived():
 
 
 def test_a_sparse_map_that_contradicts_itself():
-    from pparse.parsers.tar_extended import SparseMap, old_map
+    from pparse.parsers.tar.extended import SparseMap, old_map
 
     header = bytearray(info("s", 1024, b"S").tobuf(1))
     pairs = [(0, 512), (4_096, 512), (1_000, 10), (8_192, 0)]

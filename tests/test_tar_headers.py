@@ -6,8 +6,8 @@ from array import array
 
 import pytest
 
-from pparse.parsers.tar_extended import Attributes, MapText, SparseMap, extend_old_map, old_map, read_name, read_records
-from pparse.parsers.tar_headers import (
+from pparse.parsers.tar.extended import Attributes, MapText, SparseMap, extend_old_map, old_map, read_name, read_records
+from pparse.parsers.tar.headers import (
     BLOCK,
     USUAL,
     checksum_agrees,

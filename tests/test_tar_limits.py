@@ -10,11 +10,11 @@ import pytest
 import pparse
 from pparse.findings import Status
 from pparse.limits import Limits
-from pparse.parsers.tar_headers import BLOCK
+from pparse.parsers.tar.headers import BLOCK
 from tests.test_tar_headers import header, record
 
 if TYPE_CHECKING:
-    from pparse.archive import ArchiveMember
+    from pparse.containers.archive import ArchiveMember
 
 PASSED_OVER = "an extended header of {:,} bytes was passed over"
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pparse.data import BytesData, Data, FileData
-from pparse.dtype import DTYPES, DType
+from pparse.data.base import BytesData, Data, FileData
+from pparse.data.spliced import SplicedData
 from pparse.errors import (
     ClosedError,
     DamagedTensorError,
@@ -25,8 +25,8 @@ from pparse.errors import (
     UnsupportedError,
 )
 from pparse.findings import Finding, Status
-from pparse.spliced import SplicedData
-from pparse.tensor import Span, Tensor
+from pparse.tensors.dtype import DTYPES, DType
+from pparse.tensors.tensor import Span, Tensor
 from pparse.testing.fakes import FailingData, FakeData, GappyData, ShortData, UnknownSizeData
 from tests.rows import rows
 
@@ -348,9 +348,9 @@ def test_any_index_is_read_in_pieces_as_at_once(data):
         slice(*data.draw(st.tuples(bound, bound, st.none() | st.integers(-4, 4).filter(bool)))) for _ in array.shape
     )
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("pparse.selection.PIECE", data.draw(st.integers(1, 400)))
-        patch.setattr("pparse.selection.MAX_GAP", data.draw(st.integers(0, 100)))
-        patch.setattr("pparse.tensor._PIECE", data.draw(st.integers(1, 50)))
+        patch.setattr("pparse.tensors.selection.PIECE", data.draw(st.integers(1, 400)))
+        patch.setattr("pparse.tensors.selection.MAX_GAP", data.draw(st.integers(0, 100)))
+        patch.setattr("pparse.tensors.tensor._PIECE", data.draw(st.integers(1, 50)))
         assert same(tensor[items], np.ascontiguousarray(array[items]))
         assert same(tensor.numpy(), np.ascontiguousarray(array))
 

@@ -13,9 +13,9 @@ from pparse import proto_splitter
 from pparse.errors import EndOfDataError, LimitError, PathError, PparseError, UnsupportedError
 from pparse.proto_splitter import GraphDefSplitter
 from pparse.protos import message_class
-from pparse.viewers import tensorflow_graph_index
-from pparse.viewers.tensorflow_graph import Edge, TensorflowGraph
-from pparse.viewers.tensorflow_graph_text import quoted
+from pparse.viewers.tensorflow import graph_index as tensorflow_graph_index
+from pparse.viewers.tensorflow.graph import Edge, TensorflowGraph
+from pparse.viewers.tensorflow.graph_text import quoted
 from tests import sweep
 
 GraphDef = message_class("tensorflow.GraphDef")

@@ -7,8 +7,9 @@ import pytest
 import pparse
 from pparse.cli import main
 from pparse.protos import message_class
-from pparse.viewers import tensorflow, tensorflow_constants
-from pparse.viewers.tensorflow_names import Sought
+from pparse.viewers.tensorflow import constants as tensorflow_constants
+from pparse.viewers.tensorflow import viewer as tensorflow
+from pparse.viewers.tensorflow.names import Sought
 
 GRAPH = message_class("tensorflow.GraphDef")
 

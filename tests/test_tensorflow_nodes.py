@@ -14,8 +14,8 @@ from pparse.limits import Limits
 from pparse.proto_splitter import GraphDefSplitter
 from pparse.protos import message_class
 from pparse.riegeli import RecordWriter
-from pparse.viewers import tensorflow_nodes
-from pparse.viewers.tensorflow_nodes import NodeDefs, NodeRef
+from pparse.viewers.tensorflow import nodes as tensorflow_nodes
+from pparse.viewers.tensorflow.nodes import NodeDefs, NodeRef
 from tests.rows import rows
 
 GraphDef = message_class("tensorflow.GraphDef")

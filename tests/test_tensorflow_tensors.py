@@ -71,7 +71,7 @@ def test_listed_elements_of_every_type(number, field, name, values):
         proto(number, (), **{field: values[-1:]}),
         proto(number, (0, 3)),
     )
-    dtype = pparse.dtype.DType.of(name).numpy
+    dtype = pparse.tensors.dtype.DType.of(name).numpy
     expected = np.array(values, "u8" if name == "uint64" else None).astype(dtype)
     assert viewer["t0"].dtype.name == name
     for got, wanted in (

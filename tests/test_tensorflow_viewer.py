@@ -107,7 +107,7 @@ def test_a_name_that_looks_like_a_number_of_another():
 
 
 def test_many_names_are_numbered_without_holding_them(monkeypatch):
-    import pparse.viewers.tensorflow as module
+    import pparse.viewers.tensorflow.viewer as module
 
     monkeypatch.setattr(module, "_HOLD_UP_TO", 3)
     viewer = pparse.view(model(), format="saved-model")
@@ -312,7 +312,7 @@ def test_variables_beside_the_message_are_named(tmp_path):
 
 def test_the_library_of_a_graph_is_not_read_again_for_each_function(monkeypatch):
     from pparse.kernels.wire import scan
-    from pparse.parsers import protobuf
+    from pparse.parsers.protobuf import parser as protobuf
 
     scanned = 0
 

@@ -18,14 +18,14 @@ import pytest
 
 import pparse
 from pparse.budget import MemoryBudget
-from pparse.data import BytesData, IoStats
+from pparse.compressed.inflated import InflatedData
+from pparse.data.base import BytesData, IoStats
+from pparse.data.standing import Condemned, Doubt, Proofs
 from pparse.errors import PparseError
 from pparse.findings import Finding, FindingList
-from pparse.inflated import InflatedData
 from pparse.locking import GROUP, guarded, steps
-from pparse.retention import Retention
-from pparse.schema import Schema
-from pparse.standing import Condemned, Doubt, Proofs
+from pparse.protobuf.schema import Schema
+from pparse.tree.retention import Retention
 from tests.truth.cases import Case
 
 if TYPE_CHECKING:

@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING
 import pytest
 
 import pparse
-from pparse.data import BytesData, IoStats
+from pparse.data.base import BytesData, IoStats
+from pparse.data.reader import Range
 from pparse.errors import LimitError, MalformedError, PathError, UnsupportedError
 from pparse.findings import Severity, Status
-from pparse.parser import Confidence
-from pparse.parsers.zip import ZipParser
-from pparse.reader import Range
+from pparse.parsers.zip.parser import ZipParser
+from pparse.tree.parser import Confidence
 from tests.zip_samples import Archive, Made, Sink, add, noise, torch_like
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pparse.extraction import Extraction
+    from pparse.document.extraction import Extraction
 
 METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)
 

@@ -9,7 +9,7 @@ import pytest
 import pparse
 from pparse.errors import MalformedError
 from pparse.findings import Status
-from pparse.parsers.zip import ZipParser
+from pparse.parsers.zip.parser import ZipParser
 from tests.rows import rows
 from tests.test_zip_damage import read
 from tests.zip_samples import Archive, Made, noise

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING
 import pytest
 
 import pparse
-from pparse.data import BytesData
+from pparse.data.base import BytesData
+from pparse.data.spliced import MissingData, SplicedData
 from pparse.findings import Severity, Status
-from pparse.parsers.zip import ZipParser
-from pparse.spliced import MissingData, SplicedData
+from pparse.parsers.zip.parser import ZipParser
 from pparse.testing.fakes import GappyData, UnknownSizeData
 from tests import sweep
 from tests.zip_samples import Archive, Made, deflated, noise, torch_like
 
 if TYPE_CHECKING:
-    from pparse.archive import ArchiveMember
-    from pparse.extraction import Extraction
+    from pparse.containers.archive import ArchiveMember
+    from pparse.document.extraction import Extraction
 
 
 def opened(source: object, **more: object) -> Extraction:
@@ -529,7 +529,7 @@ class _Inexact(SplicedData):
     """Two pieces with a gap between them of which nobody knows how long it is."""
 
     def __init__(self, head: bytes, tail: bytes, estimate: int) -> None:
-        from pparse.data import Gap
+        from pparse.data.base import Gap
 
         one, two = BytesData(head), BytesData(tail)
         super().__init__(
@@ -639,7 +639,7 @@ class TestBombs:
         one = Made("x", b"", descriptor=16)
         for header in (one.local(), Made("y", noise(10), local_packed=1 << 30, crc=5).local()):
             source = header * 20_000
-            stats = pparse.data.IoStats()
+            stats = pparse.data.base.IoStats()
             data = BytesData(source, stats=stats)
             with opened(data) as extraction:
                 parser = extraction.parse().parser

@@ -6,7 +6,7 @@ import zlib
 
 import pytest
 
-from pparse.parsers import zip_records as records
+from pparse.parsers.zip import records
 from tests.zip_samples import Archive, Made
 
 

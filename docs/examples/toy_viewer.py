@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from pparse import Finding, PathError, Status, Tensor, Viewer
-from pparse.tensor import DTYPES, Span
-from pparse.viewer import Extent
+from pparse.tensors import DTYPES, Extent, Span
 
 
 class ToyViewer(Viewer):

@@ -13,11 +13,11 @@ from copy import copy
 
 from pparse.cli.common import DAMAGED, OK, USAGE, add_files, add_json, each_file, open_file, row_of
 from pparse.cli.output import cut_to_dict, report_cut, report_document_cut, safe
+from pparse.document.registry import viewer_for
 from pparse.errors import EndOfDataError, GapError, LimitError, MalformedError, OptionError, UnsupportedError
 from pparse.findings import Finding, Severity, Status
-from pparse.judgement import compared, document_status
 from pparse.limits import count_words
-from pparse.registry import viewer_for
+from pparse.recovery.judgement import compared, document_status
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
     from pparse.cli.output import Output
-    from pparse.extraction import Extraction
+    from pparse.document.extraction import Extraction
 
 EXAMPLES: Final = """examples:
   pparse check model.safetensors
@@ -134,7 +134,7 @@ def _check_one(options: Any, out: Output) -> int:
 def _findings(document: Extraction, options: Any) -> Iterator[Finding]:
     yield from document.check(strict=options.strict)
     if options.recursive:
-        from pparse.archive import documents_below
+        from pparse.containers.archive import documents_below
 
         told = set(document.findings)
         for name, extraction in documents_below(document.parse()):

@@ -44,7 +44,7 @@ def is_special(path: str) -> bool:
 
 def folder_options(options: Any, out: Output) -> dict[str, Any]:
     """Return the keyword arguments of `pparse.proto_splitter.folders.FolderOptions`."""
-    from pparse.data import IoStats
+    from pparse.data.base import IoStats
     from pparse.limits import Limits
 
     given = {name for name, _ in options.options} - {"verify"}

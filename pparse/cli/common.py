@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
     from pparse.cli.output import Output
-    from pparse.extraction import Extraction
+    from pparse.document.extraction import Extraction
     from pparse.findings import Finding
 
 OK: Final = 0
@@ -253,18 +253,18 @@ def add_common(parser: argparse.ArgumentParser) -> None:
 
 def open_file(options: Any, out: Any) -> Extraction:
     """Open the file of a command."""
-    from pparse.data import IoStats
-    from pparse.document import open as open_document
+    from pparse.data.base import IoStats
+    from pparse.document.opening import open as open_document
 
     if options.options:
-        from pparse.registry import check_options, default_registry
+        from pparse.document.registry import check_options, default_registry
 
         check_options((name for name, _ in options.options), default_registry(), format=options.format, written=" (-O)")
     out.stats = IoStats(log=True) if options.trace_io else None
     source = options.file
     if source == "-":
         # A file given by redirection can be read at any offset; a pipe cannot, and StreamData says so.
-        from pparse.streams import StreamData
+        from pparse.data.file_object import StreamData
 
         source = StreamData(sys.stdin.buffer, "<stdin>", out.stats)
     return open_document(

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import re
 
-from pparse.data import FileData
+from pparse.data.base import FileData
 from pparse.errors import PathError, PparseError
 from pparse.findings import Finding, Severity
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Final
 
-    from pparse.extraction import Extraction
+    from pparse.document.extraction import Extraction
 
 _HEX: Final = re.compile(r"[0-9a-fA-F]{64}")
 _POINTER: Final = re.compile(r"^oid sha256:([0-9a-f]{64})\s*$", re.MULTILINE)

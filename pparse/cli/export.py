@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from typing import Any, BinaryIO, Final
 
-    from pparse.tensor import Tensor
+    from pparse.tensors.tensor import Tensor
 
 FORMS: Final = (".npy", ".npz", ".safetensors", ".json", ".csv")
 _BLOCK: Final = 4 << 20
@@ -109,7 +109,7 @@ def _write_npz(items: Sequence[Item], stream: BinaryIO) -> None:
 
 
 def _write_safetensors(items: Sequence[Item], stream: BinaryIO, metadata: dict[str, str]) -> None:
-    from pparse.parsers.safetensors_entry import STORED_DTYPES
+    from pparse.parsers.safetensors.entry import STORED_DTYPES
 
     words = {dtype.name: word for word, dtype in STORED_DTYPES.items() if dtype.bits >= 8}
     header: dict[str, object] = {"__metadata__": metadata} if metadata else {}
@@ -147,7 +147,7 @@ def dtype_named(name: str | None) -> Any:
     """Return the numpy type of ``--dtype``. Raises `OptionError`."""
     if name is None:
         return None
-    from pparse.dtype import DType
+    from pparse.tensors.dtype import DType
 
     try:
         return DType.of(name).numpy

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
     from pparse.cli.output import Output
-    from pparse.extraction import Extraction
+    from pparse.document.extraction import Extraction
 
 EXAMPLES: Final = """examples:
   pparse extract archive.tar.gz -o folder
@@ -100,8 +100,8 @@ def run(options: Any, out: Output) -> int:
 
 
 def _refuse_others(document: Extraction) -> None:
-    from pparse.archive import ArchiveParser
-    from pparse.stream import StreamParser
+    from pparse.containers.archive import ArchiveParser
+    from pparse.containers.stream import StreamParser
 
     parser = document.parse().parser
     if not isinstance(parser, ArchiveParser | StreamParser):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pparse.cli.common import OK, UNKNOWN_FORMAT, add_json
 from pparse.cli.output import Table, safe
-from pparse.named import NAMED, NOT_YET, Named, named_as, named_by
-from pparse.registry import BUILTINS, builtin, default_registry, parser_class
+from pparse.document.named_formats import NAMED, NOT_YET, Named, named_as, named_by
+from pparse.document.registry import BUILTINS, builtin, default_registry, parser_class
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
     from pparse.cli.output import Output
-    from pparse.parser import Parser
-    from pparse.registry import Registry
+    from pparse.document.registry import Registry
+    from pparse.tree.parser import Parser
 
 EXAMPLES: Final = """examples:
   pparse formats

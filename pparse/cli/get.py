@@ -9,18 +9,18 @@ from __future__ import annotations
 
 import os
 
-from pparse.archive import CUT_BEFORE, ArchiveParser
 from pparse.cli.common import open_file
 from pparse.cli.export import form_of, kept_metadata
 from pparse.cli.get_node import StreamMember, give_member, give_node, give_slice
 from pparse.cli.get_tensor import give_tensor
 from pparse.cli.output import unescaped
+from pparse.containers.archive import CUT_BEFORE, ArchiveParser
+from pparse.containers.stream import StreamParser
+from pparse.document.registry import viewer_for
 from pparse.errors import EndOfDataError, OptionError, PathError
 from pparse.findings import Status
-from pparse.node import LIST, SCALAR, ChildIndexError, ChildKeyError, Node
 from pparse.paths import split_slice
-from pparse.registry import viewer_for
-from pparse.stream import StreamParser
+from pparse.tree.node import LIST, SCALAR, ChildIndexError, ChildKeyError, Node
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
     from pparse.cli.output import Output
-    from pparse.extraction import Extraction
-    from pparse.tensor import Tensor
+    from pparse.document.extraction import Extraction
+    from pparse.tensors.tensor import Tensor
 
 EXAMPLES: Final = """examples:
   pparse get model.safetensors h.0.attn.weight
@@ -102,7 +102,7 @@ def _refuse_contradictions(options: Any) -> None:
 
 
 def _refuse_own_input(document: Extraction, output: str | None) -> None:
-    from pparse.data import FileData
+    from pparse.data.base import FileData
 
     own = document.data.path if isinstance(document.data, FileData) else None
     if output and own is not None and os.path.exists(output) and os.path.samefile(output, own):

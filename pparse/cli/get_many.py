@@ -6,18 +6,18 @@ from pparse.cli.common import DAMAGED, OK, USAGE
 from pparse.cli.export import Item, dtype_named, form_of, kept_metadata
 from pparse.cli.get_tensor import write_chosen
 from pparse.cli.matching import Matcher
+from pparse.document.registry import viewer_for
 from pparse.errors import OptionError, PathError, UnsupportedError
 from pparse.findings import Status
 from pparse.limits import count_words
-from pparse.registry import viewer_for
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Final
 
     from pparse.cli.output import Output
-    from pparse.extraction import Extraction
-    from pparse.tensor import Tensor
+    from pparse.document.extraction import Extraction
+    from pparse.tensors.tensor import Tensor
 
 # Tensors left out that are named one by one.
 _NAMED: Final = 10

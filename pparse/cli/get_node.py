@@ -5,27 +5,27 @@ from __future__ import annotations
 import os
 import sys
 
-from pparse.archive import ArchiveMember, ArchiveParser
 from pparse.cli.common import DAMAGED, OK
 from pparse.cli.export import form_of
 from pparse.cli.output import safe
 from pparse.cli.writing import copy, pieces, refuse_terminal, write, write_binary, write_lines
+from pparse.compressed.resumed import ResumedData
+from pparse.containers.archive import ArchiveMember, ArchiveParser
 from pparse.errors import EndOfDataError, OptionError, PathError, PparseError
 from pparse.findings import UNSURE_NUMBER, Status
 from pparse.limits import LITTLE, MIB
-from pparse.node import SCALAR
-from pparse.parser import Parser
-from pparse.resync.resumed import ResumedData
+from pparse.tree.node import SCALAR
+from pparse.tree.parser import Parser
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, BinaryIO, Final
 
     from pparse.cli.output import Output
-    from pparse.extraction import Extraction
-    from pparse.node import Node
-    from pparse.reader import Range
-    from pparse.stream import StreamParser
+    from pparse.containers.stream import StreamParser
+    from pparse.data.reader import Range
+    from pparse.document.extraction import Extraction
+    from pparse.tree.node import Node
 
 
 # Kinds of texts, which are sliced by characters, and of JSON's numbers, which may be long, and constants.

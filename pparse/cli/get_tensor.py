@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from typing import Any, BinaryIO, Final
 
     from pparse.cli.output import Output
-    from pparse.tensor import Tensor
+    from pparse.tensors.tensor import Tensor
 
 # As text, only so much of a tensor is read; the middle of a larger one is left out.
 _TEXT_LIMIT: Final = 64 * MIB

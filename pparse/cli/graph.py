@@ -9,8 +9,8 @@ from __future__ import annotations
 from pparse.cli.common import DAMAGED, exit_code_for, open_file
 from pparse.cli.output import safe
 from pparse.findings import Status
-from pparse.judgement import document_status
 from pparse.limits import count_words
+from pparse.recovery.judgement import document_status
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
     from pparse.cli.output import Output
-    from pparse.extraction import Extraction
-    from pparse.viewers.tensorflow_graph import Graph, Selection, TensorflowGraph
+    from pparse.document.extraction import Extraction
+    from pparse.viewers.tensorflow.graph import Graph, Selection, TensorflowGraph
 
 EXAMPLES: Final = """examples:
   pparse graph saved_model.pb
@@ -93,7 +93,7 @@ def run(options: Any, out: Output) -> int:
 
 
 def _graph_of(document: Extraction, options: Any) -> TensorflowGraph:
-    from pparse.viewers.tensorflow_graph import MAX_NODES, TensorflowGraph
+    from pparse.viewers.tensorflow.graph import MAX_NODES, TensorflowGraph
 
     return TensorflowGraph(
         document, meta_graph=options.meta_graph, max_nodes=MAX_NODES if options.max_nodes is None else options.max_nodes
@@ -182,7 +182,7 @@ def _summary(
 
 def _ends(graph: Graph, part: Any, wanted: list[str], out: Output) -> None:
     """Tell the outputs of a graph, those that were asked for, or the results of a function."""
-    from pparse.viewers.tensorflow_graph import FunctionGraph
+    from pparse.viewers.tensorflow.graph import FunctionGraph
 
     if part is not graph:
         _names(out, "outputs", iter(wanted))

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
     from pparse.cli.output import Output
-    from pparse.gzip_indexing import IndexReport
-    from pparse.reader import Range
+    from pparse.compressed.gzip_index_builder import IndexReport
+    from pparse.data.reader import Range
 
 EXAMPLES: Final = """examples:
   pparse index backup.tar.gz
@@ -58,7 +58,7 @@ def _spacing(text: str) -> int:
 
 def run(options: Any, out: Output) -> int:
     """Run the command."""
-    from pparse.data import FileData, IoStats
+    from pparse.data.base import FileData, IoStats
 
     if options.format not in (None, "gzip"):
         raise FormatError(f"only gzip files are indexed, not {options.format}", source=options.file)
@@ -80,7 +80,7 @@ def _refuse_others(source: Range) -> None:
 
 def _place(options: Any, source: Range) -> str:
     """Return where the index is written."""
-    from pparse.gzip_index import SUFFIX, cache_path
+    from pparse.compressed.gzip_index import SUFFIX, cache_path
 
     if options.cache:
         return cache_path(source)
@@ -89,7 +89,7 @@ def _place(options: Any, source: Range) -> str:
 
 def _refuse_existing(path: str, options: Any) -> None:
     """Raise `OptionError` for an output that is something else than an index."""
-    from pparse.gzip_index import NAME
+    from pparse.compressed.gzip_index import NAME
 
     if not os.path.lexists(path):
         return
@@ -106,7 +106,7 @@ def _refuse_existing(path: str, options: Any) -> None:
 
 def _build(options: Any, out: Output, source: Range) -> int:
     from pparse.budget import MemoryBudget
-    from pparse.gzip_indexing import build_index
+    from pparse.compressed.gzip_index_builder import build_index
     from pparse.writers.files import AtomicFile
 
     path = _place(options, source)
@@ -167,8 +167,8 @@ def _tell(options: Any, out: Output, path: str, report: IndexReport) -> None:
 
 def _check(options: Any, out: Output, source: Range) -> int:
     from pparse.budget import MemoryBudget
-    from pparse.gzip_index import find_index, load_index
-    from pparse.gzip_indexing import check_index
+    from pparse.compressed.gzip_index import find_index, load_index
+    from pparse.compressed.gzip_index_builder import check_index
 
     budget = MemoryBudget(options.budget)
     if options.output or options.cache:

@@ -10,10 +10,10 @@ from pparse.cli.output import (
     report_document_cut,
     safe,
 )
+from pparse.document.registry import viewer_for
 from pparse.findings import Status
-from pparse.judgement import document_status
 from pparse.limits import count_words, format_size
-from pparse.registry import viewer_for
+from pparse.recovery.judgement import document_status
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
     from pparse.cli.output import Output
-    from pparse.extraction import Extraction
-    from pparse.viewer import Viewer
+    from pparse.document.extraction import Extraction
+    from pparse.tensors.viewer import Viewer
 
 EXAMPLES: Final = """examples:
   pparse info model.safetensors

@@ -33,8 +33,8 @@ from pparse.cli.output import (
 )
 from pparse.cli.rows import SORT_UP_TO, Held, in_order, member_weight, tensor_weight
 from pparse.findings import Status
-from pparse.judgement import document_status
 from pparse.limits import count_words, format_size
+from pparse.recovery.judgement import document_status
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -44,11 +44,11 @@ if TYPE_CHECKING:
 
     from pparse.budget import Charge
     from pparse.cli.output import Output
-    from pparse.extraction import Extraction
+    from pparse.document.extraction import Extraction
     from pparse.findings import Finding
-    from pparse.tensor import Tensor
-    from pparse.viewer import Viewer
-    from pparse.visit import Member
+    from pparse.tensors.tensor import Tensor
+    from pparse.tensors.viewer import Viewer
+    from pparse.tree.visit import Member
 
 EXAMPLES: Final = """examples:
   pparse ls model.safetensors
@@ -100,7 +100,7 @@ def run(options: Any, out: Output) -> int:
 
 def _list(options: Any, out: Output) -> int:
     with open_file(options, out) as document:
-        from pparse.registry import viewer_for
+        from pparse.document.registry import viewer_for
 
         viewer = viewer_for(document)
         if viewer is None:
@@ -362,7 +362,7 @@ def _members(document: Extraction, options: Any) -> Iterator[Member]:
     yield from result.parser.members()
     if not options.recursive:
         return
-    from pparse.archive import ArchiveParser, documents_below, quoted
+    from pparse.containers.archive import ArchiveParser, documents_below, quoted
 
     for path, extraction in documents_below(result):
         parser = extraction.parse().parser

@@ -8,7 +8,7 @@ from itertools import islice
 
 from pparse.errors import PathError
 from pparse.limits import count_words
-from pparse.result import LONG_NAME, near_misses
+from pparse.tree.result import LONG_NAME, near_misses
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

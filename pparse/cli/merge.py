@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
     from pparse.cli.output import Output
-    from pparse.extraction import Extraction
+    from pparse.document.extraction import Extraction
     from pparse.proto_splitter.folders import FolderReport
     from pparse.proto_splitter.stream_merge import MergeReport
 
@@ -135,8 +135,8 @@ def _merge_to_device(document: Extraction, path: str, out: Output) -> MergeRepor
 
 def _refuse_unmergeable(document: Extraction, options: Any) -> None:
     """Raise `OptionError` for what is not in chunks, or is of no known type."""
-    from pparse.parsers.cpb import CpbParser
-    from pparse.parsers.protobuf import ProtobufParser
+    from pparse.parsers.cpb.parser import CpbParser
+    from pparse.parsers.protobuf.parser import ProtobufParser
     from pparse.proto_splitter.stream_merge import check_end, check_first
 
     try:

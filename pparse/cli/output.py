@@ -6,21 +6,21 @@ import os
 import sys
 
 from pparse.cli.progress import Progress
+from pparse.document.resume import Resume, downloads, first_hole, is_inside, outermost_file, outside, resume_lines
 from pparse.errors import PASSING, PparseError
 from pparse.findings import Severity, Status
 from pparse.limits import count_words, format_size
-from pparse.resume import Resume, downloads, first_hole, is_inside, outermost_file, outside, resume_lines
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import Any, Final
 
-    from pparse.data import IoStats
-    from pparse.extraction import Extraction
+    from pparse.data.base import IoStats
+    from pparse.document.extraction import Extraction
     from pparse.findings import Finding
-    from pparse.tensor import Tensor
-    from pparse.viewer import Extent
+    from pparse.tensors.tensor import Tensor
+    from pparse.tensors.viewer import Extent
 
 _COLORS: Final = {"red": "31", "yellow": "33", "green": "32", "dim": "2", "bold": "1"}
 _ESCAPE: Final = r"\\(?:x([0-9a-f]{2})|u([0-9a-f]{4})|U([0-9a-f]{8}))"
@@ -239,8 +239,8 @@ def cut_to_dict(document: Extraction, status: Status) -> dict[str, object]:
 
 def to_resume(document: Extraction) -> list[Resume]:
     """Return which files to resume to have all of a document, by what is known of it now."""
-    from pparse.judgement import document_status
-    from pparse.registry import viewer_for
+    from pparse.document.registry import viewer_for
+    from pparse.recovery.judgement import document_status
 
     try:
         viewer = viewer_for(document)

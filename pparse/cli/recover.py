@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from pparse.cli.common import DAMAGED, OK, add_strict, exit_code_of, open_file, size
 from pparse.cli.output import Table, safe, status_words, to_resume
+from pparse.document.registry import known_other
+from pparse.document.resume import resume_lines
 from pparse.errors import FormatError, LimitError, NothingThereError, SourceError
 from pparse.findings import Status
 from pparse.limits import count_words, format_size
-from pparse.registry import known_other
-from pparse.resume import resume_lines
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
     from pparse.cli.output import Output
-    from pparse.extraction import Extraction
+    from pparse.document.extraction import Extraction
     from pparse.recovery.recover import Outcome
     from pparse.recovery.report import RecoveredFile, Summary
 

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
     from pparse.budget import Charge, MemoryBudget
     from pparse.cli.output import Output
-    from pparse.tensor import Tensor
-    from pparse.visit import Member
+    from pparse.tensors.tensor import Tensor
+    from pparse.tree.visit import Member
 
 # Up to here rows are held to sort them; more are streamed in file order.
 SORT_UP_TO: Final = 20_000

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
     from pparse.cli.output import Output
-    from pparse.extraction import Extraction
+    from pparse.document.extraction import Extraction
     from pparse.proto_splitter.folders import FolderReport
     from pparse.proto_splitter.stream_split import SplitReport
 
@@ -127,7 +127,7 @@ def _merge_line(options: Any, report: SplitReport) -> list[str]:
     import shlex
 
     import pparse
-    from pparse.parsers.protobuf import ProtobufParser
+    from pparse.parsers.protobuf.parser import ProtobufParser
 
     if not report.chunked:
         return []
@@ -179,8 +179,8 @@ def _open(options: Any, out: Output) -> Extraction:
 
 def _refuse_unsplittable(document: Extraction) -> None:
     """Raise `OptionError` for what is in chunks already, is no message, or is of no known type."""
-    from pparse.parsers.cpb import CpbParser
-    from pparse.parsers.protobuf import ProtobufParser
+    from pparse.parsers.cpb.parser import CpbParser
+    from pparse.parsers.protobuf.parser import ProtobufParser
 
     parser = document.parse().parser
     if isinstance(parser, CpbParser) and (parser.chunks is not None or parser.problem is not None):

@@ -12,8 +12,8 @@ from pparse.cli.common import add_files, add_json, each_file, exit_code_for, ope
 from pparse.cli.output import safe
 from pparse.errors import PathError, PparseError
 from pparse.findings import Finding, Status
-from pparse.node import SCALAR, UNLOADED_VALUE
-from pparse.visit import Trail
+from pparse.tree.node import SCALAR, UNLOADED_VALUE
+from pparse.tree.visit import Trail
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
     from pparse.cli.output import Output
-    from pparse.node import Node
-    from pparse.visit import Visit
+    from pparse.tree.node import Node
+    from pparse.tree.visit import Visit
 
 EXAMPLES: Final = """examples:
   pparse tree model.safetensors

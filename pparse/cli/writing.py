@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
     from pparse.cli.output import Output
-    from pparse.reader import Range
+    from pparse.data.reader import Range
 
 
 def write(path: str | None, out: Output, give: Callable[[BinaryIO], object]) -> None:

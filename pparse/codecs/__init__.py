@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from pparse.budget import MemoryBudget
     from pparse.codecs.base import Reread
-    from pparse.data import Buffer
-    from pparse.scratch import Scratch
+    from pparse.data.base import Buffer
+    from pparse.data.scratch import Scratch
 
 __all__ = [
     "CHECKPOINT",

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
     from pparse.budget import Charge, MemoryBudget
-    from pparse.data import Buffer
+    from pparse.data.base import Buffer
 
     # Compressed bytes of the stream once more: called with (offset in the stream, length).
     Reread = Callable[[int, int], bytes]

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from pparse.budget import MemoryBudget
     from pparse.codecs.base import Reread
     from pparse.codecs.library import Core
-    from pparse.data import Buffer
-    from pparse.scratch import Scratch, Spool
+    from pparse.data.base import Buffer
+    from pparse.data.scratch import Scratch, Spool
 
 LARGE: Final = 0x11
 # Tables and buffers beside the window.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from pparse.budget import Charge, MemoryBudget
     from pparse.codecs.base import Decompressor
-    from pparse.data import Data
+    from pparse.data.base import Data
 
 # Blocks that are joined when they are kept.
 _SMALL: Final = 4 * KIB

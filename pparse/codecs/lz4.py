@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from pparse.budget import MemoryBudget
     from pparse.codecs.base import Reread
-    from pparse.data import Buffer
+    from pparse.data.base import Buffer
 
 MAGIC: Final = b"\x04\x22\x4d\x18"
 _LEGACY: Final = b"\x02\x21\x4c\x18"

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from pparse.budget import MemoryBudget
     from pparse.codecs.base import Reread
-    from pparse.data import Buffer
+    from pparse.data.base import Buffer
 
 _ROOM: Final = 64 * KIB
 # An element of 3 bytes yields at most 64.

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pparse.budget import MemoryBudget
     from pparse.codecs.base import Decompressor, Reread
     from pparse.codecs.library import Core
-    from pparse.data import Buffer
+    from pparse.data.base import Buffer
 
 WBITS: Final = {"zlib": 15, "gzip": 31, "deflate": -15}
 

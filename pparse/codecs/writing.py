@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from pparse.data import Buffer
+    from pparse.data.base import Buffer
 
 
 class Compressor:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from pparse.budget import MemoryBudget
     from pparse.codecs.base import Reread
-    from pparse.data import Buffer
+    from pparse.data.base import Buffer
 
 MAGIC: Final = b"\x28\xb5\x2f\xfd"
 _BLOCK: Final = 128 * KIB

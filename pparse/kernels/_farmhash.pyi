@@ -1,6 +1,6 @@
 """The C extension, where it was built; see `pparse.kernels.farmhash`."""
 
-from pparse.data import Buffer
+from pparse.data.base import Buffer
 
 def fingerprint64(data: Buffer, /) -> int:
     """Return the Fingerprint64 of the bytes of a buffer."""

@@ -1,6 +1,6 @@
 """The C extension, where it was built; see `pparse.kernels.highway`."""
 
-from pparse.data import Buffer
+from pparse.data.base import Buffer
 
 def hash64(data: Buffer, /) -> int:
     """Return the HighwayHash-64 of the bytes of a buffer."""

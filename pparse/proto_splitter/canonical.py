@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import re
 
+from pparse.data.reader import Range
 from pparse.errors import MalformedError, UnsupportedError
 from pparse.kernels.farmhash import Fingerprint64
 from pparse.kernels.varint import MAX_BYTES_64, encode_varint, read_varint
@@ -45,8 +46,7 @@ from pparse.proto_splitter.pieces import (
     size_of,
     span,
 )  # fmt: skip
-from pparse.reader import Range
-from pparse.schema import (
+from pparse.protobuf.schema import (
     TYPE_BOOL,
     TYPE_ENUM,
     TYPE_GROUP,
@@ -67,9 +67,9 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
     from pparse.budget import MemoryBudget
+    from pparse.data.scratch import Scratch, Spool
     from pparse.proto_splitter.pieces import Content, Item
-    from pparse.schema import FieldType, MessageType
-    from pparse.scratch import Scratch, Spool
+    from pparse.protobuf.schema import FieldType, MessageType
 
     Run = Generator[tuple[MessageType, list[Item]], Any, Rope]
     Rewrite = Callable[[list[Item]], list[Item]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pparse.errors import MalformedError, UnsupportedError
 from pparse.kernels.farmhash import Fingerprint64, cat64, fingerprint64
-from pparse.parsers.cpb_versions import check_versions
+from pparse.parsers.cpb.versions import check_versions
 from pparse.proto_splitter.merge_chunks import read_metadata
 from pparse.proto_splitter.pieces import Addressed, blocks_of, content_of, element, span, submessage, text_map
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from collections.abc import Generator
     from typing import Any, Final
 
-    from pparse.data import Data
+    from pparse.data.base import Data
+    from pparse.data.reader import Range
     from pparse.proto_splitter.canonical import Canonicalizer
     from pparse.proto_splitter.merge_chunks import ReadOptions
     from pparse.proto_splitter.pieces import Item
-    from pparse.reader import Range
 
     Tag = tuple[tuple[str, int | bytes], ...]
     Steps = tuple[tuple[int, int | None], ...]

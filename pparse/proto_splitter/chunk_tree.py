@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pparse.kernels.varint import encode_varint
 from pparse.kernels.wire import LEN
-from pparse.parsers.cpb_versions import JOIN_VERSION, SPLITTER_VERSION
+from pparse.parsers.cpb.versions import JOIN_VERSION, SPLITTER_VERSION
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any, Final, TypeAlias
 
-    from pparse.schema import FieldType
+    from pparse.protobuf.schema import FieldType
 
     # One FieldIndex, serialized as an element of ``field_tag``, and whether it is a map key.
     Step: TypeAlias = "tuple[bool, bytes]"

@@ -29,7 +29,7 @@ from __future__ import annotations
 import os
 
 from pparse.budget import MemoryBudget
-from pparse.data import FileData
+from pparse.data.base import FileData
 from pparse.errors import FormatError, MalformedError, UnsupportedError
 from pparse.kernels.farmhash import Fingerprint64, cat64, fingerprint64
 from pparse.limits import Limits
@@ -41,9 +41,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
+    from pparse.data.scratch import Scratch
     from pparse.proto_splitter.pieces import Item
-    from pparse.schema import Schema
-    from pparse.scratch import Scratch
+    from pparse.protobuf.schema import Schema
 
     Folder = str | os.PathLike[str]
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import os
 import stat
 
-from pparse.data import FileData, copy_into
+from pparse.data.base import FileData, copy_into
 from pparse.errors import (
     EndOfDataError,
     FormatError,
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any, Final
 
-    from pparse.data import IoStats
-    from pparse.extraction import Extraction
+    from pparse.data.base import IoStats
+    from pparse.document.extraction import Extraction
     from pparse.proto_splitter.fingerprint import Fingerprint
     from pparse.proto_splitter.stream_merge import MergeReport
     from pparse.proto_splitter.stream_split import SplitReport
@@ -386,8 +386,8 @@ def _copy(source: str, name: str, target: str, given: FolderOptions) -> int:
 
 def _add_fingerprint(report: FolderReport, folder: str, given: FolderOptions) -> None:
     """Write the fingerprint of the new folder; where there can be none, say so."""
+    from pparse.data.scratch import Scratch
     from pparse.proto_splitter.fingerprint import fingerprint, write_fingerprint
-    from pparse.scratch import Scratch
 
     scratch = Scratch(given.scratch, given.limits.scratch_bytes)
     try:

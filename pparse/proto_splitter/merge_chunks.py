@@ -13,16 +13,16 @@ from collections import OrderedDict
 from pparse.budget import MemoryBudget
 from pparse.errors import EndOfDataError, MalformedError, PparseError, UnsupportedError
 from pparse.limits import Limits, format_size
-from pparse.parsers.cpb_moved import check_belongs
+from pparse.parsers.cpb.moved import check_belongs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from typing import Any, Final
 
-    from pparse.data import Data
+    from pparse.data.base import Data
+    from pparse.data.scratch import Scratch
     from pparse.riegeli.reader import RecordReader
-    from pparse.scratch import Scratch
 
     Chunk = Any  # a protobuf message, or bytes
 

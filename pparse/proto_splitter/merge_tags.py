@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 
 from pparse.errors import MalformedError
-from pparse.parsers.cpb_scalars import TYPE_NAMES
+from pparse.parsers.cpb.scalars import TYPE_NAMES
 from pparse.paths import KeyStep, format_path
 
 TYPE_CHECKING = False
@@ -55,7 +55,7 @@ class Enum:
 class Field:
     """A field; of a map, ``type``, ``message`` and ``enum`` are those of its values.
 
-    It is what `pparse.parsers.cpb_scalars.decode_scalar` wants to know of a field.
+    It is what `pparse.parsers.cpb.scalars.decode_scalar` wants to know of a field.
     """
 
     __slots__ = ("enum", "form", "key_type", "message", "name", "number", "step", "type", "type_name")

@@ -10,7 +10,7 @@ What goes where is said by a ``ChunkedMessage``: a tree whose nodes stand for me
   from the message to a field; messages on the way are made where missing: an element whose index is the count so far is
   appended, a key that is not there is added.
 - A chunk is merged into a message (scalars replaced, elements appended); of a scalar it is the new value, as text (see
-  `pparse.parsers.cpb_scalars`). An entry that has no chunk, where one is needed, takes chunk 0: an index that is not
+  `pparse.parsers.cpb.scalars`). An entry that has no chunk, where one is needed, takes chunk 0: an index that is not
   written is 0.
 - Nothing is cleared before.
 
@@ -24,11 +24,11 @@ from __future__ import annotations
 import os
 from operator import itemgetter
 
-from pparse.data import BytesData, FileData
+from pparse.data.base import BytesData, FileData
 from pparse.errors import MalformedError, PparseError, SourceError, UnsupportedError
 from pparse.limits import Limits
-from pparse.parsers.cpb_scalars import decode_scalar
-from pparse.parsers.cpb_versions import check_versions
+from pparse.parsers.cpb.scalars import decode_scalar
+from pparse.parsers.cpb.versions import check_versions
 from pparse.proto_splitter.merge_chunks import (
     BYTES,
     MESSAGE,
@@ -47,9 +47,9 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
     from pparse.budget import MemoryBudget
-    from pparse.data import Data
+    from pparse.data.base import Data
+    from pparse.data.scratch import Scratch
     from pparse.proto_splitter.merge_tags import Path, Type
-    from pparse.scratch import Scratch
 
     Prefix = str | os.PathLike[str]
     Chunk = Any  # a protobuf message, or bytes

@@ -7,16 +7,16 @@ message further down, as the chunks of a ``.cpb`` file are.
 
 from __future__ import annotations
 
+from pparse.data.reader import Range
 from pparse.errors import EndOfDataError, MalformedError, UnsupportedError
 from pparse.kernels.varint import MAX_BYTES_32, read_varint
-from pparse.reader import Range
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any, Final, TypeAlias
 
-    from pparse.scratch import Spool
+    from pparse.data.scratch import Spool
 
     # Bytes, begin and end in them, and the offset of the first of them in their source (for messages of errors).
     Span: TypeAlias = tuple[bytes, int, int, int]

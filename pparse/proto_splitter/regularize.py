@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from pparse.proto_splitter.canonical import Canonicalizer
     from pparse.proto_splitter.pieces import Item
-    from pparse.schema import MessageType
+    from pparse.protobuf.schema import MessageType
 
 # Field numbers of GraphDef, NodeDef, AttrValue and NameAttrList.
 _NODE, _LIBRARY, _VERSIONS = 1, 2, 4

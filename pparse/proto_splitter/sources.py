@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 
-from pparse.data import FileData
+from pparse.data.base import FileData
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pparse.extraction import Extraction
+    from pparse.document.extraction import Extraction
 
 
 def files_read(document: Extraction) -> Iterator[str]:

@@ -121,7 +121,7 @@ class ComposableSplitter(Splitter):
     @property
     def version_def(self) -> Any:
         """The ``VersionDef`` of the chunks: splitter version 1, readable from join version 0 on."""
-        from pparse.parsers.cpb_versions import JOIN_VERSION, SPLITTER_VERSION
+        from pparse.parsers.cpb.versions import JOIN_VERSION, SPLITTER_VERSION
         from pparse.protos import message_class
 
         kind = message_class(f"{_PACKAGE}.VersionDef")

@@ -1,6 +1,6 @@
 """A ``.cpb`` of any size into one plain ``.pb``, with bounded memory.
 
-The merged message is written from the lazy tree (`pparse.parsers.protobuf_write`): what no chunk touches is copied as
+The merged message is written from the lazy tree (`pparse.parsers.protobuf.write`): what no chunk touches is copied as
 it stands; along the paths that chunks go to, messages are put together anew. All is gone through before the first byte
 is written, so a chunk that is lost or damaged is found before anything is left on the disk.
 """
@@ -10,8 +10,8 @@ from __future__ import annotations
 from array import array
 
 from pparse.errors import MalformedError, OptionError, PparseError
-from pparse.parsers.cpb import CpbParser
-from pparse.parsers.protobuf_write import measure, write
+from pparse.parsers.cpb.parser import CpbParser
+from pparse.parsers.protobuf.write import measure, write
 from pparse.proto_splitter.merge_chunks import Uses
 from pparse.proto_splitter.sources import is_read
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from typing import Any, BinaryIO, Final
 
     from pparse.budget import MemoryBudget
-    from pparse.extraction import Extraction
-    from pparse.parsers.cpb_metadata import ChunkedMessage, Step
-    from pparse.schema import MessageType
+    from pparse.document.extraction import Extraction
+    from pparse.parsers.cpb.metadata import ChunkedMessage, Step
+    from pparse.protobuf.schema import MessageType
 
     Progress = Callable[[int, int | None, str], None]
 

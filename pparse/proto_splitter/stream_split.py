@@ -16,30 +16,30 @@ that TensorFlow's Merger puts the parts together again:
 
 from __future__ import annotations
 
-from pparse.data import BytesData
+from pparse.data.base import BytesData
+from pparse.data.reader import Range
+from pparse.data.spliced import SplicedData
 from pparse.errors import MalformedError, OptionError, SourceError, SplitError
 from pparse.kernels.varint import encode_varint
 from pparse.kernels.wire import LEN
 from pparse.limits import format_size
-from pparse.parsers.cpb_metadata import BYTES, MESSAGE
-from pparse.parsers.protobuf_index import accepts
-from pparse.parsers.protobuf_values import decode, fixed_size, is_message
-from pparse.parsers.protobuf_window import Field, Window
+from pparse.parsers.cpb.metadata import BYTES, MESSAGE
+from pparse.parsers.protobuf.index import accepts
+from pparse.parsers.protobuf.values import decode, fixed_size, is_message
+from pparse.parsers.protobuf.window import Field, Window
 from pparse.proto_splitter.chunk_tree import chunk_metadata, field_step, index_step, key_step
 from pparse.proto_splitter.constants import MAX_MESSAGE_BYTES, checked_size, max_size
 from pparse.proto_splitter.sources import is_read
-from pparse.reader import Range
-from pparse.schema import TYPE_BYTES, TYPE_MESSAGE, TYPE_STRING
-from pparse.spliced import SplicedData
+from pparse.protobuf.schema import TYPE_BYTES, TYPE_MESSAGE, TYPE_STRING
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any, Final
 
-    from pparse.extraction import Extraction
+    from pparse.document.extraction import Extraction
     from pparse.proto_splitter.chunk_tree import Tag
-    from pparse.schema import FieldType, MessageType
+    from pparse.protobuf.schema import FieldType, MessageType
 
     Progress = Callable[[int, int | None, str], None]
 
@@ -121,8 +121,8 @@ def split_document(
     progress: Progress | None = None,
 ) -> SplitReport:
     """Split an open document; see `split_file`."""
-    from pparse.parsers.cpb import CpbParser
-    from pparse.parsers.protobuf import ProtobufParser
+    from pparse.parsers.cpb.parser import CpbParser
+    from pparse.parsers.protobuf.parser import ProtobufParser
 
     parser = document.parse().parser
     if not isinstance(parser, ProtobufParser):
@@ -182,7 +182,7 @@ def check_whole(part: Range, type: MessageType) -> None:
 
 
 def _copy_whole(part: Range, report: SplitReport, document: Extraction, progress: Progress | None) -> SplitReport:
-    from pparse.data import copy_into
+    from pparse.data.base import copy_into
     from pparse.writers.files import AtomicFile
 
     prefix = report.path

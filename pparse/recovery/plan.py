@@ -9,8 +9,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pparse.extraction import Extraction
-    from pparse.result import Result
+    from pparse.document.extraction import Extraction
+    from pparse.tree.result import Result
 
 
 class Plan:
@@ -39,7 +39,7 @@ def recognise(document: Extraction) -> Result:
     try:
         return document.parse()
     except FormatError:
-        from pparse.registry import hidden_format
+        from pparse.document.registry import hidden_format
 
         name = hidden_format(document)
         if name is None:

@@ -21,7 +21,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from pparse.extraction import Extraction
+    from pparse.document.extraction import Extraction
     from pparse.findings import FindingList
     from pparse.recovery.report import RecoveredFile, Summary
     from pparse.recovery.sink import LimitMet

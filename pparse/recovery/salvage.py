@@ -11,22 +11,22 @@ import json
 from contextlib import suppress
 from itertools import islice
 
-from pparse.content import GapLog
+from pparse.containers.content import GapLog
+from pparse.data.standing import joined
+from pparse.document.extraction import Extraction
 from pparse.errors import PASSING, EndOfDataError, GapError, LimitError, MalformedError, PparseError
-from pparse.extraction import Extraction
 from pparse.findings import Status
 from pparse.limits import MIB, count_words
 from pparse.recovery.report import RecoveredFile, doubtful_name
-from pparse.standing import joined
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Final
 
-    from pparse.parsers.protobuf import ProtobufParser
+    from pparse.parsers.protobuf.parser import ProtobufParser
     from pparse.recovery.target import Target, TargetFile
-    from pparse.result import Result
+    from pparse.tree.result import Result
 
     Report = Callable[[RecoveredFile], object]
     Kept = Callable[[str, int], object]
@@ -103,7 +103,7 @@ def salvage_or_keep(extraction: Extraction, target: Target, name: str, *, report
 
 def _is_lost(extraction: Extraction) -> bool:
     """Say whether something is known to be wrong with a model of which nothing could be saved."""
-    from pparse.registry import viewer_for
+    from pparse.document.registry import viewer_for
 
     viewer = viewer_for(extraction)
     whole = extraction.status is Status.COMPLETE and (viewer is None or viewer.status is Status.COMPLETE)
@@ -112,7 +112,7 @@ def _is_lost(extraction: Extraction) -> bool:
 
 def _is_sound(result: Result) -> bool:
     """Say whether every field of a message with a schema is whole, or every chunk of one in chunks."""
-    from pparse.parsers.protobuf_check import Checker
+    from pparse.parsers.protobuf.check import Checker
 
     if result.parser.name == "cpb":
         from pparse.recovery.salvage_cpb import is_whole
@@ -146,7 +146,7 @@ def _save_apart(
 
     If nothing that matters is in doubt, nothing is written.
     """
-    from pparse.hidden import HiddenData
+    from pparse.data.hidden import HiddenData
 
     data = HiddenData(extraction.data, doubts)
     sure = Extraction(

@@ -8,31 +8,31 @@ message of which a chunk is lost may be another element now: it is left out, too
 
 from __future__ import annotations
 
-from pparse.data import BytesData
+from pparse.data.base import BytesData
 from pparse.errors import PASSING, EndOfDataError, LimitError, MalformedError, PparseError
 from pparse.findings import Status
 from pparse.limits import count_words
-from pparse.parsers.cpb import CpbParser
-from pparse.parsers.cpb_metadata import ChunkMetadata
-from pparse.parsers.cpb_overlay import Chunks
-from pparse.parsers.protobuf_index import ChunkRange, Lost
-from pparse.parsers.protobuf_write import measure, write
+from pparse.parsers.cpb.metadata import ChunkMetadata
+from pparse.parsers.cpb.overlay import Chunks
+from pparse.parsers.cpb.parser import CpbParser
+from pparse.parsers.protobuf.index import ChunkRange, Lost
+from pparse.parsers.protobuf.write import measure, write
 from pparse.proto_splitter.stream_merge import check_uses
 from pparse.recovery.salvage import Rest
 from pparse.recovery.salvage_protobuf import NO_TYPE, TENSOR
 from pparse.recovery.salvage_riegeli import RecordCopy, described
-from pparse.result import Result
+from pparse.tree.result import Result
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Final
 
-    from pparse.parsers.protobuf_index import Piece
+    from pparse.parsers.protobuf.index import Piece
+    from pparse.protobuf.schema import MessageType
     from pparse.recovery.salvage import Job
     from pparse.recovery.salvage_riegeli import Wanted
     from pparse.recovery.target import TargetFile
     from pparse.riegeli.lookup import RecordLookup
-    from pparse.schema import MessageType
 
     Step = tuple[str, Any]
     Path = tuple[Step, ...]

@@ -2,7 +2,7 @@
 
 A message is walked field by field. What is sound is copied as it stands; of a field that is not, and is a message, the
 whole fields are kept, and its length is corrected; any other is dropped. Lengths come before the content, so that
-everything is gone through twice (as in `pparse.parsers.protobuf_write`).
+everything is gone through twice (as in `pparse.parsers.protobuf.write`).
 
 A tensor that lost any of its fields would be another one, of zeros most likely: its type is taken away, so that nobody
 reads it. Bytes of a field that is dropped are written beside the message, as they are.
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from array import array
 
-from pparse.data import BytesData, copy_into
+from pparse.data.base import BytesData, copy_into
 from pparse.errors import PASSING, GapError, LimitError, MalformedError, PparseError
 from pparse.findings import Status
 from pparse.kernels.varint import encode_varint
@@ -28,9 +28,9 @@ from pparse.kernels.wire import (
     skip_payload,
 )
 from pparse.limits import KIB, MIB, count_words
-from pparse.parsers.protobuf_check import Checker
-from pparse.parsers.protobuf_index import accepts
-from pparse.parsers.protobuf_resume import find_resumption
+from pparse.parsers.protobuf.check import Checker
+from pparse.parsers.protobuf.index import accepts
+from pparse.parsers.protobuf.resume import find_resumption
 from pparse.recovery.salvage import MODEL_NAMES, Rest
 
 TYPE_CHECKING = False
@@ -38,11 +38,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Final
 
-    from pparse.parsers.protobuf import ProtobufParser
-    from pparse.parsers.protobuf_resume import Resumption
-    from pparse.reader import Range
+    from pparse.data.reader import Range
+    from pparse.parsers.protobuf.parser import ProtobufParser
+    from pparse.parsers.protobuf.resume import Resumption
+    from pparse.protobuf.schema import MessageType
     from pparse.recovery.salvage import Job
-    from pparse.schema import MessageType
 
     Op = Range | bytes | None  # a stretch to copy; the tag of a message that begins; the end of one
     # called with the path, begin and end of what is not kept, and where its payload begins (None: it is no field)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pparse.data import copy_into
+from pparse.data.base import copy_into
 from pparse.errors import PASSING, LimitError, PparseError
 from pparse.findings import Status
 from pparse.limits import KIB, MIB, count_words
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import BinaryIO, Final
 
-    from pparse.reader import Range
+    from pparse.data.reader import Range
     from pparse.recovery.salvage import Job
     from pparse.recovery.target import TargetFile
     from pparse.riegeli.chunks import Chunk

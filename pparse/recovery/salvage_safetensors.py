@@ -9,17 +9,17 @@ from __future__ import annotations
 import json
 from array import array
 
-from pparse.data import Access
+from pparse.data.base import Access
 from pparse.errors import EndOfDataError, GapError, MalformedError
 from pparse.findings import Finding, Severity, Status
 from pparse.limits import MIB, count_words
-from pparse.node import SCALAR
-from pparse.parsers.safetensors import METADATA
-from pparse.parsers.safetensors_layout import lay
+from pparse.parsers.safetensors.layout import lay
+from pparse.parsers.safetensors.parser import METADATA
 from pparse.recovery.report import RecoveredFile, doubtful_name
 from pparse.recovery.salvage import Rest, text_of
-from pparse.viewers.safetensors import SafetensorsViewer
-from pparse.viewers.safetensors_rules import REFUSED
+from pparse.tree.node import SCALAR
+from pparse.viewers.safetensors.rules import REFUSED
+from pparse.viewers.safetensors.viewer import SafetensorsViewer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from pparse.recovery.salvage import Job
     from pparse.recovery.target import TargetFile
-    from pparse.tensor import Tensor
+    from pparse.tensors.tensor import Tensor
 
 _STEP: Final = 1 * MIB
 # Data whose gaps show only when they are come to: so often the tensors are judged again.

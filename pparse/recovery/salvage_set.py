@@ -11,22 +11,22 @@ import json
 
 from pparse.errors import PASSING, ClosedError, DataChangedError, LimitError, PparseError, SourceError
 from pparse.findings import Status
-from pparse.judgement import judge
 from pparse.limits import count_words
+from pparse.recovery.judgement import judge
 from pparse.recovery.report import RecoveredFile
 from pparse.recovery.salvage import Job, Rest, salvage, text_of
-from pparse.viewers.safetensors_set import NameTable, SafetensorsSetViewer
+from pparse.viewers.safetensors.sharded import NameTable, SafetensorsSetViewer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pparse.extraction import Extraction
-    from pparse.judgement import Judgement
-    from pparse.parsers.safetensors_index import ShardSet
+    from pparse.document.extraction import Extraction
+    from pparse.parsers.safetensors.index import ShardSet
+    from pparse.recovery.judgement import Judgement
     from pparse.recovery.salvage import Report
     from pparse.recovery.target import Target, TargetFile
-    from pparse.result import Result
+    from pparse.tree.result import Result
 
     # writes a document as it is, and returns the path it got; None if there was nothing to write
     Plain = Callable[[Result, str, str, Judgement], str | None]
@@ -95,7 +95,7 @@ class ShardWriter:
             self._path = self._plain(result, name, name, judgement)
             self._whole = self._whole and judgement.is_whole
             if self._path is not None and result.parser.name == "safetensors":
-                from pparse.viewers.safetensors import SafetensorsViewer
+                from pparse.viewers.safetensors.viewer import SafetensorsViewer
 
                 for tensor in SafetensorsViewer(shard).tensors():
                     self._keep(tensor.name, tensor.stored_nbytes)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pparse.content import Verdict
+from pparse.containers.content import Verdict
 from pparse.errors import LimitError, SourceError
 from pparse.findings import Status
 from pparse.recovery.target import was_stopped
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Final
 
-    from pparse.archive import ArchiveMember
+    from pparse.containers.archive import ArchiveMember
     from pparse.recovery.target import Target, TargetFile
     from pparse.recovery.target_file import Expansion
 

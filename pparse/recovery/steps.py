@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any, Final
 
-    from pparse.extraction import Extraction
+    from pparse.document.extraction import Extraction
     from pparse.findings import FindingList
     from pparse.recovery.journal import Journal
     from pparse.recovery.target import Target
@@ -165,13 +165,13 @@ def run_of(document: Extraction, command: str, **options: object) -> dict[str, o
 
 
 def _identity(extraction: Extraction) -> list[object]:
-    from pparse.data import FileData
+    from pparse.data.base import FileData
 
     data = extraction.data
     if isinstance(data, FileData):
         return [data.identity.size, data.identity.mtime_ns, data.identity.inode]
     if not extraction.is_folder and data.size is not None:
-        from pparse.gzip_index import fingerprint
+        from pparse.compressed.gzip_index import fingerprint
 
         try:
             return [data.size, fingerprint(data.range(0, data.size)).hex()]

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, Final
 
-    from pparse.data import Buffer
+    from pparse.data.base import Buffer
     from pparse.recovery.target import Target
 
 MAX_EXPANSION: Final = 1_100  # deflate reaches 1,032

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Final
 
-    from pparse.data import Data
+    from pparse.data.base import Data
     from pparse.recovery.report import RecoveredFile
 
 

@@ -1,7 +1,8 @@
 """Writing what containers hold to a folder: the walk that `pparse extract` and `pparse recover` share.
 
-The trees of the parsers already go on behind damage; here their members are read through (`pparse.content`), written
-by the rules of `pparse.recovery.target`, and told of to a report. What is a container is entered, as `Plan` says.
+The trees of the parsers already go on behind damage; here their members are read through (`pparse.containers.content`),
+written by the rules of `pparse.recovery.target`, and told of to a report. What is a container is entered, as `Plan`
+says.
 """
 
 from __future__ import annotations
@@ -9,9 +10,11 @@ from __future__ import annotations
 from array import array
 from contextlib import suppress
 
-from pparse.archive import ArchiveParser, NameCounter, nested_too_deep, too_many_containers
-from pparse.content import Beginning, Verdict, read_through
-from pparse.data import Access
+from pparse.containers.archive import ArchiveParser, NameCounter, nested_too_deep, too_many_containers
+from pparse.containers.content import Beginning, Verdict, read_through
+from pparse.containers.stream import StreamParser
+from pparse.data.base import Access
+from pparse.document.extraction import Extraction
 from pparse.errors import (
     PASSING,
     EndOfDataError,
@@ -22,10 +25,9 @@ from pparse.errors import (
     SourceError,
     UnsupportedError,
 )
-from pparse.extraction import Extraction
 from pparse.findings import Finding, Severity, Status
-from pparse.judgement import judge
-from pparse.parsers.safetensors_index import ShardSet
+from pparse.parsers.safetensors.index import ShardSet
+from pparse.recovery.judgement import judge
 from pparse.recovery.names import changed, safe_name
 from pparse.recovery.plan import base_name
 from pparse.recovery.report import RecoveredFile
@@ -33,19 +35,18 @@ from pparse.recovery.sink import HOLE, LimitMet, Sink
 from pparse.recovery.steps import Steps
 from pparse.recovery.target import Expansion, was_stopped
 from pparse.recovery.trusted import Trusted
-from pparse.stream import StreamParser
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any, Final
 
-    from pparse.archive import ArchiveMember
+    from pparse.containers.archive import ArchiveMember
     from pparse.findings import FindingList
-    from pparse.judgement import Judgement
+    from pparse.recovery.judgement import Judgement
     from pparse.recovery.plan import Plan
     from pparse.recovery.target import Target
-    from pparse.result import Result
+    from pparse.tree.result import Result
 
     Report = Callable[[RecoveredFile], object]
 

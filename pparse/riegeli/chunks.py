@@ -22,9 +22,9 @@ from __future__ import annotations
 
 from operator import itemgetter
 
-from pparse.data import Data
+from pparse.data.base import Data
+from pparse.data.reader import byte_view
 from pparse.kernels.highway import Highway64, hash64
-from pparse.reader import byte_view
 from pparse.riegeli.errors import HashMismatchError, InvalidArgumentError
 from pparse.riegeli.layout import (
     BLOCK_HEADER_SIZE,
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Final
 
-    from pparse.data import Buffer
+    from pparse.data.base import Buffer
     from pparse.riegeli.errors import RiegeliError
     from pparse.riegeli.source import Source
     from pparse.riegeli.verdicts import Verdicts

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pparse.budget import MemoryBudget
+    from pparse.data.scratch import Scratch
     from pparse.limits import Limits
     from pparse.riegeli.projection import FieldProjection
     from pparse.riegeli.source import Source
-    from pparse.scratch import Scratch
 
     Recovery = Callable[[SkippedRegion], object]
 

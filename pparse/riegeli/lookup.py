@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from typing import Final
 
     from pparse.budget import MemoryBudget
+    from pparse.data.reader import Range
+    from pparse.data.scratch import Scratch
     from pparse.limits import Limits
-    from pparse.reader import Range
     from pparse.riegeli.chunks import Chunk
     from pparse.riegeli.reader import RecordReader
     from pparse.riegeli.records import ChunkRecords
-    from pparse.scratch import Scratch
 
 # Chunks whose record offsets (and decoder) are kept.
 _KEPT: Final = 16
@@ -54,10 +54,9 @@ class RecordLookup:
     """Finds records of ``source`` by their numeric position (the chunk's begin, plus the record's index in it).
 
     Ranges that were handed out stay good as long as somebody holds them; their data know what the hash of their chunk
-    said, or will say (`pparse.data.Data.doubtful`), by ``verdicts``, which several lookups of a file share, as they do
-    ``sightings``. ``verify``
-    as for `RecordReader`: with "headers", records of a chunk that was found wrong are handed out all the same. Any
-    number of threads may ask one.
+    said, or will say (`pparse.data.base.Data.doubtful`), by ``verdicts``, which several lookups of a file share, as
+    they do ``sightings``. ``verify`` as for `RecordReader`: with "headers", records of a chunk that was found wrong are
+    handed out all the same. Any number of threads may ask one.
     """
 
     def __init__(

@@ -10,7 +10,7 @@ import contextlib
 from functools import partial
 
 from pparse.budget import MemoryBudget
-from pparse.data import BytesData
+from pparse.data.base import BytesData
 from pparse.errors import EndOfDataError
 from pparse.limits import Limits
 from pparse.riegeli.chunks import Chunk, ChunkError
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from typing import Any, Final, Self
 
-    from pparse.reader import Range
+    from pparse.data.reader import Range
+    from pparse.data.scratch import Scratch
     from pparse.riegeli.source import Sourcelike
-    from pparse.scratch import Scratch
 
     Recovery = Callable[[SkippedRegion], object]
 

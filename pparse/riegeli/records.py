@@ -7,7 +7,7 @@ from array import array
 from bisect import bisect_right
 from itertools import accumulate
 
-from pparse.data import Data
+from pparse.data.base import Data
 from pparse.errors import EndOfDataError, GapError, LimitError, MalformedError, PparseError
 from pparse.riegeli.errors import InvalidArgumentError
 from pparse.riegeli.layout import METADATA, SIMPLE, TRANSPOSED
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from typing import Final
 
     from pparse.budget import Charge, MemoryBudget
+    from pparse.data.reader import Range
+    from pparse.data.scratch import Scratch
     from pparse.limits import Limits
-    from pparse.reader import Range
     from pparse.riegeli.chunks import Chunk, ChunkData
     from pparse.riegeli.projection import FieldProjection
     from pparse.riegeli.source import Source
     from pparse.riegeli.verdicts import Verdicts
-    from pparse.scratch import Scratch
 
 
 _STEP: Final = 256 << 10
@@ -251,7 +251,7 @@ def open_records(
 ) -> ChunkRecords | None:
     """Open the records of a chunk; None if it is of a kind that has none. Its data's hash is not checked.
 
-    What ``verdicts`` know, now or later, the data of the records say (`pparse.data.Data.doubtful`).
+    What ``verdicts`` know, now or later, the data of the records say (`pparse.data.base.Data.doubtful`).
     """
     from pparse.riegeli.chunks import ChunkData
 

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from typing import Final
 
     from pparse.budget import Charge, MemoryBudget
-    from pparse.data import Data
+    from pparse.data.base import Data
+    from pparse.data.scratch import Scratch
     from pparse.limits import Limits
     from pparse.riegeli.layout import ChunkHeader
     from pparse.riegeli.parts import PartCompressor
-    from pparse.scratch import Scratch
 
 MAX_VARINT: Final = 10
 # From here on, cutting records out one by one costs less than copying the chunk first.
@@ -151,7 +151,7 @@ class SimpleRecords(ChunkRecords):
         codec = codec_of(self.kind)
         if codec is None:
             return self._data, begin
-        from pparse.inflated import InflatedData
+        from pparse.compressed.inflated import InflatedData
 
         head = self._data.pread(begin, min(MAX_VARINT, end - begin)) if begin < (self._data.size or 0) else b""
         try:

@@ -9,9 +9,9 @@ import io
 import os
 import threading
 
-from pparse.data import BytesData, Data, FileData
+from pparse.data.base import BytesData, Data, FileData
+from pparse.data.reader import Reader
 from pparse.errors import GapError, SourceError
-from pparse.reader import Reader
 from pparse.riegeli.layout import BLOCK_HEADER_SIZE
 
 TYPE_CHECKING = False

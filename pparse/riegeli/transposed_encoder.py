@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Final, TypeAlias
 
-    from pparse.data import Buffer
+    from pparse.data.base import Buffer
     from pparse.riegeli.parts import PartCompressor
 
     # Number of the field << 4, `append` of its values, fields inside of it by tag.

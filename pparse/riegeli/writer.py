@@ -10,7 +10,7 @@ import contextlib
 import enum
 import os
 
-from pparse.data import Data
+from pparse.data.base import Data
 from pparse.kernels.highway import hash64
 from pparse.kernels.varint import encode_varint
 from pparse.riegeli.chunk_writer import ChunkWriter, hash_of
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
     from typing import Any, BinaryIO, Final, Self
 
-    from pparse.reader import Reader
-    from pparse.scratch import Scratch, Spool
+    from pparse.data.reader import Reader
+    from pparse.data.scratch import Scratch, Spool
 
     Encoded = tuple[ChunkHeader, bytes]
     Buffer = bytes | bytearray | memoryview
@@ -286,8 +286,8 @@ class RecordWriter:
     def _default_scratch(self) -> Scratch:
         import tempfile
 
+        from pparse.data.scratch import Scratch
         from pparse.limits import Limits
-        from pparse.scratch import Scratch
 
         folder = tempfile.gettempdir()
         if isinstance(self._dest, str | os.PathLike):

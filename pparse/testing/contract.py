@@ -26,13 +26,13 @@ from __future__ import annotations
 import os
 from collections import Counter
 
-from pparse.document import open as open_document
+from pparse.document.opening import open as open_document
 from pparse.errors import EngineError, FormatError, PparseError, SourceError, UnsupportedError
 from pparse.findings import Severity, Status
-from pparse.node import SCALAR
-from pparse.parser import Confidence
 from pparse.testing.fakes import FailingData, GappyData, UnknownSizeData
 from pparse.testing.patience import Patience
+from pparse.tree.node import SCALAR
+from pparse.tree.parser import Confidence
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any, ClassVar
 
-    from pparse.extraction import Extraction
-    from pparse.node import Node
-    from pparse.parser import Parser
+    from pparse.document.extraction import Extraction
+    from pparse.tree.node import Node
+    from pparse.tree.parser import Parser
 
 
 class TreeLeaf:

@@ -5,14 +5,14 @@ Each is a `Data` over bytes in memory, so what it serves can be compared with th
 
 from __future__ import annotations
 
-from pparse.data import Access, Data, Gap
+from pparse.data.base import Access, Data, Gap
 from pparse.errors import SourceError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from pparse.data import IoStats
+    from pparse.data.base import IoStats
 
 
 class FakeData(Data):

@@ -8,7 +8,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import BinaryIO
 
-    from pparse.tensor import Tensor
+    from pparse.tensors.tensor import Tensor
 
 
 def npy_header(descr: str, shape: tuple[int, ...]) -> bytes:

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from pparse.parsers.cpb import CpbParser
+from pparse.parsers.cpb.parser import CpbParser
 from tests.interop.tensorflow.chunked import ALL, NUMBER, At, Key, all_class, descriptors, tree, write
 from tests.sparse_contract import SparseContract
 

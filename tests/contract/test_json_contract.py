@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from pparse.parsers.json import JsonParser
+from pparse.parsers.json.parser import JsonParser
 from tests.sparse_contract import SparseContract
 
 

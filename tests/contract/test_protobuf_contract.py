@@ -3,7 +3,7 @@ from __future__ import annotations
 from google.protobuf.empty_pb2 import Empty
 from google.protobuf.message import DecodeError, Message
 
-from pparse.parsers.protobuf import ProtobufParser
+from pparse.parsers.protobuf.parser import ProtobufParser
 from pparse.parsers.tensorflow import GraphDefParser, MetaGraphParser, SavedModelParser
 from pparse.protos import message_class
 from tests.protobuf_referee import FDP, World, descriptor_pb2, entry_type, tagged

@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 import struct
 
-from pparse.parsers.safetensors import SafetensorsParser
+from pparse.parsers.safetensors.parser import SafetensorsParser
 from tests.sparse_contract import SparseContract
 
 

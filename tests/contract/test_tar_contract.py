@@ -3,7 +3,7 @@ from __future__ import annotations
 import io
 import tarfile
 
-from pparse.parsers.tar import TarParser
+from pparse.parsers.tar.parser import TarParser
 from tests.sparse_contract import SparseContract
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import io
 import zipfile
 
-from pparse.parsers.zip import ZipParser
+from pparse.parsers.zip.parser import ZipParser
 from tests.sparse_contract import SparseContract
 from tests.zip_samples import Sink, add
 

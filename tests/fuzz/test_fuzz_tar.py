@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pparse.data import Gap
+from pparse.data.base import Gap
 from pparse.errors import EngineError, PparseError
 from pparse.findings import Status
 from pparse.testing.fakes import FakeData

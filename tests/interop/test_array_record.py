@@ -309,7 +309,7 @@ def test_our_chunks_near_a_block_boundary(tmp_path, length):
 @pytest.mark.parametrize("options", ["uncompressed", "brotli:2", "zstd", "snappy"])
 def test_our_streamed_records(tmp_path, options):
     """Records that are not held while they are compressed: pieces put together must be what it takes for one."""
-    from pparse.data import BytesData
+    from pparse.data.base import BytesData
 
     chooser = random.Random(4)
     words = [chooser.randbytes(50) for _ in range(20)]

@@ -13,7 +13,7 @@ import pparse
 from pparse import proto_splitter
 from pparse.proto_splitter import GraphDefSplitter
 from pparse.protos import message_class
-from pparse.viewers.tensorflow_graph import TensorflowGraph
+from pparse.viewers.tensorflow.graph import TensorflowGraph
 from tests.interop.tensorflow.build import UnavailableError, tensorflow_python
 
 SCRIPT = Path(__file__).resolve().parent / "tensorflow" / "graphs.py"

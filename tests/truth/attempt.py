@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pparse
-from pparse.data import IoStats
+from pparse.data.base import IoStats
 from pparse.errors import PparseError
 from pparse.findings import FindingList
 

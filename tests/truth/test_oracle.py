@@ -31,13 +31,13 @@ def clauses(case: str, folder) -> set[str]:
 
 
 def plant_all_complete(monkeypatch):
-    from pparse.tensor import Tensor
+    from pparse.tensors.tensor import Tensor
 
     monkeypatch.setattr(Tensor, "status", property(lambda tensor: Status.COMPLETE, lambda tensor, value: None))
 
 
 def plant_all_verified(monkeypatch):
-    from pparse.tensor import Tensor
+    from pparse.tensors.tensor import Tensor
 
     monkeypatch.setattr(Tensor, "verified", property(lambda tensor: True, lambda tensor, value: None))
 
@@ -56,7 +56,7 @@ def plant_wrong_byte_recovered(monkeypatch):
 
 
 def plant_member_dropped(monkeypatch):
-    from pparse.parsers.tar import TarParser
+    from pparse.parsers.tar.parser import TarParser
 
     files = TarParser.files
     monkeypatch.setattr(
@@ -65,7 +65,7 @@ def plant_member_dropped(monkeypatch):
 
 
 def plant_checksum_forgotten(monkeypatch):
-    from pparse import archive, content
+    from pparse.containers import archive, content
 
     def forgetful(*words, checksum=None, **more):
         return content.read_through(*words, **more)
@@ -74,7 +74,7 @@ def plant_checksum_forgotten(monkeypatch):
 
 
 def plant_tensor_dropped(monkeypatch):
-    from pparse.viewers.safetensors import SafetensorsViewer
+    from pparse.viewers.safetensors.viewer import SafetensorsViewer
 
     tensors = SafetensorsViewer.tensors
     monkeypatch.setattr(
@@ -83,7 +83,7 @@ def plant_tensor_dropped(monkeypatch):
 
 
 def plant_status_forgotten(monkeypatch):
-    from pparse.tensor import Tensor
+    from pparse.tensors.tensor import Tensor
 
     def numpy(tensor, **more):
         raise DamagedTensorError("planted", name=tensor.name)
@@ -92,7 +92,7 @@ def plant_status_forgotten(monkeypatch):
 
 
 def plant_foreign_error(monkeypatch):
-    from pparse.tensor import Tensor
+    from pparse.tensors.tensor import Tensor
 
     monkeypatch.setattr(Tensor, "numpy", lambda tensor, **more: {}["planted"])
 
@@ -104,7 +104,7 @@ def plant_bug_in_command(monkeypatch):
 
 
 def plant_read_again_and_again(monkeypatch):
-    from pparse.tensor import Tensor
+    from pparse.tensors.tensor import Tensor
 
     numpy = Tensor.numpy
 
@@ -118,7 +118,7 @@ def plant_read_again_and_again(monkeypatch):
 
 
 def plant_small_steps(monkeypatch):
-    from pparse.tensor import Tensor
+    from pparse.tensors.tensor import Tensor
 
     numpy = Tensor.numpy
 
@@ -140,7 +140,7 @@ def plant_check_blind(monkeypatch):
 def plant_zeros_to_other_threads(monkeypatch):
     import threading
 
-    from pparse.tensor import Tensor
+    from pparse.tensors.tensor import Tensor
 
     read = Tensor._read_into
 
@@ -153,12 +153,12 @@ def plant_zeros_to_other_threads(monkeypatch):
 
 
 def plant_sound_called_damaged(monkeypatch):
-    from pparse.content import Verdict
+    from pparse.containers.content import Verdict
 
     def judge(verdict, *words):
         verdict.worsen(Status.DAMAGED, "planted", "planted")
 
-    monkeypatch.setattr("pparse.content._judge", judge)
+    monkeypatch.setattr("pparse.containers.content._judge", judge)
     assert Verdict
 
 
@@ -186,7 +186,7 @@ def plant_hashes_ignored(monkeypatch):
 
 
 def plant_second_question_forgets(monkeypatch):
-    from pparse.tensor import Tensor
+    from pparse.tensors.tensor import Tensor
 
     numpy = Tensor.numpy
     asked = set()
@@ -201,14 +201,14 @@ def plant_second_question_forgets(monkeypatch):
 
 
 def plant_wrong_node(monkeypatch):
-    from pparse.node import Node
+    from pparse.tree.node import Node
 
     to_python = Node.to_python
     monkeypatch.setattr(Node, "to_python", lambda node, *words: "planted" if node.key == "key 7" else to_python(node))
 
 
 def plant_wrong_value_printed(monkeypatch):
-    from pparse.tensor import Tensor
+    from pparse.tensors.tensor import Tensor
 
     blocks = Tensor.raw_blocks
     monkeypatch.setattr(Tensor, "raw_blocks", lambda tensor: (bytes(len(block)) for block in blocks(tensor)))
@@ -222,7 +222,7 @@ def plant_records_dropped(monkeypatch):
 
 
 def plant_info_believes_all(monkeypatch):
-    from pparse.viewer import Extent
+    from pparse.tensors.viewer import Extent
 
     monkeypatch.setattr(Extent, "status", Status.COMPLETE)
 
@@ -237,7 +237,7 @@ def plant_end_withheld(monkeypatch):
 
 
 def plant_holes_ignored(monkeypatch):
-    from pparse.data import FileData
+    from pparse.data.base import FileData
 
     monkeypatch.setattr(FileData, "holes", lambda data, start, end: iter(()))
 

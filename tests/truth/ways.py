@@ -8,8 +8,8 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
+from pparse.containers.stream import StreamParser
 from pparse.errors import DamagedTensorError, PparseError
-from pparse.stream import StreamParser
 from tests.truth.attempt import Attempt, Seen
 
 if TYPE_CHECKING:

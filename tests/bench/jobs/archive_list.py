@@ -16,9 +16,9 @@ if how == "pparse":
     import importlib.metadata  # noqa: F401 -- plug-ins are looked for
 
     import pparse
-    import pparse.parsers.tar
-    import pparse.parsers.zip
-    from pparse.data import IoStats
+    import pparse.parsers.tar.parser
+    import pparse.parsers.zip.parser
+    from pparse.data.base import IoStats
 
     stats = IoStats()
     before = memory("VmRSS")

@@ -16,10 +16,10 @@ from report import memory, report
 
 import pparse
 from pparse.budget import MemoryBudget
-from pparse.data import FileData
-from pparse.gzip_index import GzipIndex, IndexedData
-from pparse.gzip_indexing import build_index
-from pparse.inflated import InflatedData
+from pparse.compressed.gzip_index import GzipIndex, IndexedData
+from pparse.compressed.gzip_index_builder import build_index
+from pparse.compressed.inflated import InflatedData
+from pparse.data.base import FileData
 
 MIB = 1 << 20
 COUNT = 50

@@ -10,8 +10,8 @@ from report import report
 how, path, shape = sys.argv[1:4]
 if how.startswith("pparse"):
     import pparse
-    import pparse.document
-    import pparse.parsers.json
+    import pparse.document.opening
+    import pparse.parsers.json.parser
 
     kernel = how.partition("-")[2]
     if kernel == "numpy":

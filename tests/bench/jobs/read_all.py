@@ -13,9 +13,9 @@ how, path = sys.argv[1:3]
 total = 0
 if how == "pparse":
     import pparse
-    import pparse.parsers.safetensors
-    import pparse.tensor
-    import pparse.viewers.safetensors
+    import pparse.parsers.safetensors.parser
+    import pparse.tensors.tensor
+    import pparse.viewers.safetensors.viewer
 
     before = memory("VmRSS")
     start = time.perf_counter()

@@ -13,8 +13,8 @@ import numpy as np  # noqa: F401 -- all have imported it when the peak begins to
 from report import memory, report
 
 import pparse.codecs.brotli
-import pparse.inflated  # noqa: F401 -- what reading and writing import later
-from pparse.data import FileData
+import pparse.compressed.inflated  # noqa: F401 -- what reading and writing import later
+from pparse.data.base import FileData
 from pparse.kernels.highway import Highway64
 from pparse.riegeli import RecordReader, RecordWriter
 

@@ -27,9 +27,9 @@ if how == "bare":
         import zstandard
 else:
     import pparse
+    import pparse.compressed.resumed
     import pparse.parsers.streams
-    import pparse.resync.resumed
-    import pparse.viewer
+    import pparse.tensors.viewer
 
     if codec == "xz":
         import lzma

@@ -16,7 +16,7 @@ def import_all(*more: str) -> None:
 
     for name in PACKAGES:
         package = importlib.import_module(name)
-        for module in pkgutil.iter_modules(package.__path__, f"{name}."):
+        for module in pkgutil.walk_packages(package.__path__, f"{name}."):
             importlib.import_module(module.name)
     for name in ("open", "view"):
         getattr(pparse, name)

@@ -1,0 +1,350 @@
+"""The metadata of a chunked proto: the last record of a ``.cpb``, read lazily.
+
+``ChunkMetadata`` has the versions, one ``ChunkInfo`` (type, size, position) per chunk, and the tree of chunked fields
+(tensorflow/tools/proto_splitter/chunk.proto). Chunks and chunked fields may be millions: they stay bytes, and are found
+through one scan that leaves a checkpoint for 64 of them.
+"""
+
+from __future__ import annotations
+
+from pparse.errors import GapError, MalformedError
+from pparse.kernels.wire import LEN, PADDING, SLACK, VARINT, read_length, read_tag, read_value, scan, skip_payload
+from pparse.parsers.cpb.versions import check_versions
+from pparse.parsers.protobuf.index import PartScan
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any, Final
+
+    from pparse.budget import MemoryBudget
+    from pparse.data.reader import Range
+    from pparse.parsers.protobuf.window import Field, Window
+
+UNSET, MESSAGE, BYTES = 0, 1, 2
+TYPE_NAMES: Final = {UNSET: "unset", MESSAGE: "message", BYTES: "bytes"}
+
+_BLOCK: Final = 64 << 10
+# A field, and an index or key, for each of the 100 levels that protobuf's own parsers go down.
+_MAX_STEPS: Final = 200
+# More than any real version, chunk info or tag has.
+_SMALL: Final = 1 << 20
+
+# ChunkMetadata, ChunkedMessage, ChunkedField
+_VERSION, _CHUNKS, _MESSAGE = 1, 2, 3
+_TAGS: Final = (_VERSION << 3 | LEN, _CHUNKS << 3 | LEN, _MESSAGE << 3 | LEN)
+_CHUNK_INDEX, _CHUNKED_FIELDS = 1, 2
+_FIELD_TAG, _FIELD_MESSAGE = 1, 3
+# What a selector of a tag is.
+INDEX: Final = "index"
+KEY: Final = "key"
+
+# One step of a tag: a field's number, and nothing, or INDEX and a number, or KEY and a key.
+Step = tuple[int, str | None, "Any"]
+
+
+def small(window: Window, field: Field) -> bytes:
+    """Return the content of one of the metadata's small messages. Raises `MalformedError` for one that is not small."""
+    if field.end - field.start > _SMALL:
+        raise MalformedError(
+            "a part of the chunk metadata is too large", offset=field.start, got=field.end - field.start
+        )
+    return window.read(field.start, field.end)
+
+
+def scan_whole(part: Range, only: tuple[int, ...] = ()) -> PartScan:
+    """Scan a message of which no tree is made, with fields of these tags ``only`` (if any are given).
+
+    Raises `MalformedError` where it is cut or damaged, or another field is met.
+    """
+    found = PartScan(part, None)
+    pos, end = part.start, part.end
+    while pos < end:
+        try:
+            block = part.data.pread(pos, min(_BLOCK, end - pos))
+        except GapError:
+            block = b""
+        final = pos + len(block) >= end
+        if not block or (not final and len(block) < min(_BLOCK, end - pos)):
+            raise MalformedError("the metadata end early", offset=pos, wanted=end - pos)
+        stop = len(block) if final else len(block) - SLACK + 1
+        after, _ = scan(block + PADDING if final else block, 0, stop, found.found, found.groups, pos)
+        found.settle(pos)
+        if only and not all(tag in only for tag in found.found):
+            raise MalformedError("the last record is no chunk metadata", offset=part.start)
+        pos += after
+    if pos > end or found.groups:
+        raise MalformedError("a field of the metadata ends beyond it", offset=end)
+    return found
+
+
+class ChunkInfo:
+    """Where a chunk is: ``type`` (0 unset, 1 message, 2 bytes), ``size`` in bytes, ``position`` of its record.
+
+    ``lost``: bytes were taken out of the file, or put into it, and no record is known to be this chunk.
+    """
+
+    __slots__ = ("lost", "position", "size", "type")
+
+    def __init__(self, type: int, size: int, position: int) -> None:
+        self.type = type
+        self.size = size
+        self.position = position
+        self.lost = False
+
+
+class ChunkMetadata:
+    """The metadata of one ``.cpb``. Raises `MalformedError` if they are none, `UnsupportedError` for their version."""
+
+    def __init__(self, record: Range, budget: MemoryBudget, *, any_version: bool = False) -> None:
+        self.record = record
+        # Where chunks are now, by the position they had (None: lost), in a file that bytes moved in.
+        self.moved: dict[int, int | None] | None = None
+        self._scan = scan_whole(record, _TAGS)
+        self._charge = budget.charge(self._scan.memory, "the index of the chunks")
+        if len(record) and _MESSAGE not in self._scan.slots:
+            raise MalformedError("the chunk metadata end before they say what the chunks are for", offset=record.start)
+        chunks = self._scan.slots.get(_CHUNKS)
+        self.chunk_count = chunks.count if chunks is not None else 0
+        self.splitter_version, self.join_version, self.bad_consumers = self._versions()
+        if not any_version:
+            check_versions(self.join_version, self.bad_consumers, source=record.data.name)
+        self.root = self._root(budget)
+
+    def prove(self, check_cancelled: Callable[[], None] = lambda: None) -> None:
+        """Look at the metadata down to their leaves (in one pass). Raises `MalformedError` where they are not sound."""
+        from pparse.parsers.protobuf.check import Checker
+        from pparse.parsers.protobuf.schema import builtin_schema
+
+        checker = Checker(check_cancelled)
+        type = builtin_schema().message("tensorflow.proto_splitter.ChunkMetadata")
+        if not checker.sound(self.record, type):
+            raise MalformedError("the chunk metadata are damaged", offset=checker.stopped)
+
+    def _versions(self) -> tuple[int, int, list[int]]:
+        splitter = join = 0
+        bad: list[int] = []
+        if _VERSION in self._scan.slots:
+            for part in self._parts(_VERSION):
+                for number, value in small_fields(part):
+                    if number == 1 and isinstance(value, int):
+                        splitter = _int32(value)
+                    elif number == 2 and isinstance(value, int):
+                        join = _int32(value)
+                    elif number == 3:
+                        bad += [_int32(item) for item in ([value] if isinstance(value, int) else _packed(value))]
+        return splitter, join, bad
+
+    def _parts(self, key: int) -> Iterator[bytes]:
+        window = self._scan.window()
+        for field in self._scan.fields(key, 0, window):
+            yield small(window, field)
+
+    def _root(self, budget: MemoryBudget) -> ChunkedMessage:
+        if _MESSAGE not in self._scan.slots:
+            return ChunkedMessage([], budget)
+        data = self.record.data
+        return ChunkedMessage([data.range(field.start, field.end) for field in self._scan.fields(_MESSAGE)], budget)
+
+    def chunk(self, index: int) -> ChunkInfo:
+        """Return what is said of a chunk. Raises `MalformedError` if there is none of that number."""
+        if not 0 <= index < self.chunk_count:
+            raise MalformedError(f"there is no chunk {index}: there are {self.chunk_count}", wanted=index)
+        return next(self.chunks(index))
+
+    def chunks(self, first: int = 0) -> Iterator[ChunkInfo]:
+        """Yield what is said of each chunk from number ``first`` on."""
+        if not self.chunk_count:
+            return
+        window = self._scan.window()
+        for field in self._scan.fields(_CHUNKS, first, window):
+            numbers = [0, 0, 0]
+            for number, value in small_fields(small(window, field)):
+                if 1 <= number <= 3 and isinstance(value, int):
+                    numbers[number - 1] = value
+            info = ChunkInfo(*numbers)
+            if self.moved is not None:
+                now = self.moved.get(info.position)
+                info.lost, info.position = now is None, info.position if now is None else now
+            yield info
+
+
+class ChunkedMessage:
+    """A node of the tree of chunked fields: its own chunk, if any, and its ``count`` fields, read when asked for."""
+
+    __slots__ = ("_charge", "_scans", "_starts", "chunk_index", "count")
+
+    def __init__(self, parts: list[Range], budget: MemoryBudget) -> None:
+        self.chunk_index: int | None = None
+        self.count = 0
+        self._scans: list[PartScan] = []
+        self._starts: list[int] = []
+        memory = 0
+        for part in parts:
+            found = scan_whole(part)
+            memory += found.memory
+            if _CHUNK_INDEX in found.slots:
+                window = found.window()
+                field = found.last(_CHUNK_INDEX, window)
+                if field.tag & 7 == VARINT:
+                    self.chunk_index = read_value(window.block, window.at(field.start))[0]
+            if _CHUNKED_FIELDS in found.slots:
+                self._scans.append(found)
+                self._starts.append(self.count)
+                self.count += found.slots[_CHUNKED_FIELDS].count
+        self._charge = budget.charge(memory, "the index of the chunked fields")
+
+    def fields(self, ordinals: Any) -> Iterator[tuple[int, ChunkedField]]:
+        """Yield the chunked fields with these ordinals (ascending, or in any order) and the ordinals."""
+        from bisect import bisect_right
+
+        window: Window | None = None
+        current: Iterator[Field] | None = None
+        scan_number, position = -1, -1
+        for ordinal in ordinals:
+            number = bisect_right(self._starts, ordinal) - 1
+            found = self._scans[number]
+            local = ordinal - self._starts[number]
+            if number != scan_number or not 0 <= local - position < 64 or current is None or window is None:
+                if number != scan_number or window is None:
+                    window = found.window()
+                current = found.fields(_CHUNKED_FIELDS, local, window)
+                scan_number, position = number, local
+            field = next(current)
+            while position < local:
+                field = next(current)
+                position += 1
+            position = local + 1
+            yield ordinal, ChunkedField(found.part, field, window)
+
+
+class ChunkedField:
+    """One chunked field: its tag, and the message below it."""
+
+    __slots__ = ("_message", "_part", "_tags", "error")
+
+    def __init__(self, part: Range, field: Field, window: Window) -> None:
+        self._part = part
+        self._tags: list[bytes] = []
+        self._message: list[tuple[int, int]] = []
+        self.error: MalformedError | None = None
+        try:
+            self._read(small(window, field), field)
+        except MalformedError as error:
+            self.error = error
+
+    def _read(self, raw: bytes, field: Field) -> None:
+        pos, end = 0, len(raw)
+        raw += PADDING
+        while pos < end:
+            tag, pos = read_tag(raw, pos, field.start)
+            if tag & 7 == LEN:
+                length, pos = read_length(raw, pos, field.start)
+                if length > end - pos:
+                    raise MalformedError("a chunked field ends early", offset=field.start + pos)
+                if tag >> 3 == _FIELD_TAG:
+                    if len(self._tags) >= _MAX_STEPS:
+                        raise MalformedError(
+                            "the tag of a chunked field has too many steps", offset=field.start, got=_MAX_STEPS
+                        )  # fmt: skip
+                    self._tags.append(raw[pos : pos + length])
+                elif tag >> 3 == _FIELD_MESSAGE:
+                    self._message.append((field.start + pos, field.start + pos + length))
+                pos += length
+            else:
+                pos = skip_payload(raw, pos, tag & 7, field.start)
+
+    def steps(self) -> list[Step]:
+        """Return the steps of the tag. Raises `MalformedError` for one that means nothing."""
+        if self.error is not None:
+            raise self.error
+        steps: list[Step] = []
+        for raw in self._tags:
+            kind, value = _field_index(raw)
+            if kind == "field":
+                steps.append((value, None, None))
+            elif not steps:
+                raise MalformedError("the tag of a chunked field begins with an index or a key, not with a field")
+            elif steps[-1][1] is not None:
+                raise MalformedError("a field of a chunked field's tag has two indices or keys")
+            else:
+                steps[-1] = (steps[-1][0], kind, value)
+        return steps
+
+    def message(self, budget: MemoryBudget) -> ChunkedMessage:
+        """Return what is below. Raises `MalformedError`."""
+        if self.error is not None:
+            raise self.error
+        data = self._part.data
+        return ChunkedMessage([data.range(start, end) for start, end in self._message], budget)
+
+
+def _field_index(raw: bytes) -> tuple[str, Any]:
+    """Return what one FieldIndex says. Raises `MalformedError`."""
+    found: tuple[str, Any] | None = None
+    for number, value in small_fields(raw):
+        if number == 1 and isinstance(value, int):
+            found = ("field", value & 0xFFFFFFFF)
+        elif number == 2 and isinstance(value, bytes):
+            found = (KEY, _map_key(value))
+        elif number == 3 and isinstance(value, int):
+            found = (INDEX, value)
+    if found is None:
+        raise MalformedError("the tag of a chunked field has a step that names nothing")
+    return found
+
+
+def _map_key(raw: bytes) -> Any:
+    """Return the key in a MapKey: s 1, boolean 2, ui32 3, ui64 4, i32 5, i64 6. Raises `MalformedError`."""
+    key: Any = None
+    for number, value in small_fields(raw):
+        if number == 1 and isinstance(value, bytes):
+            try:
+                key = value.decode()
+            except UnicodeDecodeError as error:
+                raise MalformedError("the key in a chunked field's tag is no UTF-8") from error
+        elif isinstance(value, int) and 2 <= number <= 6:
+            if number == 2:
+                key = value != 0
+            elif number in (3, 5):
+                key = value & 0xFFFFFFFF if number == 3 else _int32(value)
+            else:
+                key = value - (value >> 63 << 64) if number == 6 else value
+    if key is None:
+        raise MalformedError("the tag of a chunked field has a map key that names nothing")
+    return key
+
+
+def small_fields(raw: bytes) -> Iterator[tuple[int, int | bytes]]:
+    """Yield number and value of each field of a small message. Raises `MalformedError`."""
+    pos, end = 0, len(raw)
+    raw += PADDING
+    while pos < end:
+        tag, pos = read_tag(raw, pos)
+        wire = tag & 7
+        if wire == VARINT:
+            value, pos = read_value(raw, pos)
+            yield tag >> 3, value
+        elif wire == LEN:
+            length, pos = read_length(raw, pos)
+            if length > end - pos:
+                raise MalformedError("a field of the metadata ends early")
+            yield tag >> 3, raw[pos : pos + length]
+            pos += length
+        elif wire in (1, 5):
+            pos += 8 if wire == 1 else 4
+        else:
+            raise MalformedError("the metadata are no chunk metadata")
+        if pos > end or tag < 8:
+            raise MalformedError("a field of the metadata ends early")
+
+
+def _packed(raw: bytes) -> list[int]:
+    from pparse.kernels.varint import decode_varints
+
+    return decode_varints(raw, len(raw))
+
+
+def _int32(value: int) -> int:
+    value &= 0xFFFFFFFF
+    return value - (value >> 31 << 32)

@@ -1,0 +1,282 @@
+"""What the chunks of a ``.cpb`` add to the message, path by path.
+
+A chunked field has a tag, a path of fields with indices and map keys, and the chunk that belongs there. An *overlay*
+at a path is the set of the chunked fields whose tags lead through it; it is found by dividing the set at the path above
+by their next step. So a million chunked fields cost 4 to 12 bytes each at the levels that were looked at.
+
+Order (TensorFlow's Merger, tensorflow/tools/proto_splitter/merge.cc): what ends at a path comes before what goes below
+it, in the order of chunk indices; elements come by index, keys in the order of mention. Chunked fields below a chunked
+field (their tags continue its own) are done when it is done. What is below a chunked field without a tag, or for a
+scalar, is passed over; such a field takes chunk 0 if it names none.
+"""
+
+from __future__ import annotations
+
+import re
+from array import array
+
+from pparse.errors import PASSING, MalformedError, PparseError
+from pparse.parsers.cpb.metadata import INDEX, KEY
+from pparse.parsers.protobuf.index import ChunkRange, FieldGraft, Graft, Lost
+from pparse.tree.key_table import ranked
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from typing import Any, Final
+
+    from pparse.budget import Charge, MemoryBudget
+    from pparse.parsers.cpb.metadata import ChunkedMessage, ChunkMetadata, Step
+    from pparse.parsers.protobuf.index import Piece
+    from pparse.riegeli.lookup import RecordLookup
+
+# The tags of chunked fields are kept while they take up to this part of the budget, so many bytes each and per step.
+_KEPT: Final = 8
+_TAG_COST: Final = 100
+_STEP_COST: Final = 110
+_MAX_NESTING: Final = 100
+_NUMBER: Final = re.compile(r"[0-9]{1,20}")
+
+
+class Chunks:
+    """The chunks of one file, by their index."""
+
+    def __init__(self, metadata: ChunkMetadata, lookup: RecordLookup, budget: MemoryBudget) -> None:
+        self.metadata = metadata
+        self.lookup = lookup
+        self.budget = budget
+
+    def open(self, index: int) -> ChunkRange:
+        """Return the bytes of a chunk. Raises `MalformedError` where they are not what the metadata say."""
+        info = self.metadata.chunk(index)
+        if info.lost:
+            raise MalformedError("it is lost: its bytes are damaged, or missing", offset=info.position)
+        record = self.lookup.record(info.position)
+        if len(record) != info.size:
+            raise MalformedError(
+                f"chunk {index} is not the record at its position", offset=info.position, wanted=info.size,
+                got=len(record),
+            )  # fmt: skip
+        return ChunkRange(record.data, record.start, record.end, index, info.type)
+
+    def piece(self, index: int) -> Piece:
+        """Return the bytes of a chunk, or what says why they cannot be had."""
+        try:
+            return self.open(index)
+        except PASSING:
+            raise
+        except PparseError as error:
+            return Lost(f"chunk {index} cannot be read: {error.reason}", error)
+
+
+class Scope:
+    """One tree of chunked fields, of the root or below a chunked field: its tags start from there."""
+
+    def __init__(self, chunks: Chunks, message: ChunkedMessage, nesting: int = 0) -> None:
+        self.chunks = chunks
+        self.message = message
+        self.nesting = nesting
+        self._tags: list[list[Step]] | None = None  # the budget may drop them at any time
+        self._charge: Charge | None = None
+        self.problems: list[str] = []
+
+    def pieces(self) -> list[Piece]:
+        """Return what the message that the scope is for is made of, in order."""
+        pieces: list[Piece] = []
+        if self.message.chunk_index is not None:
+            pieces.append(self.chunks.piece(self.message.chunk_index))
+        blank: list[int] = []
+        others = array("I")
+        for ordinal, steps in self.steps(range(self.message.count)):
+            if steps:
+                others.append(ordinal)
+            else:
+                blank.append(ordinal)
+        pieces += self.ended(blank, alone=True)
+        pieces += [Lost(problem, None) for problem in self.problems]
+        if others:
+            pieces.append(Overlay(self, others, 0))
+        return pieces
+
+    def steps(self, ordinals: Sequence[int]) -> Iterable[tuple[int, list[Step]]]:
+        """Yield the tag of each of these chunked fields, as steps; one that means nothing is left out, and noted."""
+        tags = self._tags
+        if tags is not None:
+            for ordinal in ordinals:
+                yield ordinal, tags[ordinal]
+            return
+        budget = self.chunks.budget
+        left = budget.limit // _KEPT
+        few = len(ordinals) == self.message.count and self.message.count * (_TAG_COST + _STEP_COST) <= left
+        kept: list[list[Step]] = []
+        same: dict[Step, Step] = {}
+        for ordinal, field in self.message.fields(ordinals):
+            try:
+                steps = field.steps()
+            except MalformedError as error:
+                reason = f"chunked field {ordinal}: {error.reason}"
+                if reason not in self.problems and len(self.problems) < 100:
+                    self.problems.append(reason)
+                few = False
+                continue
+            if few:
+                kept.append([same.setdefault(step, step) for step in steps])
+                left -= _TAG_COST + _STEP_COST * len(steps)
+                few = left >= 0
+            elif kept:
+                kept, same = [], {}
+            yield ordinal, steps
+        cost = budget.limit // _KEPT - left
+        if few and budget.fits(cost):
+            self._charge = budget.charge(cost, "the tags of chunked fields", self._forget)
+            self._tags = kept
+
+    def _forget(self) -> None:
+        self._tags = None
+
+    def ended(self, ordinals: Iterable[int], *, alone: bool = False) -> list[Piece]:
+        """Return the chunks of chunked fields whose tags end here, and what is below them, by chunk index.
+
+        A chunked field that names no chunk adds nothing of its own. Not so where its chunk is all that counts
+        (``alone``: it has no tag, or is for a scalar): what is below is passed over there, and an index that is not
+        written is 0.
+        """
+        found = []
+        pieces: list[Piece] = []
+        for ordinal, field in self.message.fields(list(ordinals)):
+            try:
+                message = field.message(self.chunks.budget)
+            except MalformedError as error:
+                pieces.append(Lost(f"chunked field {ordinal}: {error.reason}", error))
+                continue
+            found.append((message.chunk_index or 0, ordinal, message))
+        found.sort(key=lambda item: item[:2])
+        for index, _, message in found:
+            if alone or not message.count:
+                if alone or message.chunk_index is not None:
+                    pieces.append(self.chunks.piece(index))
+            elif self.nesting >= _MAX_NESTING:
+                pieces.append(Lost(f"chunked fields are nested deeper than {_MAX_NESTING}", None))
+            else:
+                pieces += Scope(self.chunks, message, self.nesting + 1).pieces()
+        return pieces
+
+
+class Overlay(Graft):
+    """The chunked fields of a scope that go below one path, at ``depth`` steps."""
+
+    __slots__ = ("_parted", "depth", "ordinals", "scope")
+
+    def __init__(self, scope: Scope, ordinals: array[int], depth: int) -> None:
+        self.scope = scope
+        self.ordinals = ordinals
+        self.depth = depth
+        self._parted: dict[int, array[int]] | None = None
+
+    def _parts(self) -> dict[int, array[int]]:
+        if self._parted is None:
+            found: dict[int, array[int]] = {}
+            for ordinal, steps in self.scope.steps(self.ordinals):
+                number = steps[self.depth][0]
+                if number not in found:
+                    found[number] = array("I")
+                found[number].append(ordinal)
+            self._parted = found
+        return self._parted
+
+    def numbers(self) -> Sequence[int]:
+        """Return the numbers of the fields that chunks go to, ascending."""
+        return sorted(self._parts())
+
+    def field(self, number: int) -> FieldGraft:
+        """Return what chunks add to one field."""
+        return FieldOverlay(self, self._parts()[number])
+
+
+class FieldOverlay(FieldGraft):
+    """What chunks add to one field."""
+
+    __slots__ = ("_given", "_indices", "_keys", "_ordinals", "_starts", "_whole")
+
+    def __init__(self, owner: Overlay, ordinals: array[int], *, listed: bool = False) -> None:
+        self.owner = owner
+        self._given = ordinals
+        self._whole = array("I")
+        self._keys: dict[tuple[type, Any], array[int]] = {}
+        values, indexed = array("q"), array("I")
+        depth = owner.depth
+        for ordinal, steps in owner.scope.steps(ordinals):
+            _, kind, value = steps[depth]
+            if listed and kind == KEY and (index := _index_like(value)) is not None:
+                kind, value = INDEX, index
+            if kind is None:
+                self._whole.append(ordinal)
+            elif kind == KEY:
+                self._keys.setdefault((type(value), value), array("I")).append(ordinal)
+            elif kind == INDEX:
+                values.append(min(value, (1 << 63) - 1))
+                indexed.append(ordinal)
+        ascending, order = ranked(values)
+        self._ordinals = array("I", (indexed[at] for at in order))
+        self._indices = array("q")
+        self._starts = array("I")
+        for at, value in enumerate(ascending):
+            if not at or ascending[at - 1] != value:
+                self._indices.append(value)
+                self._starts.append(at)
+        self._starts.append(len(ascending))
+
+    def _pieces(self, ordinals: Sequence[int], *, scalar: bool, singular: bool = False) -> list[Piece]:
+        scope, depth = self.owner.scope, self.owner.depth  # type: ignore[attr-defined]
+        here: dict[int, list[int]] = {}  # by length: what says the number again comes later
+        deeper = array("I")
+        for ordinal, steps in scope.steps(ordinals):
+            # A singular scalar whose number is said again is still that scalar.
+            again = scalar and singular and all(step == steps[depth] for step in steps[depth + 1 :])
+            if again or len(steps) == depth + 1:
+                here.setdefault(len(steps), []).append(ordinal)
+            else:
+                deeper.append(ordinal)
+        pieces = [piece for length in sorted(here) for piece in scope.ended(here[length], alone=scalar)]
+        if deeper:
+            pieces.append(Overlay(scope, deeper, depth + 1))
+        return pieces
+
+    def claims(self) -> int:
+        """Return how many chunked fields are for the field as such, without opening their chunks."""
+        return len(self._whole)
+
+    def elements(self) -> FieldOverlay:
+        """Return the same for a list: what a number is wrapped in does not matter."""
+        return FieldOverlay(self.owner, self._given, listed=True) if self._keys else self  # type: ignore[arg-type]
+
+    def whole(self, *, scalar: bool = False) -> list[Piece]:
+        """Return the pieces for the field as such."""
+        return self._pieces(self._whole, scalar=scalar, singular=True) if self._whole else []
+
+    def indices(self) -> Sequence[int]:
+        """Return the indices of elements that chunks go to."""
+        return self._indices
+
+    def at_index(self, index: int, *, scalar: bool = False) -> list[Piece]:
+        """Return the pieces for one element."""
+        from bisect import bisect_left
+
+        at = bisect_left(self._indices, index)
+        return self._pieces(sorted(self._ordinals[self._starts[at] : self._starts[at + 1]]), scalar=scalar)
+
+    def keys(self) -> Sequence[Any]:
+        """Return the keys that chunks go to."""
+        return [key for _, key in self._keys]
+
+    def at_key(self, key: Any, *, scalar: bool = False) -> list[Piece]:
+        """Return the pieces for one key."""
+        return self._pieces(self._keys[type(key), key], scalar=scalar)
+
+
+def _index_like(key: Any) -> int | None:
+    """Return the index that a map key is, number or text; None if it is none."""
+    if isinstance(key, bool):
+        return None
+    number = int(key) if isinstance(key, int) or _NUMBER.fullmatch(key) else -1
+    return number if 0 <= number < 1 << 64 else None

@@ -1,0 +1,582 @@
+"""Chunked protos (``.cpb``): a message cut into the records of a Riegeli file, merged field by field when asked for.
+
+States: those of a message (`pparse.parsers.protobuf.parser`). What is different is what the messages are made of: the
+last record, the ``ChunkMetadata``, says which chunks belong to which path; they are laid over the message as grafts
+(`pparse.parsers.cpb.overlay`). Opening reads the last record only; a field costs the parts of its message.
+
+If the metadata are lost, or the file is cut before them, the root is the list of all records that are there, each with
+the type that its shape suggests.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+
+from pparse.data.reader import Range
+from pparse.errors import (
+    PASSING,
+    EndOfDataError,
+    LimitError,
+    MalformedError,
+    OptionError,
+    PparseError,
+    UnsupportedError,
+)
+from pparse.findings import Finding, Status
+from pparse.limits import count_words
+from pparse.parsers.cpb.metadata import TYPE_NAMES, ChunkMetadata
+from pparse.parsers.cpb.moved import check_belongs, chunks_moved
+from pparse.parsers.cpb.overlay import Chunks, Scope
+from pparse.parsers.protobuf.fits import fits
+from pparse.parsers.protobuf.index import FieldGraft, Lost, Origin
+from pparse.parsers.protobuf.parser import ProtobufParser
+from pparse.parsers.protobuf.schema import builtin_schema
+from pparse.riegeli.layout import FILE_SIGNATURE
+from pparse.riegeli.lookup import RecordLookup
+from pparse.riegeli.sightings import Sightings
+from pparse.riegeli.verdicts import Verdicts
+from pparse.tree.node import SCALAR, UNLOADED_VALUE, Entry
+from pparse.tree.parser import Confidence
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from typing import Any, ClassVar, Final
+
+    from pparse.data.reader import Reader
+    from pparse.parsers.protobuf.index import Piece
+    from pparse.protobuf.schema import MessageType
+    from pparse.riegeli.chunks import Chunk
+    from pparse.riegeli.positions import SkippedRegion
+    from pparse.tree.index import ChildIndex
+    from pparse.tree.node import Node
+    from pparse.tree.result import Result
+    from pparse.tree.visit import Visit
+
+VERIFY: Final = ("headers", "touched", "all")
+CHUNKS: Final = "chunk[]"
+# How plain Riegeli files are called, whatever their last record is.
+RECORDS: Final = ".riegeli"
+# Types that a `.cpb` may be of, tried in this order where nobody says which.
+_TRIED: Final = ("tensorflow.SavedModel", "tensorflow.GraphDef")
+# Types that a single chunk may be of.
+_CHUNK_TYPES: Final = (
+    "tensorflow.SavedModel", "tensorflow.GraphDef", "tensorflow.NodeDef", "tensorflow.FunctionDef",
+    "tensorflow.FunctionDefLibrary", "tensorflow.TensorProto",
+)  # fmt: skip
+# Zeros that a file does not begin with.
+_BLANK: Final = 64
+_SHAPE_BYTES: Final = 64 << 10
+# A range that ends here goes to the end of a stream, which is not known.
+_ENDLESS: Final = 1 << 62
+# The metadata of a `.cpb` that is no larger are looked for at the end of a stream of any name.
+_SMALL_STREAM: Final = 256 << 10
+# Stretches that a check can tell of.
+_SKIPPED: Final = 10_000
+# Findings on chunks that are kept to be given again.
+_DOUBTS: Final = 1_000
+# Chunks that are compared with the metadata of a damaged file before those are believed.
+_PROVED: Final = 100_000
+# Metadata of at most this many bytes are looked at as a whole when they are opened (some milliseconds).
+_PROVED_AT_ONCE: Final = 64 << 10
+
+
+class CpbParser(ProtobufParser):
+    """A protocol buffer message in chunks, as TensorFlow's proto_splitter writes them."""
+
+    name = "cpb"
+    description = "protocol buffer message in chunks (TensorFlow proto_splitter)"
+    extensions = (".cpb",)
+    media_type = "application/x-chunked-protobuf"
+    refines = ("riegeli", "protobuf")
+    root_at = "back"
+    references = (
+        "https://www.tensorflow.org/guide/chunked_proto (tensorflow/tools/proto_splitter)",
+        "google/riegeli: doc/riegeli_records_file_format.md",
+    )
+    limitations = (
+        "the file does not say its message type: a SavedModel or GraphDef is known by its looks, else -O message=NAME",
+    )
+    options: ClassVar[dict[str, str]] = {
+        **ProtobufParser.options,
+        "verify": "which hashes of chunk data are checked: headers (none), touched (of up to 4 MiB; the default), all",
+        "versions": "any: read files that say they need a newer merger",
+    }
+
+    def __init__(self, result: Result) -> None:
+        extraction = result.extraction
+        session = extraction.session
+        verify = str(session.options.get("verify", "touched"))
+        if verify not in VERIFY:
+            raise OptionError(f"the option verify is {', '.join(VERIFY)}, not {verify!r}")
+        self.result = result
+        self.verdicts = Verdicts()
+        self._sightings = Sightings()
+        self._doubts: dict[str, Finding] = {}
+        self._known: dict[int, Chunk] = {}  # of a file that bytes moved in
+        self.last_found: int | None = None  # the position of its last record
+        self.lookup = self._new_lookup(verify)
+        self._unchecked = self.lookup
+        self.chunks: Chunks | None = None
+        self.problem: PparseError | None = None
+        self.damaged_end: PparseError | None = None
+        self._unsound: MalformedError | None = None
+        self._proved = False
+        self._misplaced: str | None = None  # "": nothing is
+        self._read_metadata()
+        super().__init__(result)
+        self._compared = [0, 0]  # chunks that the last check looked at, and those whose hashes agree
+        self.make.witness = self.chunks.metadata.record if self.chunks is not None else None
+        self.verdicts.listeners.append(self._tell_living)
+
+    def _new_lookup(self, verify: str) -> RecordLookup:
+        session = self.result.extraction.session
+        lookup = RecordLookup(
+            self.source(), verify=verify, budget=session.budget, limits=session.limits, scratch=session.spools,
+            verdicts=self.verdicts, sightings=self._sightings,
+        )  # fmt: skip
+        lookup.known = self._known
+        return lookup
+
+    def source(self) -> Range:
+        """Return the bytes of the Riegeli file."""
+        extraction = self.result.extraction
+        return extraction.data.range(extraction.start, max(extraction.start, extraction.known_end()))
+
+    def _read_metadata(self) -> None:
+        try:
+            metadata = self._metadata_at(self.lookup.last())
+            if len(metadata.record) <= _PROVED_AT_ONCE:
+                self._check_belongs(metadata)
+        except PASSING:
+            raise
+        except (LimitError, UnsupportedError):
+            raise
+        except (PparseError, EOFError) as error:
+            problem = error if isinstance(error, PparseError) else MalformedError(str(error))
+            # What is there is listed all the same, and marked where a hash is wrong.
+            self._unchecked = self._new_lookup("headers")
+            found = self._metadata_before_damage()
+            if found is None and not isinstance(error, EndOfDataError):  # a file that is cut has lost them
+                found = self._metadata_of_moved()
+            if found is None:
+                self.problem = problem
+                return
+            metadata, self.damaged_end = found, problem
+        self.chunks = Chunks(metadata, self.lookup, self.result.extraction.session.budget)
+        if len(metadata.record) <= _PROVED_AT_ONCE:
+            self.prove_metadata()
+
+    def prove_metadata(self) -> MalformedError | None:
+        """Look at the metadata down to their leaves, once; return what is wrong with them."""
+        if self.chunks is not None and not self._proved:
+            try:
+                self.chunks.metadata.prove(self.result.extraction.session.check_cancelled)
+                if self.chunks.metadata.moved is None:
+                    self._check_belongs(self.chunks.metadata)
+            except MalformedError as error:
+                self._unsound = error
+            self._proved = True
+        return self._unsound
+
+    def misplaced(self) -> str | None:
+        """Say what is wrong with the places that the metadata name for the chunks; None if each has one."""
+        if self._misplaced is None and self.chunks is not None:
+            from pparse.parsers.cpb.places import misplaced
+
+            self._misplaced = misplaced(self.result.root, self.result.extraction.session.check_cancelled) or ""
+        return self._misplaced or None
+
+    def _metadata_at(self, position: int | None) -> ChunkMetadata:
+        session = self.result.extraction.session
+        if position is None:
+            raise MalformedError("there are no records")
+        self.metadata_position = position
+        record = self.lookup.record(position)
+        most = session.limits.header_bytes
+        if len(record) > most and not record.data.available(record.start, most + 1):
+            raise MalformedError("the last record is not as long as its chunk says", wanted=len(record))
+        session.limits.check("header_bytes", len(record), "the chunk metadata", offset=record.start)
+        return ChunkMetadata(record, session.budget, any_version=session.options.get("versions") == "any")
+
+    def _metadata_before_damage(self) -> ChunkMetadata | None:
+        """Return the metadata of a file that is damaged, or goes on behind them; None if they cannot be vouched for.
+
+        The last record that can be found is believed to be the metadata only if every chunk is as it says.
+        """
+        try:
+            metadata = self._metadata_at(self.lookup.last_found())
+            if not metadata.chunk_count or (metadata.root.chunk_index is None and not metadata.root.count):
+                return None
+            for info, _ in zip(metadata.chunks(), range(_PROVED), strict=False):
+                if info.position >= self.metadata_position or len(self._unchecked.record(info.position)) != info.size:
+                    return None
+        except PASSING:
+            raise
+        except (PparseError, EOFError):
+            return None
+        return metadata
+
+    def _check_belongs(self, metadata: ChunkMetadata) -> None:
+        def positions() -> Iterator[int]:
+            return (info.position for info in metadata.chunks())
+
+        check_belongs(positions, self.metadata_position, self._count_records)
+
+    def _count_records(self) -> int:
+        """Return how many records there are before the metadata."""
+        every = self._new_lookup("headers").positions(lambda _region: None)
+        return sum(position < self.metadata_position for position in every)
+
+    def _metadata_of_moved(self) -> ChunkMetadata | None:
+        """Return the metadata of a file in which chunks are lost, or moved, if it is proved which ones are left."""
+        lost: list[tuple[int, int]] = []
+        try:
+            records = self._unchecked.learn(lambda region: lost.append((region.begin, region.end)), _PROVED)
+            if not records:
+                return None
+            self.last_found, _ = records.pop()
+            metadata = self._metadata_at(self.last_found)
+            before = [stretch for stretch in lost if stretch[0] < self.metadata_position]
+            metadata.moved = chunks_moved(metadata.chunks(), records, before)
+        except PASSING:
+            raise
+        except (PparseError, EOFError):
+            return None
+        return metadata if metadata.moved is not None else None
+
+    def _note_damage_of_metadata(self) -> None:
+        name = self.result.extraction.name
+        if self._unsound is not None and self.chunks is not None:
+            at = self._unsound.offset or 0
+            offset, _ = self.make.place(self.chunks.metadata.record.data, at, at)
+            reason = f"{self._unsound.reason}; what can be read of them is followed"
+            self.result.findings.add(Finding("malformed", reason, source=name, offset=offset))
+        if self.damaged_end is not None:
+            reason = (
+                f"the file is damaged, or has bytes at its end that do not belong there: {self.damaged_end.reason}; "
+                "the chunk metadata were found all the same"
+            )
+            self.result.findings.add(Finding("malformed", reason, source=name, offset=self.damaged_end.offset))
+
+    @classmethod
+    def match(cls, reader: Reader) -> Confidence:
+        """CERTAIN for a Riegeli file named ``.cpb``, or whose last record is chunk metadata."""
+        return cls.match_named(reader, reader.data.name)
+
+    @classmethod
+    def match_named(cls, reader: Reader, name: str) -> Confidence:
+        """Say so by the name that the document has: a member of an archive is not called as the archive."""
+        from pparse.document.registry import bare_name
+
+        if bare_name(name).endswith(RECORDS):
+            return Confidence.NO
+        named = bare_name(name).endswith(cls.extensions)
+        if reader.peek(len(FILE_SIGNATURE)) != FILE_SIGNATURE:
+            from pparse.parsers.riegeli.parser import RiegeliParser
+
+            # A file whose beginning is damaged: what is left looks like Riegeli, and the name says the rest. One that
+            # begins with zeros was lost there, or never written: no file of whatever kind has that name and begins so.
+            if named and RiegeliParser.match(reader):
+                return Confidence.LIKELY
+            return Confidence.EXTENSION if named and reader.peek(_BLANK) == bytes(_BLANK) else Confidence.NO
+        if named:
+            return Confidence.CERTAIN
+        return Confidence.CERTAIN if _ends_with_metadata(reader) else Confidence.NO
+
+    # -- the root ----------------------------------------------------------------------------------------------------
+
+    def _find_root_type(self) -> MessageType | None:
+        found = super()._find_root_type()
+        if found is not None or self.chunks is None or "descriptor" in self.result.extraction.session.options:
+            return found
+        from pparse.document.registry import bare_name
+
+        names: tuple[str, ...] = _TRIED
+        if bare_name(self.result.extraction.name).endswith("saved_model.cpb"):
+            names = _TRIED[:1]
+        root = self.chunks.metadata.root
+        try:
+            first = self.chunks.open(root.chunk_index) if root.chunk_index is not None else None
+        except PASSING:
+            raise
+        except PparseError:
+            first = None
+        if first is None:
+            return builtin_schema().message(names[0]) if len(names) == 1 else None
+        return self.type_by_shape(first, names)
+
+    def type_by_shape(self, part: Range, names: Sequence[str]) -> MessageType | None:
+        """Return the first of these types that the fields of a message fit; None if none does."""
+        head = part.data.pread(part.start, min(len(part), _SHAPE_BYTES))
+        for name in names:
+            type = builtin_schema().message(name)
+            if fits(head, type, complete=len(head) == len(part)):
+                return type
+        return None
+
+    def root_entry(self) -> Entry:
+        """Describe the root: the merged message; or the list of chunks, where the metadata are lost."""
+        entry = super().root_entry()
+        self._note_damage_of_metadata()
+        if self.chunks is None:
+            entry.kind = CHUNKS
+            entry.note = Origin(None)
+        return self._judged(entry)
+
+    def root_pieces(self) -> Sequence[Piece]:
+        """Return what the metadata say that the root is made of."""
+        return Scope(self.chunks, self.chunks.metadata.root).pieces() if self.chunks is not None else ()
+
+    # -- chunks without metadata -------------------------------------------------------------------------------------
+
+    def fill(self, node: Node, index: ChildIndex) -> bool:
+        """Index the chunks, where the metadata are lost."""
+        if node.parent is not None or node.kind != CHUNKS:
+            return super().fill(node, index)
+        lost: list[SkippedRegion] = []
+        positions = array("q", self._unchecked.positions(lost.append))
+        index.keep(_Positions(positions), len(positions))
+        problem = self.problem or MalformedError("they are not there")
+        cut = isinstance(problem, EndOfDataError)
+        count = count_words(len(positions), "chunk")
+        finding = Finding(
+            "truncated" if cut else "malformed",
+            f"the chunk metadata, the last record, cannot be read: {problem.reason}; {count} without them",
+            source=self.result.extraction.name, offset=self.source().end if cut else problem.offset,
+        )  # fmt: skip
+        self.result.close_node(node, Status.TRUNCATED if cut else Status.DAMAGED, finding)
+        return True
+
+    def entries(self, node: Node, index: ChildIndex, first: int, count: int) -> list[Entry]:
+        """Return entries of chunks, or of what is merged."""
+        if isinstance(index.note, _Positions):
+            found = [self._chunk_entry(position) for position in index.note.positions[first : first + count]]
+        else:
+            found = super().entries(node, index, first, count)
+        return found if not self.verdicts.version else [self._judged(entry) for entry in found]
+
+    # -- what a failed hash covers -----------------------------------------------------------------------------------
+
+    def _judged(self, entry: Entry) -> Entry:
+        """Return an entry, DAMAGED where it is made of a chunk whose hash was found wrong: then nothing of it loads."""
+        if entry.status is None or entry.status is Status.COMPLETE or entry.status is Status.TRUNCATED:
+            reason = self.make.doubt(_made_of(entry.parts, entry.note))
+            if reason is not None:
+                entry.status, entry.finding = Status.DAMAGED, self._doubt_finding(reason, entry.start)
+                entry.value = UNLOADED_VALUE
+        return entry
+
+    def _doubt_finding(self, reason: str, offset: int) -> Finding:
+        """Return the finding on a chunk: one for all that is made of it."""
+        found = self._doubts.get(reason)
+        if found is None:
+            if len(self._doubts) >= _DOUBTS:
+                self._doubts.clear()
+            found = Finding("hash", reason, source=self.result.extraction.name, offset=offset)
+            self._doubts[reason] = found
+        return found
+
+    def _tell_living(self, _begin: int) -> None:
+        """A chunk was found wrong: tell the nodes that were made of it before, and that somebody holds."""
+        stack = [self.result._root] if self.result._root is not None else []
+        while stack:
+            node = stack.pop()
+            stack += node.living()
+            if node.index is not None and node.index.group is not None:
+                for entry in node.index.group[1]:  # somebody may be about to make nodes of them
+                    self._judged(entry)
+            if node.known_status is Status.DAMAGED or node.known_status is Status.UNSUPPORTED:
+                continue
+            reason = self.make.doubt(_made_of(node._extra[1] if node._extra is not None else None, node.note))
+            if reason is not None:
+                self.result.close_node(node, Status.DAMAGED, self._doubt_finding(reason, node.start))
+                if node.shape == SCALAR:
+                    node.unload()
+
+    def _chunk_entry(self, position: int) -> Entry:
+        """Return the entry of one chunk; DAMAGED where the hash of its data is wrong, or its data are."""
+        status, finding = None, None
+        try:
+            record = self._unchecked.record(position)
+            kind = self.type_by_shape(record, _CHUNK_TYPES)
+        except PASSING:
+            raise
+        except PparseError as error:
+            return self.make.bad(None, "bytes", position, error)
+        try:
+            self.lookup.record(position)
+        except PASSING:
+            raise
+        except PparseError as error:
+            if not self._unchecked.is_cut(position):  # then there is no hash to compare
+                status = Status.DAMAGED
+                finding = Finding(
+                    "hash", error.reason, source=self.result.extraction.name, offset=error.offset
+                )  # fmt: skip
+        there = self._unchecked.there(position)
+        if there < len(record):
+            status = Status.TRUNCATED
+            finding = Finding(
+                "truncated", "the chunk ends early", source=self.result.extraction.name, offset=self.source().end,
+                wanted=len(record), got=there,
+            )  # fmt: skip
+        if kind is not None:
+            return self.make.merged(None, Origin(None, kind, pieces=(record,)), status, finding)
+        start, end = self.make.place(record.data, record.start, record.end)
+        return Entry(
+            None, "bytes", start, end, UNLOADED_VALUE, status or Status.COMPLETE, finding, (record,), note=Origin(None)
+        )  # fmt: skip
+
+    def missing(self) -> int | None:
+        """Return how many bytes the Riegeli file lacks at least, where it is cut inside a chunk."""
+        if isinstance(self.problem, EndOfDataError):
+            return self.lookup.missing() or None
+        return super().missing()
+
+    # -- what the commands show --------------------------------------------------------------------------------------
+
+    def details(self) -> Iterator[tuple[str, str]]:
+        """Yield the versions and chunks."""
+        if self.chunks is None:
+            yield "metadata", "lost"
+            yield "chunks", f"{len(self.result.root):,} found"
+            return
+        metadata = self.chunks.metadata
+        yield from super().details()
+        count = metadata.chunk_count
+        by_type: dict[str, int] = {}
+        total = 0
+        for info in metadata.chunks():
+            kind = TYPE_NAMES.get(info.type, str(info.type))
+            by_type[kind] = by_type.get(kind, 0) + 1
+            total += info.size
+        kinds = ", ".join(f"{number:,} {kind}" for kind, number in by_type.items())
+        yield "chunks", f"{count:,} ({kinds}), {total:,} bytes" if count else "none"
+        yield "chunked fields", f"{metadata.root.count:,}"
+        yield "versions", f"splitter {metadata.splitter_version}, needs merger {metadata.join_version} or later"
+
+    def check(self, *, strict: bool = False) -> Iterator[Visit]:
+        """Compare every hash, look at every block header, hold each chunk against the metadata; then parse everything.
+
+        So a check sees what a recovery sees.
+        """
+        self.prove_metadata()
+        self._note_damage_of_metadata()
+        every = self._new_lookup("all")
+        skipped: list[SkippedRegion] = []
+        every.survey(lambda region: skipped.append(region) if len(skipped) < _SKIPPED else None, self._note_limit)
+        told = array("Q", sorted(self._check_chunks(every)))
+        source = self.source()
+        for region in skipped:
+            at = bisect_left(told, region.begin)
+            if at < len(told) and told[at] < region.end:
+                continue  # the chunk in it says so
+            self.result.findings.add(Finding(
+                "malformed", region.message, source=self.result.extraction.name, offset=source.start + region.begin,
+                length=region.end - region.begin,
+            ))  # fmt: skip
+        yield from super().check(strict=strict)
+
+    def checksums(self) -> tuple[int, int, str]:
+        """Return how many chunks the message is in, and for how many of them all hashes agree."""
+        return self._compared[0], self._compared[1], "chunk"
+
+    def _note_limit(self, error: LimitError) -> None:
+        offset = self.source().start + error.offset if error.offset is not None else None
+        self.result.findings.add(
+            Finding("limit", error.reason, source=self.result.extraction.name, offset=offset, wanted=error.wanted)
+        )
+
+    def _check_chunks(self, lookup: RecordLookup) -> Iterator[int]:
+        """Open every chunk, its hash checked, and yield the positions of those that are wrong and say so."""
+        check_cancelled = self.result.extraction.session.check_cancelled
+        compared = self._compared = [0, 0]
+        if self.chunks is None:
+            found = self.result.root.index_to(None).note
+            for position in found.positions if isinstance(found, _Positions) else ():
+                check_cancelled()
+                wrong = self._problem_of(lookup, position) is not None
+                compared[:] = compared[0] + 1, compared[1] + (not wrong)
+                if wrong:
+                    yield position
+            return
+        metadata = self.chunks.metadata
+        every = Chunks(metadata, lookup, self.chunks.budget)
+        problem = self._problem_of(lookup, self.metadata_position)
+        if problem is not None:
+            reason = f"the chunk metadata may be wrong: {problem.reason}"
+            self.result.findings.add(
+                Finding("hash", reason, source=self.result.extraction.name, offset=self.result.root.start)
+            )
+            yield self.metadata_position
+        for index, info in enumerate(metadata.chunks()):
+            check_cancelled()
+            piece = every.piece(index)
+            compared[:] = compared[0] + 1, compared[1] + (not isinstance(piece, Lost))
+            if isinstance(piece, Lost):
+                code = "limit" if isinstance(piece.error, LimitError) else "malformed"
+                self.result.findings.add(Finding(
+                    code, piece.reason, source=self.result.extraction.name, offset=self.result.root.start,
+                ))  # fmt: skip
+                yield info.position
+
+    @staticmethod
+    def _problem_of(lookup: RecordLookup, position: int) -> PparseError | None:
+        try:
+            lookup.record(position)
+        except PASSING:
+            raise
+        except PparseError as error:
+            return error
+        return None
+
+
+def _made_of(parts: tuple[Range, ...] | None, note: Any) -> Iterator[Range]:
+    """Yield the stretches that a node is made of, of its chunks."""
+    yield from parts or ()
+    if isinstance(note, Origin):
+        for piece in note.pieces:
+            if isinstance(piece, Range):
+                yield piece
+        for item in note.contributions:
+            if not isinstance(item, FieldGraft):
+                yield item[0].part
+
+
+class _Positions:
+    """The positions of the records of a file without metadata."""
+
+    __slots__ = ("positions",)
+
+    def __init__(self, positions: array[int]) -> None:
+        self.positions = positions
+
+    @property
+    def memory(self) -> int:
+        """Bytes held."""
+        return 8 * len(self.positions)
+
+
+def _ends_with_metadata(reader: Reader) -> bool:
+    from pparse.budget import MemoryBudget
+
+    if reader.data.size is None:  # of a stream: what is small is decoded to its end
+        reader.data.available(reader.start + _SMALL_STREAM, 1)
+    end, size = reader.end, reader.data.size
+    if end is None or (size is None and end >= _ENDLESS):
+        return False
+    end = end if size is None else min(end, size)
+    budget = MemoryBudget("16MiB")
+    lookup = RecordLookup(reader.data.range(reader.start, end), budget=budget, verify="headers")
+    try:
+        position = lookup.last()
+        if position is None:
+            return False
+        metadata = ChunkMetadata(lookup.record(position), budget, any_version=True)
+    except PASSING:
+        raise
+    except (PparseError, EOFError):
+        return False
+    return metadata.chunk_count > 0

@@ -1,0 +1,102 @@
+"""Whether every chunk of a ``.cpb`` has a place in the message: one that has none leaves a hole somewhere else.
+
+A constant without values reads as zeros, which is a legal spelling; in a message of which a chunk went to the wrong
+place, or to none, it may be that chunk's.
+"""
+
+from __future__ import annotations
+
+from pparse.errors import EndOfDataError, GapError, LimitError, MalformedError, UnsupportedError
+from pparse.parsers.protobuf.index import FieldGraft, Graft, Lost, MessageIndex, Origin
+from pparse.parsers.protobuf.lists import ListIndex
+from pparse.parsers.protobuf.parser import check_whole
+from pparse.parsers.protobuf.values import is_message
+from pparse.tree.node import SCALAR
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pparse.tree.node import Node
+
+
+class _Misplaced(Exception):
+    """A chunk has no place, or the wrong one."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+def misplaced(root: Node, check_cancelled: Callable[[], None]) -> str | None:
+    """Go along the paths that chunks go to; return what is wrong with the first place that is, or None.
+
+    Chunks that are lost or damaged have their place. Raises `LimitError`.
+    """
+    try:
+        stack = [_below(root)]
+        while stack:
+            check_cancelled()
+            node = next(stack[-1], None)
+            if node is None:
+                stack.pop()
+            else:
+                stack.append(_below(node))
+    except _Misplaced as found:
+        return found.reason
+    except LimitError:
+        raise
+    except (MalformedError, EndOfDataError, GapError, UnsupportedError):
+        return None  # on the way something is lost that has its place
+    return None
+
+
+def _below(node: Node) -> Iterator[Node]:
+    """Yield the nodes right below that chunks go to. Raises `_Misplaced` where a place is wrong."""
+    origin = node.note
+    if node.shape == SCALAR or not isinstance(origin, Origin):
+        return
+    lost = next((piece for piece in origin.pieces if isinstance(piece, Lost) and piece.error is None), None)
+    if lost is not None:
+        raise _Misplaced(lost.reason)
+    node.index_to(None)
+    index = node.index.note if node.index is not None else None
+    if isinstance(index, MessageIndex):
+        yield from _fields(node, origin, index)
+    elif isinstance(index, ListIndex):
+        reason = next((reason for reason, offset, _ in index.problems if offset is None), None)
+        if reason is not None:
+            raise _Misplaced(reason)
+        if index.field is None or is_message(index.field):
+            yield from (node.child(ordinal) for ordinal in index.touched())
+    else:
+        for child in node.children():
+            if isinstance(child.note, Origin) and any(isinstance(piece, Graft | Lost) for piece in child.note.pieces):
+                yield child
+
+
+def _fields(node: Node, origin: Origin, index: MessageIndex) -> Iterator[Node]:
+    for number, contributions in index.contributions(origin.type).items():
+        grafts = [item for item in contributions if isinstance(item, FieldGraft)]
+        if not grafts:
+            continue
+        field = origin.type.fields.get(number) if origin.type is not None else None
+        if field is None:
+            if origin.type is not None:
+                raise _Misplaced(f"a chunk is for field {number}, which {origin.type.full_name} does not have")
+            continue
+        if not field.repeated:
+            for graft in grafts:
+                _check_whole(graft, field.name)
+            if not is_message(field) and sum(graft.claims() for graft in grafts) > 1:
+                raise _Misplaced(f"several chunks are for one {field.name}, of which the last one counts")
+        child = node.find(field.name)
+        if child is not None:
+            yield child
+
+
+def _check_whole(graft: FieldGraft, name: str) -> None:
+    try:
+        check_whole(graft, name)
+    except MalformedError as error:
+        raise _Misplaced(error.reason) from error

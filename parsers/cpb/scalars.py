@@ -1,0 +1,195 @@
+"""Scalars in chunks of a ``.cpb``: how the value of one scalar field is written as the bytes of a chunk.
+
+========================  ==============================================================
+kind of field             bytes of the chunk
+========================  ==============================================================
+integers of any kind      decimal text: ``-12``
+float, double             decimal text as Python and C++ write it: ``0.1``, ``1e-05``, ``inf``, ``-inf``, ``nan``
+bool                      ``true`` or ``false``
+enum                      the name of the value
+string                    the text itself, UTF-8
+bytes                     the bytes themselves
+========================  ==============================================================
+
+TensorFlow's Merger (tensorflow/tools/proto_splitter/cc/util.cc) takes more than that, and gets it wrong: ``12xyz`` is
+12 to it, ``0x1f`` is 0, ``1`` is false, ``-1`` is the greatest unsigned number; numbers in binary, or too great, end
+its process. Here whatever is not in the table is an error.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import struct
+
+from pparse.errors import MalformedError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Final, Protocol
+
+    class EnumNames(Protocol):
+        """What is asked of an enum type: its numbers by name."""
+
+        @property
+        def numbers(self) -> Mapping[str, int]:
+            """Numbers of the values by name."""
+
+    class ScalarField(Protocol):
+        """What is asked of a field: ``FieldType`` of `pparse.protobuf.schema` is one."""
+
+        @property
+        def type(self) -> int:
+            """A FieldDescriptorProto.Type."""
+
+        @property
+        def type_name(self) -> str:
+            """The type's name, for errors."""
+
+        @property
+        def enum(self) -> EnumNames | None:
+            """The enum type, of a field that has one."""
+
+    Scalar = int | float | bool | str | bytes
+
+
+# FieldDescriptorProto.Type, and what the types are called in .proto sources.
+_DOUBLE, _FLOAT, _BOOL, _STRING, _BYTES, _ENUM = 1, 2, 8, 9, 12, 14
+_S32, _U32 = (-1 << 31, (1 << 31) - 1), (0, (1 << 32) - 1)
+_S64, _U64 = (-1 << 63, (1 << 63) - 1), (0, (1 << 64) - 1)
+_RANGES: Final = {3: _S64, 4: _U64, 5: _S32, 6: _U64, 7: _U32, 13: _U32, 15: _S32, 16: _S64, 17: _S32, 18: _S64}
+TYPE_NAMES: Final = {
+    1: "double", 2: "float", 3: "int64", 4: "uint64", 5: "int32", 6: "fixed64", 7: "fixed32", 8: "bool", 9: "string",
+    10: "group", 11: "message", 12: "bytes", 13: "uint32", 14: "enum", 15: "sfixed32", 16: "sfixed64", 17: "sint32",
+    18: "sint64",
+}  # fmt: skip
+
+_INTEGER: Final = re.compile(rb"-?[0-9]{1,40}+")
+_REAL: Final = re.compile(rb"-?(?:([0-9]++(?:\.[0-9]*+)?+|\.[0-9]++)(?:[eE][+-]?+[0-9]{1,6}+)?+|inf|nan)")
+_LEAST_FLOAT: Final = 2.0**-126
+_LEAST_DOUBLE: Final = 2.0**-1022
+# A double in full (``%f`` of the least one) has some 1,080 characters.
+_MAX_REAL: Final = 2_000
+_SHOWN: Final = 40
+
+
+def decode_scalar(text: bytes, field: ScalarField) -> Scalar:
+    """Return the value that ``text``, the bytes of a chunk, has as a value of ``field``; an enum's as its number.
+
+    Raises `MalformedError` for bytes that are no value of the field's type: nothing is guessed or cut to fit.
+    """
+    kind = field.type
+    if kind == _BYTES:
+        return bytes(text)
+    if kind == _STRING:
+        try:
+            return str(text, "utf-8")
+        except UnicodeDecodeError as error:
+            raise MalformedError(f"not UTF-8 for a string field: {error.reason} at byte {error.start}") from error
+    text = bytes(text[: _MAX_REAL + 1])
+    if kind in _RANGES:
+        return _integer(text, kind, field.type_name)
+    if kind in (_DOUBLE, _FLOAT):
+        return _real(text, kind, field.type_name)
+    if kind == _BOOL:
+        if text not in (b"true", b"false"):
+            raise _not_a("bool", text, "true or false")
+        return text == b"true"
+    if kind == _ENUM and field.enum is not None:
+        number = field.enum.numbers.get(text.decode("ascii", "replace"))
+        if number is None:
+            raise _not_a(field.type_name, text, "the name of one of its values")
+        return number
+    raise MalformedError(f"a field of type {field.type_name} is no scalar: a chunk cannot be its value")
+
+
+def encode_scalar(value: object, field_type: int, enum_names: Mapping[int, str] | None = None) -> bytes:
+    """Return the bytes of a chunk that holds ``value``, of a field of ``field_type`` (FieldDescriptorProto.Type).
+
+    ``enum_names`` are the names of an enum's values by number. Raises `MalformedError` for a value that the type
+    cannot have (its Python type, its range, an enum's number without a name, text that has no UTF-8).
+    """
+    name = TYPE_NAMES.get(field_type, f"number {field_type}")
+    if field_type == _BYTES and isinstance(value, bytes | bytearray | memoryview):
+        return bytes(value)
+    if field_type == _STRING and isinstance(value, str):
+        try:
+            return value.encode("utf-8")
+        except UnicodeEncodeError as error:
+            raise MalformedError(f"a string with a lone surrogate at {error.start} has no UTF-8") from error
+    if field_type == _BOOL and isinstance(value, bool):
+        return b"true" if value else b"false"
+    if field_type in _RANGES and isinstance(value, int) and not isinstance(value, bool):
+        least, most = _RANGES[field_type]
+        if least <= value <= most:
+            return b"%d" % value
+    elif field_type == _ENUM and isinstance(value, int) and not isinstance(value, bool):
+        text = (enum_names or {}).get(value)
+        if text is not None:
+            return text.encode("ascii", "replace")
+        raise MalformedError(f"the enum has no name for {value}: a chunk cannot hold it")
+    elif field_type in (_DOUBLE, _FLOAT) and isinstance(value, float | int) and not isinstance(value, bool):
+        try:
+            number = float(value)
+            struct.pack("<f" if field_type == _FLOAT else "<d", number)
+            if 0 < abs(number) < (_LEAST_FLOAT if field_type == _FLOAT else _LEAST_DOUBLE):
+                # What is rounded below the least normal number is out of range for C++; exact digits are not.
+                from decimal import Decimal
+
+                return format(Decimal(number), "f").encode("ascii")
+            return repr(number).encode("ascii")
+        except OverflowError:
+            pass
+    raise MalformedError(f"not a value of type {name}: {_shown(repr(value)[: _SHOWN + 1])}")
+
+
+def _integer(text: bytes, kind: int, name: str) -> int:
+    if _INTEGER.fullmatch(text) is None:
+        raise _not_a(name, text, "decimal text")
+    value = int(text)
+    least, most = _RANGES[kind]
+    if not least <= value <= most:
+        raise MalformedError(f"out of the range of {name}", wanted=f"{least}..{most}", got=value)
+    return value
+
+
+def _real(text: bytes, kind: int, name: str) -> float:
+    match = _REAL.fullmatch(text) if len(text) <= _MAX_REAL else None
+    if match is None:
+        raise _not_a(name, text, "decimal text")
+    value = float(text)
+    digits: bytes | None = match[1]
+    if digits is None:  # inf, nan
+        return value
+    if kind == _FLOAT and math.isfinite(value):
+        value = _to_float32(value, text)
+    if math.isinf(value) or (not value and digits.strip(b"0.")):
+        raise MalformedError(f"out of the range of {name}", got=_shown(text.decode("ascii")))
+    return value
+
+
+def _to_float32(value: float, text: bytes) -> float:
+    """Return the float32 nearest to the number that ``text`` is, of which ``value`` is the nearest double."""
+    from decimal import Decimal
+
+    exact, near = Decimal(text.decode("ascii")), Decimal(value)
+    if exact != near:
+        # Rounding twice may go wrong where the first step ends halfway between two float32. Of the two doubles around
+        # the number the odd one is never halfway, and on the right side of what is.
+        other = math.nextafter(value, math.inf if exact > near else -math.inf)
+        if not struct.pack("<d", value)[0] & 1:
+            value = other
+    try:
+        rounded: float = struct.unpack("<f", struct.pack("<f", value))[0]
+    except OverflowError:
+        return math.inf
+    return rounded
+
+
+def _not_a(name: str, text: bytes, wanted: str) -> MalformedError:
+    return MalformedError(f"not a value of type {name}", wanted=wanted, got=_shown(repr(text[: _SHOWN + 1])[1:]))
+
+
+def _shown(text: str) -> str:
+    return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"

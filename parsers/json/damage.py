@@ -1,0 +1,352 @@
+"""JSON text that may be damaged: what is known of containers that were hit, and how their children are described."""
+
+from __future__ import annotations
+
+import codecs
+from array import array
+from bisect import bisect_left, bisect_right
+
+from pparse.errors import GapError, LimitError, MalformedError, UnsupportedError
+from pparse.findings import UNSURE_NUMBER, Finding, Severity, Status, clipped
+from pparse.limits import count_words
+from pparse.parsers.json.text import (
+    BLANK,
+    BORN_LOADED,
+    CLOSER,
+    KEY,
+    KINDS,
+    WHITESPACE,
+    ChildText,
+    StrictDecoder,
+    describe_child,
+)
+from pparse.tree.node import Entry
+from pparse.tree.parser import NodeContext, Parser
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import re
+    from typing import Final
+
+    from pparse.tree.index import ChildIndex
+    from pparse.tree.node import Key, Node
+    from pparse.tree.result import Result
+
+# Children whose text is longer are described from their two ends.
+WHOLE_CHILD: Final = 4 << 10
+HEAD: Final = 512
+DECODE_BATCH: Final = 64 << 10
+# The reason of a container that is sound but for what is in it.
+BELOW: Final = "it is damaged further down"
+GROUP_READ: Final = 256 << 10
+# Whether a text up to this long is sound is known before its first child is shown. No limit has a say in that: the
+# statuses of a tree must not depend on how it is read.
+LOOK_FIRST: Final = 256 << 10
+
+
+class Mended:
+    """The children of a damaged container: child ``n`` is in ``[starts[n], ends[n])``, and hit if it is in ``bad``.
+
+    ``end`` is where the container ends, ``finding`` what was wrong first.
+    """
+
+    __slots__ = ("bad", "end", "ends", "finding", "starts")
+
+    def __init__(self, starts: array[int], ends: array[int], bad: dict[int, str], end: int, finding: Finding) -> None:
+        self.starts = starts
+        self.ends = ends
+        self.bad = bad
+        self.end = end
+        self.finding = finding
+
+    @property
+    def memory(self) -> int:
+        """Bytes held, about."""
+        return 16 * len(self.starts) + 100 * len(self.bad)
+
+
+def is_odd(block: bytes) -> bool:
+    """Say whether a piece of text shows at a glance that it is none: for texts that are not read before they are shown.
+
+    Bytes that were overwritten nearly always do.
+    """
+    if b"\0" in block:
+        return True
+    if block.isascii():
+        return False
+    begin = 0
+    while begin < min(3, len(block)) and block[begin] & 0xC0 == 0x80:  # a character that the piece before begins
+        begin += 1
+    try:
+        codecs.utf_8_decode(memoryview(block)[begin:], "strict", False)
+    except UnicodeDecodeError:
+        return True
+    return False
+
+
+class Unsure:
+    """A stretch ``[start, end)`` of the array at ``array``: what stands there is in an element without a sure number,
+    since elements may be lost in the ``size`` bytes at ``lost``, before it."""
+
+    __slots__ = ("array", "end", "lost", "size", "start")
+
+    def __init__(self, array: int, lost: int, start: int, end: int) -> None:
+        self.array = array
+        self.lost = lost
+        self.size = max(1, start - lost)
+        self.start = start
+        self.end = end
+
+    @property
+    def reason(self) -> str:
+        """What is said of a value there."""
+        lost = f"{count_words(self.size, 'byte')} at {self.lost}"
+        return f"elements may be lost before it, in {lost}: its number is not sure"
+
+    def finding(self, source: str) -> Finding:
+        """Return the finding on the array."""
+        reason = f"elements of a list may be lost here: up to byte {self.end}, numbers of elements are not sure"
+        return Finding(UNSURE_NUMBER, reason, source=source, offset=self.lost, length=self.size)
+
+
+def _start_of(stretch: Unsure) -> int:
+    return stretch.start
+
+
+def outermost(stretches: list[Unsure], lasts: list[int]) -> list[Unsure]:
+    """Return stretches in order, without those that lie in another one, and those that hold nothing.
+
+    ``lasts`` is where the last children of all containers begin that were hit, in order.
+    """
+    found: list[Unsure] = []
+    for stretch in sorted(stretches, key=lambda one: (one.start, -one.end)):
+        place = bisect_left(lasts, stretch.start)
+        if place < len(lasts) and lasts[place] < stretch.end and (not found or stretch.end > found[-1].end):
+            found.append(stretch)
+    return found
+
+
+class DamagedText(Parser):
+    """What a parser of JSON text does about damage; see `pparse.parsers.json.mend`."""
+
+    def __init__(self, result: Result) -> None:
+        super().__init__(result)
+        self.decoder = StrictDecoder(result.extraction.session.limits)
+        # The pattern of members of the first level, key and all, where a format has one: finds them behind damage.
+        self.member: re.Pattern[bytes] | None = None
+        self._is_large = False
+        self.is_all_there = False  # no byte is missing at the end: a text that ends early was damaged
+        self._mended: dict[int, Mended] | None = None
+        self.flaw: Finding | None = None  # the first fault of a text whose members are where commas and brackets say
+        self.unsure: list[Unsure] = []  # in order
+        self.headless: Finding | None = None  # a text that lacks its first bracket
+
+    # -- damage ------------------------------------------------------------------------------------------------------
+
+    def mended(self) -> dict[int, Mended]:
+        """Return what is known of the containers that were hit, by where they begin; empty for a text that is sound."""
+        if self._mended is None:
+            from pparse.parsers.json.mend import Mender
+
+            root = self.result.root
+            first = {"object": 0x7B, "array": 0x5B}.get(root.kind)
+            mender = Mender(self, root.start, first, self.member) if first is not None else None
+            self._mended = mender.run() if mender is not None else {}
+            self.flaw = mender.flaw if mender is not None else None
+            self.unsure = mender.unsure if mender is not None else []
+            for stretch in self.unsure:
+                self.result.findings.add(stretch.finding(self.result.extraction.name))
+        return self._mended
+
+    def fill(self, node: Node, index: ChildIndex) -> bool:
+        """Index a container that was hit from what is known of it; any other is parsed."""
+        if self._mended is None and not self._is_large and self._is_doubtful():
+            self.mended()
+        return bool(self._mended) and self._take_mended(node, index)
+
+    def _is_doubtful(self) -> bool:
+        """Say whether the document is small and may not parse: larger ones are looked at when a fault is met."""
+        root, extraction = self.result.root, self.result.extraction
+        size = extraction.known_end() - root.start
+        if size > LOOK_FIRST:
+            self._is_large = self.headless is None  # asked once, not for every container
+            return not self._is_large
+        if size > extraction.session.limits.leaf_bytes:
+            return True  # it must not be decoded whole: that it is sound shows piece by piece
+        repeated = self.decoder.duplicates
+        try:
+            return not self._parses(extraction.data.pread(root.start, size).rstrip(WHITESPACE))
+        except GapError:
+            return True
+        finally:
+            self.decoder.duplicates = repeated
+            self.decoder.pairs = []
+
+    def _parses(self, text: bytes) -> bool:
+        """Decode the whole document, and remember if it is sound."""
+        try:
+            self.decoder.decode_shallow(text, self.result.root.start)
+        except (MalformedError, LimitError, UnsupportedError):
+            return False
+        if self._mended is None:
+            self._mended = {}
+        return True
+
+    def _take_mended(self, node: Node, index: ChildIndex) -> bool:
+        """Give ``index`` the children of a container that was hit; False for any other."""
+        record = self.mended().get(node.start)
+        if record is None:
+            return False
+        index.offsets, index.stride, index.entries, index.group, index.table = array("q"), 1, None, None, None
+        index.keep(record, len(record.starts))
+        index.end = record.end - 1
+        index.finish()  # a parse in progress would go on adding children that commas and brackets show
+        stale = [at for at, ref in (node._kids or {}).items() if (kid := ref()) is not None and not (
+            at < index.count and record.starts[at] <= kid.start < record.ends[at])]  # fmt: skip
+        for at in stale:
+            del node._kids[at]  # type: ignore[union-attr]
+        self.result.close_node(node, Status.DAMAGED, record.finding, end=record.end)
+        return True
+
+    def _remake(self, ctx: NodeContext) -> bool:
+        """Index the children anew if the text is damaged; False if it is not, or only cut."""
+        assert ctx.index is not None  # noqa: S101 -- see expect_children
+        if not self._take_mended(ctx.node, ctx.index):
+            return False
+        if ctx.wanted_occurrence or ctx.answer is not None:
+            left, ctx.answer = max(1, ctx.wanted_occurrence), None
+            ordinals = self.entries(ctx.node, ctx.index, 0, ctx.index.count)
+            same = [at for at, entry in enumerate(ordinals) if entry.key == ctx.wanted_key]
+            ctx.answer = same[left - 1] if len(same) >= left else None
+        return True
+
+    def _mended_entries(self, node: Node, record: Mended, first: int, count: int) -> list[Entry]:
+        is_map, source = node.kind == "object", self.result.extraction.name
+        found = []
+        for at in range(first, min(first + count, len(record.starts))):
+            start, end = record.starts[at], record.ends[at]
+            wrong = record.bad.get(at)
+            finding = Finding("malformed", wrong or "", source=source, offset=start, length=end - start)
+            try:
+                entry = describe_child(self._child_text(start, end, is_map), is_map, self.decoder, source)
+            except GapError:
+                entry = None
+            if entry is None:
+                entry = Entry(None, "invalid", start, end, status=Status.DAMAGED, finding=finding, at=start)
+            elif wrong is not None and entry.status is Status.COMPLETE:
+                entry = Entry(entry.key, entry.kind, entry.start, entry.end, status=Status.DAMAGED, finding=finding,
+                              at=start)  # fmt: skip
+            if entry.finding is not None:
+                entry.finding.path = clipped(self._path_below(node, at, entry.key))
+            found.append(entry)
+        return found
+
+    def doubt_about(self, start: int) -> Finding | None:
+        """Return what is to be said of the value at ``start``: that its number is not sure, or of its elements."""
+        place = bisect_right(self.unsure, start, key=_start_of)
+        source = self.result.extraction.name
+        if place and start < self.unsure[place - 1].end:
+            return Finding(UNSURE_NUMBER, self.unsure[place - 1].reason, source=source, offset=start)
+        if place < len(self.unsure) and self.unsure[place].array == start:
+            return self.unsure[place].finding(source)
+        return None
+
+    def unnumbered(self, entry: Entry) -> Entry:
+        """Return an entry with what is known of its place in the document, if it can be read and says nothing else."""
+        finding = self.doubt_about(entry.start) if entry.status is Status.COMPLETE else None
+        if finding is None:
+            return entry
+        return Entry(entry.key, entry.kind, entry.start, entry.end, entry.value, Status.DAMAGED, finding, at=entry.at)
+
+    def _note(
+        self, code: str, reason: str, offset: int, length: int | None, severity: Severity = Severity.ERROR,
+        path: str = "",
+    ) -> Finding:  # fmt: skip
+        finding = Finding(
+            code, reason, severity=severity, source=self.result.extraction.name, offset=offset, length=length, path=path
+        )
+        self.result.findings.add(finding)
+        return finding
+
+    def _path_below(self, node: Node, ordinal: int, key: Key) -> str:
+        from pparse.paths import KeyStep, OrdinalStep, format_path
+
+        step: KeyStep | OrdinalStep
+        if node.kind == "array":
+            step = KeyStep(ordinal)
+        else:
+            step = KeyStep(key) if isinstance(key, str) else OrdinalStep(ordinal)
+        return format_path([*node.steps, step])
+
+    def _child_text(self, start: int, end: int, is_map: bool) -> ChildText:
+        """Read the text of a child: all of it when short, else the ends of it that `ChildText` needs."""
+        data = self.result.extraction.data
+        if end - start <= WHOLE_CHILD:
+            return ChildText(data.pread(start, end - start), start, end)
+        size = HEAD
+        raw = data.pread(start, size)
+        name_limit = self.result.extraction.session.limits.name_bytes
+        # A gap ends what can be read.
+        while is_map and KEY.match(raw) is None and size <= len(raw) < min(name_limit, end - start):
+            size = min(8 * size, name_limit, end - start)
+            raw = data.pread(start, size)
+        skipped = 0
+        match = KEY.match(raw) if is_map else BLANK.match(raw)
+        if match is not None and len(raw) - match.end() < BORN_LOADED:
+            value_at = self._skip_blank(start + match.end(), end)
+            skipped = value_at - start - match.end()
+            raw = raw[: match.end()] + data.pread(value_at, min(HEAD, end - value_at))
+        tail_at, tail, step = end, b"", 64
+        while not tail.strip(WHITESPACE + b"\0") and tail_at > start:
+            stop, tail_at = tail_at, max(start, tail_at - step)
+            tail = data.pread(tail_at, stop - tail_at)
+            step = min(step * 8, GROUP_READ)
+        return ChildText(raw, start, end, tail, tail_at, skipped)
+
+    def _without_blanks(self, start: int, end: int) -> int:
+        """Return where the text that ends at ``end`` ends without the whitespace behind it."""
+        data = self.result.extraction.data
+        while end > start:
+            at = max(start, end - DECODE_BATCH)
+            kept = data.pread(at, end - at).rstrip(WHITESPACE)
+            if kept:
+                return at + len(kept)
+            end = at
+        return end
+
+    @staticmethod
+    def _batch(index: ChildIndex, first: int) -> tuple[int, int, int, int]:
+        """Return ``(first, offset, count, end)`` of children to decode at once, ``first`` among them."""
+        stride, offsets = index.stride, index.offsets
+        slot = first // stride
+        first = slot * stride
+        begin = offsets[slot]
+        stop = slot + 1
+        while stop < len(offsets) and offsets[stop] - begin <= DECODE_BATCH:
+            stop += 1
+        if stop >= len(offsets):
+            return first, begin, index.count - first, index.end
+        return first, begin, (stop - slot) * stride, offsets[stop] - 1
+
+    def _skip_blank(self, start: int, end: int) -> int:
+        """Return the offset of the first byte in ``[start, end)`` that is not whitespace; ``end`` if there is none."""
+        data = self.result.extraction.data
+        step = 256
+        while start < end:
+            block = data.pread(start, min(step, end - start))
+            rest = block.lstrip(WHITESPACE)
+            if rest or not block:
+                return start + len(block) - len(rest)
+            start += len(block)
+            step = GROUP_READ
+        return end
+
+    def _damaged_object(self, pos: int, text: bytes) -> Entry:
+        """Return the root of a text that is an object by its format, and does not begin as one: its brace was hit."""
+        assert self.member is not None  # noqa: S101 -- the caller looked
+        if self.member.search(text) is None:
+            kind = KINDS.get(text[0], "invalid")
+            return Entry(None, kind, pos, None if kind in CLOSER else self.result.extraction.known_end(),
+                         status=None if kind in CLOSER else Status.DAMAGED)  # fmt: skip
+        self.headless = self._note("malformed", "expected '{'", pos, 1)
+        return Entry(None, "object", pos - text.startswith(b'"'), None, status=None)

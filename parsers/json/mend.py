@@ -1,0 +1,634 @@
+"""JSON text that is damaged: which members of its containers can still be told apart, and where.
+
+One pass over the text, with a stack of what is open. Text that parses is taken as it is. At a fault, a place to go on
+is looked for:
+
+- the next comma of the same depth, as brackets and quotes have it, if what follows parses strictly;
+- else the next key with its colon behind a comma or a brace. Between two strings there is nothing but punctuation, and
+  within a string a quote is escaped, so ``,"name":`` cannot be misread, whether a quote was lost before it or made.
+
+How deep that place is nested is not known at first: brackets may have been lost. It is *proved* by what follows: the
+brackets closed up to the end of the document are as many as were open; or a member matches ``member``, the pattern of
+those of the first level, where the format has one. Between two faults there may be no such proof. Then that depth is
+taken at which values of these kinds occurred before; where several will do, the members are DAMAGED, not COMPLETE.
+
+Nobody knows how many elements of an array were lost in a stretch that cannot be read, unless it can be one value only.
+So what follows in the outermost array that was open there is in an element whose number is not sure.
+
+The result has a record for each container that a fault lies in. All others are whole, and are parsed as ever.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+
+from pparse.errors import GapError
+from pparse.findings import Finding
+from pparse.kernels.json_fold import Carry, next_boundary
+from pparse.parsers.json.damage import BELOW, Mended, Unsure, outermost
+from pparse.parsers.json.record import (
+    AHEAD,
+    BLANK,
+    CANDIDATE,
+    CUT,
+    ELEMENT,
+    GARBAGE,
+    ITEM,
+    KEY,
+    KEY_THERE,
+    NOT_BLANK,
+    OBJECT,
+    PLAIN_ELEMENT,
+    STRING_PART,
+    Open,
+    alike,
+    fits,
+    goes_on_by_commas,
+    is_balanced,
+    is_one_text,
+    is_one_word,
+    odd_text,
+)
+from pparse.parsers.json.text import WHITESPACE
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
+    from pparse.parsers.json.damage import DamagedText
+
+_BLOCK: Final = 256 << 10
+# So far behind a fault the next comma of the same depth is looked for.
+_NEAR: Final = 4 << 10
+# Open containers are objects here, of a few hundred bytes.
+_MAX_DEPTH: Final = 1000
+_MAX_FAULTS: Final = 10_000
+# Gaps that are remembered, to name what was lost for what it is.
+_GAPS: Final = 16
+
+
+class Mender:
+    """One pass over the text of a document; see the head of this file."""
+
+    def __init__(self, parser: DamagedText, start: int, kind: int, member: re.Pattern[bytes] | None) -> None:
+        extraction = parser.result.extraction
+        self.parser = parser
+        self.data = extraction.data
+        self.start = start
+        self.end = extraction.known_end()
+        # A text of known length that ends early was damaged; any other may have been cut.
+        self.whole = parser.is_all_there
+        self.gave_up = False
+        self.findings: list[Finding] = []
+        self.flaw: Finding | None = None
+        self.member = member
+        self.no_member_from = self.end if member is not None else 0
+        self.block = b""
+        self.short = False
+        self.base = self.pos = start
+        self.stack = [Open(kind, start)]
+        self.trunk: list[Open] | None = None  # what was open at the last fault, while the depth behind it is unknown
+        self.shed: list[Open] = []  # closed since then, beyond what was opened since then
+        self.went_on = -1  # where reading went on behind it
+        self.sure = False  # whether nothing speaks for another depth than before
+        self.gaps: deque[tuple[int, int]] = deque(maxlen=_GAPS)
+        self.mended: dict[int, Mended] = {}
+        # Whether members are elsewhere than commas and brackets say; else they are found, and judged, without this.
+        self.moved = member is not None
+        self.unsure: list[Unsure] = []
+        self.ends_lost: list[int] = []  # faults behind which nothing was found to go on at
+        self.faults = int(parser.headless is not None)
+        self.stack[0].finding = parser.headless
+        self.members = 0
+        self.charge = extraction.session.budget.charge(2 * _BLOCK, "the repair of JSON text")
+
+    def run(self) -> dict[int, Mended]:
+        """Return the records of the damaged containers, by where they begin; none for a text that is whole, or cut."""
+        self.pos = self.start + 1
+        try:
+            while self.stack and self.faults <= _MAX_FAULTS and self._step():
+                pass
+            if self.gave_up or (not self.faults and not (self.whole and self.stack)):
+                return {}
+            self._end()
+            lasts = [hit.starts[-1] for hit in self.mended.values() if hit.starts]
+            self.unsure = outermost(self.unsure, sorted([*lasts, *self.ends_lost]))
+            if not self.moved or (self.member is None and not self.gaps and is_balanced(self)):
+                self.flaw = self.findings[0] if self.findings else None
+                return {}
+            for finding in self.findings:
+                self.parser.result.findings.add(finding)
+            return self.mended
+        finally:
+            self.charge.release()
+
+    # -- text --------------------------------------------------------------------------------------------------------
+
+    def _gap_in(self, start: int, stop: int) -> tuple[int, int] | None:
+        """Return offset and length of the first gap in ``[start, stop)`` of those that were met."""
+        for offset, end in self.gaps:
+            if offset < stop and start < end:
+                return offset, end - offset
+        return None
+
+    def have(self, offset: int, count: int = 1) -> bool:
+        """Make sure that ``count`` bytes from ``offset`` on are in the block, or all that there are; False: none."""
+        if offset >= self.end:
+            return False
+        behind = self.base + len(self.block)
+        # Where the block ends at a gap (or that does), no more bytes follow it, and those that are there were read.
+        wanted = offset + 1 if self.short else offset + count
+        if offset < self.base or wanted > behind < self.end:
+            self.parser.result.extraction.session.check_cancelled()
+            try:
+                self.block = self.data.pread(offset, min(_BLOCK, self.end - offset))
+            except GapError as gap:
+                if gap.length is None or gap.offset is None:
+                    self.end = offset
+                    return False
+                self.block = bytes(min(_BLOCK, gap.offset + gap.length - offset))  # no byte that JSON has
+                if not self.gaps or self.gaps[-1][0] < gap.offset:
+                    self.gaps.append((gap.offset, gap.offset + gap.length))
+            self.base = offset
+            self.short = len(self.block) < min(_BLOCK, self.end - offset)
+            if not self.block:
+                self.end = offset
+                return False
+        return True
+
+    def search(self, pattern: re.Pattern[bytes], offset: int, stop: int | None = None) -> int | None:
+        """Return where ``pattern`` is found from ``offset`` on."""
+        stop = self.end if stop is None else stop
+        while offset < stop and self.have(offset, AHEAD):
+            match = pattern.search(self.block, offset - self.base)
+            if match is not None and self.base + match.start() < stop:
+                return self.base + match.start()
+            behind = self.base + len(self.block)
+            if behind >= self.end:
+                return None
+            # A block that is short ends at a gap, which nothing that is looked for reaches over.
+            offset = behind if len(self.block) < _BLOCK else max(offset + 1, behind - AHEAD)
+        return None
+
+    # -- what is expected next ---------------------------------------------------------------------------------------
+
+    def _step(self) -> bool:
+        """Read one member, bracket or comma; False at the end of the text, or of the document."""
+        while True:
+            if not self.have(self.pos, AHEAD):
+                return False
+            match = BLANK.match(self.block, self.pos - self.base)
+            self.pos = self.base + match.end() if match is not None else self.pos
+            if self.pos < self.base + len(self.block):
+                break
+        if not self.have(self.pos, AHEAD):
+            return False
+        top, byte = self.stack[-1], self.block[self.pos - self.base]
+        if top.after:
+            if byte == 0x2C:
+                self.pos += 1
+                top.after, top.item = False, self.pos
+                return True
+            if byte in b"]}":
+                if top.kind and byte != top.kind + 2:
+                    return self._fault(f"the container is closed by {chr(byte)!r}")
+                return self._close(byte)
+            return self._fault("expected ',' or the closing bracket")
+        if byte in b"]}" and top.kind in (0, byte - 2):
+            if not top.fresh:
+                self._note(top, "a comma before the closing bracket", self.pos, 1)
+                self.faults += 1
+            return self._close(byte)
+        return self._item(top)
+
+    def _item(self, top: Open) -> bool:
+        """Read a member, or open it."""
+        at = value_at = self.pos - self.base
+        key = KEY.match(self.block, at) if top.kind != 0x5B else None
+        if not top.kind:
+            top.kind = OBJECT if key is not None else 0x5B
+        if top.kind == OBJECT:
+            if key is None:
+                return self._cut_or_fault("expected a key and ':'")
+            value_at = key.end()
+        most = at + AHEAD
+        item = ITEM.match(self.block, value_at, most)
+        if item is not None and self._hides_members(at, item):
+            item = None
+        if item is not None and item.end(1) < min(most, len(self.block)):
+            return self._member(top, at, key, item)
+        byte = self.block[value_at] if value_at < len(self.block) else 0
+        value = self.base + value_at
+        if byte in b"{[" and value_at < len(self.block):
+            if len(self.stack) + len(self.trunk or ()) >= _MAX_DEPTH:
+                self.gave_up = True
+                return False
+            self.stack.append(Open(byte, value))
+            self.pos = value + 1
+            return True
+        if byte == 0x22 and self._long_string(value + 1):
+            top.add(self.pos, None, byte)
+            return True
+        return self._cut_or_fault("expected a value")
+
+    def _hides_members(self, at: int, item: re.Match[bytes]) -> bool:
+        """Say whether a value may have members of the first level in it, because its closing bracket is lost."""
+        if self.member is None or self.block[item.start()] != OBJECT or item[0].count(b"{") < 2:
+            return False
+        return self.member.match(self.block, at) is None and self.member.search(item[0], 1) is not None
+
+    def _member(self, top: Open, at: int, key: re.Match[bytes] | None, item: re.Match[bytes]) -> bool:
+        wrong = odd_text(self.block[at : item.end(1)])
+        where, first = self.pos, item[1][0]
+        self.pos = self.base + item.end()
+        if wrong is not None:
+            self._note(top, wrong, where, item.end(1) - at)
+            self.faults += 1
+            if not is_one_text(self.block[at : item.end(1)]):
+                self._unnumber(where, self.pos)
+        is_member = self.member is not None and key is not None and self.member.match(self.block, at) is not None
+        if is_member and self.trunk is None and len(self.stack) > 1:
+            top = self._back_to_first(where)
+        top.add(self.base + item.end(1), wrong, first)
+        self.members += 1
+        if not self.members & 0x3FFF:
+            self.charge.resize(2 * _BLOCK + 16 * self.members)
+        if is_member and self.trunk is not None and len(self.stack) == 1:
+            self._resolve(len(self.shed) + 1)
+        return True
+
+    def _back_to_first(self, where: int) -> Open:
+        """Close all but the first level: a member of that stands at ``where``, so a bracket before it is lost."""
+        self._note(self.stack[-1], "a closing bracket is lost", where, 1)
+        self.faults += 1
+        while len(self.stack) > 1:
+            self._give_up(self.stack, where - 1)
+        self.stack[0].item = where
+        return self.stack[0]
+
+    def _long_string(self, offset: int) -> bool:
+        """Pass over a string longer than is matched at once; False if it is shorter, or does not end."""
+        if not self.have(offset, AHEAD):
+            return False
+        match = STRING_PART.match(self.block, offset - self.base)
+        if match is None or match.end() - (offset - self.base) < AHEAD // 2:
+            return False
+        while self.have(offset, AHEAD):
+            match = STRING_PART.match(self.block, offset - self.base)
+            stop = match.end() if match is not None else 0
+            if stop < len(self.block) and self.block[stop] == 0x22:
+                self.pos = self.base + stop + 1
+                return True
+            if self.base + stop == offset:
+                return False
+            offset = self.base + stop
+        return False
+
+    def _close(self, byte: int) -> bool:
+        top = self.stack[-1]
+        top.end = self.pos
+        if len(self.stack) > 1:
+            self.stack.pop()
+            self._record(top, self.pos + 1)
+            self.stack[-1].add(self.pos + 1, BELOW if top.finding is not None else None, top.kind)
+            self._inherit(self.stack[-1], top)
+        elif self.trunk is not None:
+            self.shed.append(top)
+            self.stack = [Open(0, self.pos, after=True)]
+        elif self._goes_on():
+            self.moved = True
+            return self._fault("a bracket too many")
+        else:
+            self._record(top, self.pos + 1)
+            self.stack = []
+        self.pos += 1
+        return True
+
+    def _goes_on(self) -> bool:
+        """Say whether members follow the bracket that seems to close the document."""
+        after = self.search(NOT_BLANK, self.pos + 1)
+        if after is None:
+            return False
+        if self.block[after - self.base] == 0x2C and self.have(after, AHEAD):
+            return KEY_THERE.match(self.block, after + 1 - self.base) is not None or self.stack[0].kind != OBJECT
+        return self._next_member(self.pos + 1) is not None
+
+    # -- faults ------------------------------------------------------------------------------------------------------
+
+    def _cut_or_fault(self, reason: str) -> bool:
+        """The text may end inside this member; else it is damaged."""
+        in_block = self.end - self.pos <= len(self.block) - (self.pos - self.base)
+        if not self.whole and in_block and CUT.fullmatch(self.block, self.pos - self.base) is not None:
+            return False
+        return self._fault(reason)
+
+    def _note(self, top: Open, reason: str, offset: int, length: int) -> None:
+        finding = self._finding(reason, offset, length)
+        top.finding = top.finding or finding
+
+    def _finding(self, reason: str, offset: int, length: int) -> Finding:
+        source = self.parser.result.extraction.name
+        finding = Finding("malformed", reason, source=source, offset=offset, length=length or None)
+        self.findings.append(finding)
+        return finding
+
+    @staticmethod
+    def _inherit(parent: Open, top: Open) -> None:
+        parent.finding = parent.finding or top.finding
+
+    def _fault(self, reason: str) -> bool:
+        """Find where to go on behind a fault at ``pos``."""
+        self.faults += 1
+        if self.trunk is not None:
+            self._resolve(None)
+        top = self.stack[-1]
+        misread = self._misread_key(top)
+        lost = top.item if misread or not top.after else self.pos
+        place, kind, how = (misread, OBJECT, _KEY_HERE) if misread else self._next_place(top, lost)
+        if place is not None and place <= self.went_on:
+            place, kind, how = self._far(top, max(lost, self.went_on))
+        lost = lost if top.after else top.item  # it may have turned out that the last member was misread
+        if place is None:
+            self._lose(top, lost, self.end, reason)
+            if goes_on_by_commas(self, lost):
+                self.ends_lost.append(self.end - 1)
+            self.pos = self.end
+            return False
+        self._lose(top, lost, place, reason)
+        self.moved = self.moved or how != _MARK_HERE or not self.sure
+        self.trunk, self.shed, self.went_on = self.stack, [], place
+        base = Open(kind, place, after=how == _MARK_HERE)
+        base.item = self.pos = place
+        self.stack = [base]
+        if how == _DOUBTFUL_KEY:
+            base.wrong = "its name may be cut"
+        elif how == _BRACE_HERE:
+            base.wrong = "its name is lost"
+            self.stack.append(Open(OBJECT, place))
+            self.pos += 1
+        if self._is_member(place):
+            self._resolve(1)
+        return True
+
+    def _misread_key(self, top: Open) -> int:
+        """Return where a string begins that was taken for a value, if a colon follows; 0 if there is none.
+
+        The brackets before it are lost.
+        """
+        if not (top.after and top.starts and self.block[self.pos - self.base] == 0x3A):
+            return 0
+        start, end = top.starts[-1], top.ends[-1]
+        if end - start > _NEAR or not self.have(start, AHEAD):
+            return 0
+        text = self.block[start - self.base : end - self.base].rstrip(WHITESPACE)
+        if not text.endswith(b'"'):
+            return 0
+        value = text.rfind(b'"', 0, text.rfind(b'"'))
+        if KEY_THERE.match(self.block, start - self.base + value) is None:
+            return 0
+        top.item = top.drop()
+        top.after = False
+        return start + value
+
+    def _lose(self, top: Open, lost: int, stop: int, reason: str) -> None:
+        """Note that ``[lost, stop)`` is lost: the member that was being read, or what followed the last one."""
+        gap = self._gap_in(lost, stop)
+        if gap is not None:
+            reason = f"a gap of {gap[1]} bytes"
+        self._note(top, reason, *(gap or (lost, max(1, stop - lost))))
+        one = gap is None and is_one_word(self, lost, stop)
+        if not top.after:
+            top.add(stop, reason)
+        elif top.starts:
+            at = len(top.starts) - 1
+            before = top.starts[at] if self.have(top.starts[at], AHEAD) else lost
+            last = self.block[before - self.base : lost - self.base].rstrip(WHITESPACE)[-1:]
+            zeroed = self.block[lost - self.base : lost - self.base + 1] == b"\0"
+            if last not in (b"}", b"]") and (last != b'"' or (stop - lost > 1 and not zeroed)):
+                top.bad.setdefault(at, f"what follows it is damaged: {reason}")
+            if stop - lost > 4:
+                top.item = lost
+                top.add(stop, reason)
+        if not one:
+            self._unnumber(lost, stop if stop < self.end else lost + 1)
+
+    def _unnumber(self, lost: int, stop: int) -> None:
+        """Note in the arrays that are open that elements may be lost; members of objects are found by their keys."""
+        for level in self.stack:
+            if level.kind != OBJECT and level.lost is None:
+                level.lost = lost, stop
+
+    def _next_place(self, top: Open, lost: int) -> tuple[int | None, int, int]:
+        """Return where to go on behind a fault, in a container of which kind, and what stands there."""
+        self.sure = True
+        if not self.have(lost, AHEAD):
+            return None, 0, 0
+        at = lost - self.base
+        if not top.after:
+            key = KEY.match(self.block, at) if top.kind == OBJECT else None
+            begin = key.end() if key is not None else at + 1
+        else:
+            begin = at
+        garbage = GARBAGE.match(self.block, begin)
+        if garbage is not None and (top.after or garbage[0].strip(WHITESPACE)):
+            plain = len(garbage[0].strip(WHITESPACE)) < 2 or not garbage[0].strip(WHITESPACE + b"\0")
+            return self.base + garbage.end(), OBJECT, _KEY_HERE if plain else _DOUBTFUL_KEY
+        near = self._near(top, lost)
+        if near is not None:
+            return *near, _MARK_HERE
+        self.sure = False
+        zeroed = self.block[at : at + 1] == b"\0"  # then the quote before them is as it was
+        there = top.after and bool(top.starts) and not zeroed and self.have(top.ends[-1] - 1, AHEAD)
+        if there and self.block[top.ends[-1] - 1 - self.base] == 0x22:  # it may have swallowed what follows it
+            begin = max(top.starts[-1], lost - _BLOCK // 2)
+            top.item, top.after = top.drop(), False
+            return self._far(top, begin)
+        return self._far(top, lost)
+
+    def _far(self, top: Open, lost: int) -> tuple[int | None, int, int]:
+        """Return the next place behind a fault that can be nothing else."""
+        begin = lost + 1
+        places: list[tuple[int, int, int]] = []
+        place = self.search(CANDIDATE, begin)
+        while place is not None and not places:
+            found = self._at_candidate(place, lost)
+            if found is None:  # it is an element, and no array around it would have it
+                place = self.search(CANDIDATE, place + 1)
+            else:
+                places.append(found)
+        stop = place if place is not None else self.end
+        if top.kind == 0x5B:
+            element = self.search(ELEMENT, begin, stop)
+            if element is not None:
+                places.append((element, 0x5B, _MARK_HERE))
+            quote = self.search(_QUOTE, lost, element if element is not None else stop)
+            plain = self.search(PLAIN_ELEMENT, begin, quote if quote is not None else stop)
+            if plain is not None:
+                places.append((plain, 0x5B, _MARK_HERE))
+        places = [found for found in places if found[0] > lost or found[2] == _ELEMENT_HERE]
+        return min(places) if places else (None, 0, 0)
+
+    def _at_candidate(self, place: int, lost: int) -> tuple[int, int, int] | None:
+        """Return what `_far` does for the comma, bracket or zero at ``place``, behind which a key stands."""
+        mark = self.block[place - self.base]
+        if mark == 0x2C:
+            return place, OBJECT, _MARK_HERE
+        if mark != OBJECT:
+            blank = BLANK.match(self.block, place + 1 - self.base)
+            return self.base + blank.end() if blank else place + 1, OBJECT, _KEY_HERE
+        before = self.block[: place - self.base].rstrip(WHITESPACE)
+        if not before.endswith(b","):
+            return place, 0, _BRACE_HERE
+        comma = self.base + len(before) - 1
+        if comma > lost:
+            return comma, 0x5B, _MARK_HERE
+        return (place, 0x5B, _ELEMENT_HERE) if place > self.went_on else None
+
+    def _near(self, top: Open, lost: int) -> tuple[int, int] | None:
+        """Return the next comma or bracket of this depth, if what follows it parses."""
+        if not self.have(lost, AHEAD):
+            return None
+        block, base = self.block, self.base
+        piece = block[lost - base : lost - base + _NEAR]
+        at = next_boundary(piece, 0, Carry())
+        if at >= len(piece) or (at == 0 and not top.after and (piece[0] != 0x2C or top.kind != 0x5B)):
+            return None
+        begin = lost - base + at + 1
+        if piece[at] != 0x2C:
+            if at == 0 and top.kind and piece[at] != top.kind + 2:
+                return lost, 0  # the wrong bracket: of this container, or of one around it
+            rest = block[begin : begin + _NEAR].lstrip(WHITESPACE)
+            fits = not rest or rest[0] in _FOLLOWER
+            return (lost + at, 0) if fits and top.kind in (0, piece[at] - 2) else None
+        if top.kind != 0x5B:
+            key = KEY.match(block, begin)
+            if key is None:
+                return None
+            begin = key.end()
+        else:
+            blank = BLANK.match(block, begin)
+            begin = blank.end() if blank is not None else begin
+        item = ITEM.match(block, begin, begin + AHEAD)
+        if item is None:
+            keyed = top.kind != 0x5B  # a key and its colon are enough: what follows is looked at next
+            return (lost + at, top.kind) if keyed or block[begin : begin + 1] in (b"{", b"[") else None
+        follower = block[item.end() : item.end() + 1]
+        return (lost + at, top.kind) if not follower or follower in _FOLLOWER else None
+
+    def _is_member(self, offset: int) -> bool:
+        """Say whether a member of the first level stands at ``offset``, or behind the comma there."""
+        if self.member is None or not self.have(offset, AHEAD):
+            return False
+        at = offset - self.base
+        return self.member.match(self.block, at + (self.block[at] == 0x2C)) is not None
+
+    def _next_member(self, offset: int) -> int | None:
+        """Return where the next member of the first level is, where the format tells those from others."""
+        if self.member is None or offset >= self.no_member_from:
+            return None
+        found = self.search(self.member, offset)
+        if found is None:
+            self.no_member_from = min(self.no_member_from, offset)
+        return found
+
+    # -- how deep ----------------------------------------------------------------------------------------------------
+
+    def _resolve(self, depth: int | None) -> None:
+        """Join what was read since the last fault to what was open there: its first level is at ``depth``."""
+        trunk, levels = self.trunk, [*self.shed, self.stack[0]]
+        assert trunk is not None  # noqa: S101 -- the callers looked
+        doubt = None
+        if depth is None:
+            depth, doubt = self._choose(trunk, levels)
+        self.moved = self.moved or depth != len(trunk)
+        while len(trunk) > max(1, depth):
+            self._give_up(trunk, self.went_on)
+        for number, level in enumerate(levels):
+            at = depth - number
+            if at > len(trunk):
+                continue  # of a container whose beginning is lost
+            if at < 1:
+                break
+            if number:
+                stop = levels[number - 1].end + 1
+                if len(trunk) > at:
+                    self._give_up(trunk, stop)
+                elif trunk[-1].ends:
+                    trunk[-1].ends[-1] = max(trunk[-1].ends[-1], stop)
+            again = None if number else self._repeats(trunk[at - 1], level)
+            trunk[at - 1].take(level, doubt or again)
+        self.stack = trunk + self.stack[1:]
+        self.trunk, self.shed = None, []
+
+    def _give_up(self, trunk: list[Open], end: int) -> None:
+        """Close the innermost container, which was hit, at ``end``."""
+        top = trunk.pop()
+        self._record(top, end)
+        trunk[-1].add(end, BELOW, top.kind)
+        self._inherit(trunk[-1], top)
+
+    def _repeats(self, there: Open, level: Open) -> str | None:
+        """Return a doubt if the members behind a fault have names that those before it have: another container's."""
+        if there.kind != OBJECT or max(len(there.starts), len(level.starts)) > 64:
+            return None
+        return "a bracket before it may be lost" if self._keys(there) & self._keys(level) else None
+
+    def _keys(self, container: Open) -> set[bytes]:
+        found = set()
+        for at, start in enumerate(container.starts):
+            match = KEY.match(self.block, start - self.base) if self.have(start, _NEAR) else None
+            if match is not None and at not in container.bad:
+                found.add(match[1])
+        return found
+
+    def _choose(self, trunk: list[Open], levels: list[Open]) -> tuple[int, str | None]:
+        """Return the likeliest depth of the first of ``levels``, and a doubt if others are as likely."""
+        most, least = len(trunk), len(levels)
+        possible = [depth for depth in range(most, least - 1, -1) if fits(trunk, levels, depth)]
+        fitting = [depth for depth in possible if alike(trunk, levels, depth)] or possible
+        if self.sure and most in fitting:
+            return most, None
+        if fitting:
+            return fitting[0], None if len(fitting) == 1 else "how deep it is nested cannot be told"
+        for depth in range(max(most + 1, least), most + least):
+            if fits(trunk, levels, depth):
+                return depth, None
+        return max(most, least), "how deep it is nested cannot be told"
+
+    # -- the end -----------------------------------------------------------------------------------------------------
+
+    def _record(self, top: Open, end: int) -> None:
+        """Keep what is known of a container if it was hit."""
+        if top.finding is not None and top.start >= 0:
+            if top.kind != OBJECT and top.lost is not None and top.lost[1] < end:
+                self.unsure.append(Unsure(top.start, *top.lost, end))
+            self.mended[top.start] = Mended(top.starts, top.ends, top.bad, end, top.finding)
+
+    def _end(self) -> None:
+        """The text ends: close what is open."""
+        if not self.stack:
+            return
+        if self.trunk is not None:
+            base, void = self.stack[0], len(self.stack) == 1 and not self.stack[0].starts and self.stack[0].after
+            proved = void and self.shed and fits(self.trunk, self.shed, len(self.shed))
+            end = base.start + 1
+            self._resolve(len(self.shed) if proved else None)
+            if proved:
+                self._record(self.stack[0], end)
+                return
+        if not self.stack[-1].after and self.stack[-1].item < self.end:
+            self.stack[-1].add(self.end, "the text ends inside it")
+        finding = self._finding("the document ends early", self.end, 0)
+        while len(self.stack) > 1:
+            self.stack[-1].finding = self.stack[-1].finding or finding
+            self._give_up(self.stack, self.end)
+        self.stack[0].finding = self.stack[0].finding or finding
+        self._record(self.stack[0], self.end)
+
+
+# Where reading goes on: at a comma or bracket, a key, a key that may lack its beginning, an object without one, an
+# element of an array further out.
+_MARK_HERE, _KEY_HERE, _DOUBTFUL_KEY, _BRACE_HERE, _ELEMENT_HERE = range(5)
+_FOLLOWER: Final = b",]}"
+_QUOTE: Final = re.compile(b'"')

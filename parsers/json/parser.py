@@ -1,0 +1,631 @@
+"""JSON documents, strictly (RFC 8259), of any size.
+
+States of a container (``{`` or ``[`` at the node's start)::
+
+    state            reads                                   goes to
+    expect_children  text up to the end of the block;        itself, until the closing bracket: DONE
+                     a child is visible once the comma
+                     or bracket behind it is seen
+
+A child is what lies between two commas at depth 1. The kernels find commas and the closing bracket and nothing else, so
+any depth is scanned flat; grammar is checked where text is decoded: a child that is not JSON is a DAMAGED node of kind
+``invalid`` (or of its own kind, if it is a container closed by the wrong bracket), and its neighbours stay whole.
+
+Where quotes, brackets or commas are damaged, `pparse.parsers.json.mend` finds the members that can still be told apart,
+once for the document; containers that a fault lies in are DAMAGED, and have their children from there. A text of up to
+256 KiB is known to be whole, or not, before the first child is shown; a longer one when a fault is met.
+
+A cut container is TRUNCATED and has every child before the cut; the child at the cut is there too if its key is whole:
+COMPLETE if its end was seen, TRUNCATED if not (a number at the cut may go on).
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from array import array
+
+from pparse.errors import (
+    PASSING,
+    EndOfDataError,
+    GapError,
+    LimitError,
+    MalformedError,
+    OptionError,
+    PparseError,
+    UnsupportedError,
+)
+from pparse.findings import UNSURE_NUMBER, Finding, Severity, Status
+from pparse.kernels import json_fold
+from pparse.kernels.json_fold import Carry
+from pparse.parsers.json.damage import BELOW, DECODE_BATCH, GROUP_READ, DamagedText, Mended, is_odd
+from pparse.parsers.json.text import (
+    BOM,
+    CLOSER,
+    KEY,
+    KINDS,
+    NUMBER_START,
+    STRING,
+    WHITESPACE,
+    ChildText,
+    decode_key,
+    describe_child,
+    key_hash,
+    unsupported_code,
+)
+from pparse.tree.node import LIST, MAP, SCALAR, UNLOADED_VALUE, Entry
+from pparse.tree.parser import DONE, Confidence, NodeContext, largest_block
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any, Final
+
+    from pparse.data.reader import Reader
+    from pparse.tree.index import ChildIndex
+    from pparse.tree.node import Key, Node
+    from pparse.tree.parser import State
+    from pparse.tree.result import Result
+    from pparse.tree.visit import Visit
+
+# numpy takes 16 MB and 80 ms to import: worth it from here on, or when it is there anyway.
+_NUMPY_FROM: Final = 4 << 20
+_GROUP_TEXT: Final = 4 << 20
+
+
+class _Scan:
+    """What an index scan carries from block to block."""
+
+    __slots__ = ("carry", "first", "kernel", "pending")
+
+    def __init__(self, kernel: Callable[[bytes, int, Carry, int, array[int]], int], first: int) -> None:
+        self.kernel = kernel
+        self.carry = Carry()
+        self.first = first
+        self.pending = first  # where the child that is not closed yet begins
+
+
+class JsonParser(DamagedText):
+    """A JSON document."""
+
+    name = "json"
+    description = "JSON document"
+    extensions = (".json",)
+    media_type = "application/json"
+    references = ("RFC 8259",)
+    limitations = (
+        "one document a file: what follows the first value is named, not parsed",
+        "UTF-8 only (RFC 8259 §8.1)",
+        "numbers beyond float64, or of more than 4,300 digits, are UNSUPPORTED",
+    )
+    options = {"kernel": "how to scan: auto (default), numpy or stdlib"}
+    shapes = {"object": MAP, "array": LIST}
+    notes_findings = True
+
+    def __init__(self, result: Result) -> None:
+        super().__init__(result)
+        self._kernel = str(result.extraction.session.options.get("kernel", "auto"))
+        if self._kernel not in ("auto", "numpy", "stdlib"):
+            raise OptionError(f"option kernel must be auto, numpy or stdlib, not {self._kernel!r}")
+
+    @classmethod
+    def match(cls, reader: Reader) -> Confidence:
+        """LIKELY for text that begins as an object or array does, POSSIBLE for a lone scalar."""
+        head = reader.peek(4096)
+        text = head.removeprefix(BOM).lstrip(WHITESPACE)
+        if not text:
+            return Confidence.NO
+        if text[0] in b"{[":
+            follower = text[1:].lstrip(WHITESPACE)[:1]
+            plausible = b'"}' if text[0] == 0x7B else b'"{[]-0123456789tfn'
+            return Confidence.LIKELY if not follower or follower in plausible else Confidence.NO
+        if len(head) == 4096:
+            # A string of JSON has no line breaks; much other text that begins with a quote has.
+            return Confidence.POSSIBLE if text[0] == 0x22 and b"\n" not in text else Confidence.NO
+        try:
+            json.loads(text)
+        except ValueError:
+            return Confidence.NO
+        return Confidence.POSSIBLE
+
+    # -- the root ----------------------------------------------------------------------------------------------------
+
+    def root_entry(self) -> Entry:
+        """Find where the document's value begins, past whitespace and a byte order mark, and what it is."""
+        extraction = self.result.extraction
+        start = pos = extraction.start
+        data, size = extraction.data, extraction.known_end()
+        block = data.pread(pos, min(4096, max(0, size - pos)))
+        if block.startswith(BOM):
+            self._note("byte-order-mark", "a byte order mark, which JSON text must not have (RFC 8259 §8.1)", pos, 3,
+                       severity=Severity.WARNING)  # fmt: skip
+            pos += 3
+            block = block[3:]
+        elif self.member is None and (
+            block[:2] in (b"\xff\xfe", b"\xfe\xff")
+            or (any(block[:4]) and b"\0\0" in (block[0:3:2], block[1:4:2]))  # ASCII in two or four bytes a character
+        ):
+            finding = self._note("malformed", "the text is UTF-16 or UTF-32; JSON is UTF-8 (RFC 8259 §8.1)", pos, 2)
+            return Entry(None, "invalid", start, size, status=Status.DAMAGED, finding=finding)
+        elif BOM.startswith(block):
+            block = b""  # a mark that is cut
+        step = 4096
+        while block and not (text := block.lstrip(WHITESPACE)):
+            pos += len(block)
+            step = min(step * 4, GROUP_READ)
+            block = data.pread(pos, min(step, max(0, size - pos)))
+        if not block:
+            finding = self._note("truncated", "the document is empty", size, None)
+            return Entry(None, "unknown", size, size, status=Status.TRUNCATED, finding=finding)
+        pos += len(block) - len(text)
+        kind = KINDS.get(text[0])
+        if self.member is not None and kind != "object":
+            return self._damaged_object(pos, text)
+        if kind is None:
+            finding = self._note("malformed", "expected a value", pos, None)
+            return Entry(None, "invalid", pos, size, status=Status.DAMAGED, finding=finding)
+        if kind in CLOSER:
+            return Entry(None, kind, pos, None, status=None)
+        return self._root_scalar(kind, pos, size)
+
+    def _root_scalar(self, kind: str, pos: int, size: int) -> Entry:
+        size = self._without_blanks(pos, size)
+        if size - pos > DECODE_BATCH:
+            if kind == "string":
+                return Entry(None, kind, pos, size, status=None)
+            excess = self._note("malformed", f"more data than a {kind} can have", pos, size - pos)
+            return Entry(None, "invalid", pos, size, status=Status.DAMAGED, finding=excess)
+        text = self.result.extraction.data.read_exact(pos, size - pos)
+        stop = len(text.rstrip(WHITESPACE))
+        status, value = Status.COMPLETE, UNLOADED_VALUE
+        finding: Finding | None = None
+        try:
+            value = self.decoder.decode(text[:stop], pos)
+        except (LimitError, UnsupportedError) as error:
+            status, finding = Status.UNSUPPORTED, self._note(unsupported_code(error), error.reason, pos, stop)
+        except PASSING:
+            raise
+        except PparseError as error:
+            if kind == "string":
+                cut = STRING.match(text) is None
+            elif kind == "number":
+                cut = NUMBER_START.fullmatch(text) is not None
+            else:
+                cut = kind.encode().startswith(text)
+            status = Status.TRUNCATED if cut else Status.DAMAGED
+            finding = self._note("truncated" if cut else "malformed", error.reason, error.offset or pos, None)
+        return Entry(None, kind, pos, pos + stop, value, status, finding)
+
+    # -- states ------------------------------------------------------------------------------------------------------
+
+    def begin(self, ctx: NodeContext) -> tuple[int, State, int]:
+        """Begin behind the opening bracket."""
+        first = ctx.node.start + 1
+        ctx.scratch = _Scan(self._choose_kernel(ctx.node), first)
+        return first, self.expect_children, 1
+
+    def expect_children(self, ctx: NodeContext, block: bytes, base: int) -> tuple[int, Any, int]:
+        """Index every child that ends in the block."""
+        scan: _Scan = ctx.scratch
+        index = ctx.index
+        assert index is not None  # noqa: S101 -- entries() reads without a context
+        if self._mended is None and is_odd(block) and self.mended() and self._remake(ctx):
+            return ctx.pos, DONE, 0
+        found = array("q")
+        closed = scan.kernel(block, ctx.pos - base, scan.carry, base, found)
+        if found:
+            starts = array("q", [scan.pending])
+            starts.extend(found[:-1])
+            first = index.count
+            self.result.extraction.session.limits.check("entries", first + len(starts), "the number of children")
+            index.add_many(starts)
+            scan.pending = found[-1]
+            if ctx.wanted_occurrence:
+                self._look_for_key(ctx, block, base, starts, first)
+        if closed < 0:
+            return base + len(block), self.expect_children, 1
+        self._close(ctx, block[closed], base + closed)
+        return base + closed + 1, DONE, 0
+
+    def _close(self, ctx: NodeContext, bracket: int, offset: int) -> None:
+        """Index the last child, and check the bracket that ends the container at ``offset``."""
+        scan: _Scan = ctx.scratch
+        index, node = ctx.index, ctx.node
+        assert index is not None  # noqa: S101 -- see expect_children
+        index.end = offset
+        start, scan.pending = scan.pending, offset + 1
+        if self._skip_blank(start, offset) < offset:
+            index.add(start)
+            if ctx.wanted_occurrence:
+                raw = self.result.extraction.data.pread(start, min(offset - start, GROUP_READ))
+                self._look_for_key(ctx, raw, start, array("q", [start]), index.count - 1)
+        elif index.count:
+            index.end = start - 1  # the last child ends at the comma
+            self.note_damage(node, MalformedError("a comma before the closing bracket", offset=start - 1))
+        if bracket != CLOSER[node.kind]:
+            self.note_damage(node, MalformedError(f"the {node.kind} is closed by {chr(bracket)!r}", offset=offset))
+
+    def _look_for_key(self, ctx: NodeContext, block: bytes, base: int, starts: array[int], first: int) -> None:
+        for number, start in enumerate(starts):
+            at = start - base
+            match = KEY.match(block, at) if at >= 0 else None
+            key: Key
+            if match is None:  # the key spans two blocks, or there is none
+                key = self.result.lone_entry(ctx.node, first + number).key
+            else:
+                try:
+                    key = decode_key(match[1], start, self.decoder)
+                except PASSING:
+                    raise
+                except PparseError:
+                    key = None  # its entry says why
+            if key == ctx.wanted_key:
+                self._count_hit(ctx, first + number)
+                if ctx.answer is not None:
+                    return
+
+    @staticmethod
+    def _count_hit(ctx: NodeContext, ordinal: int) -> None:
+        ctx.wanted_occurrence -= 1
+        if not ctx.wanted_occurrence:
+            ctx.answer = ordinal
+
+    def finish(self, ctx: NodeContext) -> None:
+        """Close the node; nothing but whitespace may follow, up to its end or the document's."""
+        node = ctx.node
+        if node.known_status is Status.DAMAGED and self._remake(ctx):
+            return
+        if node.end is not None:
+            if ctx.pos < node.end:
+                if self._remake(ctx):
+                    return
+                self.note_damage(node, MalformedError("more data after the value", offset=ctx.pos))
+        elif node.parent is None:
+            self._check_trailing(ctx.pos)
+            if self.flaw is not None and node.known_status is None:
+                self.result.close_node(node, Status.DAMAGED, self.flaw, told=True)  # each fault is told by its own node
+        super().finish(ctx)
+
+    def cut(self, ctx: NodeContext) -> None:
+        """Close the node with what comes before the cut."""
+        if self._remake(ctx):
+            return
+        self._keep_last(ctx, self.result.extraction.known_end(ctx.node))
+        super().cut(ctx)
+
+    def resync(self, ctx: NodeContext, error: MalformedError) -> None:
+        """Go on behind a gap as behind other damage; where its length is not known, the node ends there."""
+        if error.offset is not None and not self._remake(ctx):
+            self._keep_last(ctx, error.offset)
+            self.result.close_node(ctx.node, Status.DAMAGED, None, end=error.offset)
+
+    def _keep_last(self, ctx: NodeContext, end: int) -> None:
+        """Index the child that the text ends in, at ``end``, if at least its key is whole."""
+        scan: _Scan = ctx.scratch
+        index = ctx.index
+        assert index is not None  # noqa: S101 -- see expect_children
+        index.end = end
+        index.note = scan.carry.depth > 1 or bool(scan.carry.in_string)
+        is_map = ctx.node.kind == "object"
+        entry = None
+        if scan.pending < end:  # else a gap begins there, and nothing of the child can be read
+            text = self._child_text(scan.pending, end, is_map)
+            text.closed, text.open_inside = False, index.note
+            entry = describe_child(text, is_map, self.decoder, self.result.extraction.name)
+        if entry is not None:
+            index.add(scan.pending)
+            if ctx.wanted_occurrence and entry.key == ctx.wanted_key:
+                self._count_hit(ctx, index.count - 1)
+        else:
+            index.note = None
+            index.end = max(scan.first, scan.pending - 1)  # the last whole child ends at the comma
+
+    def _check_trailing(self, pos: int) -> None:
+        end = self.result.extraction.known_end()
+        try:
+            pos = self._skip_blank(pos, end)
+            if pos < end:
+                more = " (JSON lines?)" if self.result.extraction.data.pread(pos, 1) in (b"{", b"[") else ""
+                self._note("trailing-data", f"more data after the document{more}", pos, end - pos)
+        except GapError as gap:
+            self._note("trailing-data", "a gap after the document", gap.offset or pos, None)
+
+    def _choose_kernel(self, node: Node) -> Callable[[bytes, int, Carry, int, array[int]], int]:
+        size = self.result.extraction.known_end(node) - node.start
+        if self._kernel == "numpy" or (self._kernel == "auto" and (size > _NUMPY_FROM or "numpy" in sys.modules)):
+            if size <= 64 and self._kernel == "auto":
+                return json_fold.scan
+            from pparse.kernels import json_numpy
+
+            self.block_factor = 24
+            return json_numpy.scan
+        return json_fold.scan
+
+    # -- children ----------------------------------------------------------------------------------------------------
+
+    def entries(self, node: Node, index: ChildIndex, first: int, count: int) -> list[Entry]:
+        """Describe children from their text."""
+        found = self._entries(node, index, first, count)
+        return [self.unnumbered(entry) for entry in found] if self.unsure else found
+
+    def _entries(self, node: Node, index: ChildIndex, first: int, count: int) -> list[Entry]:
+        if isinstance(index.note, Mended):
+            return self._mended_entries(node, index.note, first, count)
+        bounds = self._bounds(node, index, first, count)
+        if index.stride == 1:
+            # Fewer at a time where they are large: keys of a megabyte each would add up.
+            while count > 1 and bounds[count] - bounds[0] > _GROUP_TEXT:
+                count -= 1
+            del bounds[count + 1 :]
+        is_map = node.kind == "object"
+        source = self.result.extraction.name
+        block, base = b"", bounds[0]
+        if bounds[-1] - bounds[0] <= GROUP_READ:
+            block = self.result.extraction.data.pread(base, bounds[-1] - 1 - base)
+        entries = []
+        for number in range(count):
+            start, end = bounds[number], bounds[number + 1] - 1
+            if block:
+                text = ChildText(block[start - base : end - base], start, end)
+            else:
+                text = self._child_text(start, end, is_map)
+            if index.note is not None and first + number == index.count - 1:
+                text.closed, text.open_inside = False, index.note
+            entry = describe_child(text, is_map, self.decoder, source)
+            assert entry is not None  # noqa: S101 -- None only for a cut child, which cut() did not index
+            wrong = entry.finding if entry.status is Status.DAMAGED else None
+            if text.zeros and wrong is None:
+                wrong = Finding("malformed", "zeros follow the value", offset=text.stop)
+            if wrong is not None:
+                if self._take_mended(node, index):
+                    last = min(number + first + 1, index.count)
+                    return self._mended_entries(node, index.note, first, max(0, last - first))
+                hidden = self.result.findings.omitted or wrong is not entry.finding  # the value itself is good
+                path = "" if hidden else self._path_below(node, first + number, entry.key)
+                self._note(wrong.code, wrong.reason, wrong.offset or entry.start, None, path=path)
+            entries.append(entry)
+        return entries
+
+    def _bounds(self, node: Node, index: ChildIndex, first: int, count: int) -> array[int]:
+        """Return where ``count`` children begin from child ``first`` on, and one past where the last one ends."""
+        last = first + count
+        more = int(last < index.count)  # then the child behind them says where they end
+        if index.stride == 1:
+            bounds = index.offsets[first : last + more]
+        else:
+            ordinal, offset = index.checkpoint(first)
+            after = ordinal // index.stride + 1
+            size = index.offsets[after] - offset if after < len(index.offsets) else 8 << 10
+            bounds = self._rescan(node, offset, last + more - ordinal, size)
+            del bounds[: first - ordinal]
+        if more:
+            return bounds
+        if index.complete:
+            bounds.append(index.end + 1)
+        else:
+            scan: _Scan = index.context.scratch  # type: ignore[union-attr]
+            bounds.append(scan.pending)
+        return bounds
+
+    def _rescan(self, node: Node, offset: int, count: int, size: int) -> array[int]:
+        """Return where ``count`` children begin, the first at ``offset``; they are in about ``size`` bytes."""
+        data, end = self.result.extraction.data, self.result.extraction.known_end(node)
+        kernel, carry = self._choose_kernel(node), Carry()
+        found = array("q", [offset])
+        budget = self.result.extraction.session.budget
+        largest = largest_block(budget, self.block_factor)
+        pos, step = offset, min(size, largest)
+        with budget.charge(largest * self.block_factor, "a scan block"):
+            while len(found) < count and pos < end:
+                block = data.pread(pos, min(step, end - pos))
+                if not block or kernel(block, 0, carry, pos, found) >= 0:
+                    break
+                pos += len(block)
+                step = min(step * 4, largest)
+        del found[count:]
+        return found
+
+    def load_scalar(self, node: Node) -> Any:
+        """Decode a scalar that was too long to be born loaded."""
+        limits = self.result.extraction.session.limits
+        end = node.end if node.end is not None else self.result.extraction.known_end()
+        text = b""
+        try:
+            limits.check("scalar_bytes", end - node.start, f"the {node.kind}", offset=node.start)
+            if node.kind == "number":
+                limits.check("number_bytes", end - node.start, "the number", offset=node.start)
+            text = self.result.extraction.data.read_exact(node.start, end - node.start)
+            return self.decoder.decode(text, node.start)
+        except LimitError as error:
+            self.result.note_limit(node, error)
+            raise
+        except MalformedError as error:
+            if node.known_status is None and STRING.match(text) is None:  # a long string that is the whole document
+                finding = self._note("truncated", error.reason, end, None)
+                self.result.close_node(node, Status.TRUNCATED, finding)
+                raise EndOfDataError(error.reason, offset=node.start, source=finding.source) from error
+            self.note_damage(node, error)
+            raise
+
+    def judge(self, node: Node) -> None:
+        """Check a long string piece by piece: to know its status, it need not be held."""
+        end = node.end if node.end is not None else self.result.extraction.known_end()
+        if node.kind == "string" and end - node.start > DECODE_BATCH and not node.loaded:
+            from pparse.parsers.json.walk import judge_string
+
+            judge_string(self, node)
+        else:
+            node.load()
+
+    def to_python(self, node: Node) -> Any:
+        """Decode at once what is small and shallow; go node by node else."""
+        limits = self.result.extraction.session.limits
+        if node.end is not None and node.kind in CLOSER and node.known_status is Status.COMPLETE:
+            size = node.end - node.start
+            if size <= limits.leaf_bytes:
+                text = self.result.extraction.data.read_exact(node.start, size)
+                if json_fold.depth_at_most(text, limits.leaf_depth):
+                    return self.decoder.decode(text, node.start)
+        if node.kind in CLOSER:
+            from pparse.parsers.json.walk import assemble
+
+            return assemble(self, node)
+        return super().to_python(node)
+
+    def key_hashes(self, node: Node, first: int = 0, stop: int | None = None) -> Iterator[int]:
+        """Yield the hashes of the keys, from the text."""
+        index = node.index_to(stop)
+        stop = index.count if stop is None else min(stop, index.count)
+        if isinstance(index.note, Mended):
+            yield from super().key_hashes(node, first, stop)
+            return
+        while first < stop:
+            count = min(4096, stop - first)
+            bounds = self._bounds(node, index, first, count)
+            begin = 0
+            while begin < count:
+                behind = begin + 1
+                while behind < count and bounds[behind + 1] - bounds[begin] <= GROUP_READ:
+                    behind += 1
+                size = bounds[behind] - 1 - bounds[begin]
+                if size > GROUP_READ:  # one child, of which only the key is needed
+                    yield key_hash(self._child_text(bounds[begin], bounds[begin] + size, True).raw, self.decoder)
+                    begin = behind
+                    continue
+                block = self.result.extraction.data.pread(bounds[begin], size)
+                for number in range(begin, behind):
+                    at = bounds[number] - bounds[begin]
+                    yield key_hash(block[at : bounds[number + 1] - 1 - bounds[begin]], self.decoder)
+                begin = behind
+            first += count
+
+    def each_member(self, node: Node, first: int = 0) -> Iterator[tuple[int, str | None, Any, Entry | None]]:
+        """Yield ``(ordinal, key, value, entry)`` of each child of an object from ``first`` on, many decoded at a time.
+
+        ``value`` is plain Python and ``entry`` None where the child is whole; otherwise ``value`` is `UNLOADED_VALUE`
+        and ``entry`` says what is wrong. This is the fast way to list a wide object.
+        """
+        limits = self.result.extraction.session.limits
+        skip = first
+        whole = self._decode_whole(node) if not first and node.index is None else None
+        if whole is not None:
+            for ordinal, (key, value) in enumerate(whole):
+                yield ordinal, key, value, None
+            return
+        while True:
+            index = node.index_to(None)
+            if first >= index.count:
+                return
+            if isinstance(index.note, Mended):
+                yield from self._members_one_by_one(node, max(first, skip), index.count)
+                return
+            first, begin, count, end = self._batch(index, first)
+            self.result.extraction.data.check_unchanged()
+            text = b""
+            if end - begin <= limits.leaf_bytes and not (index.note is not None and first + count == index.count):
+                text = b"{%s}" % self.result.extraction.data.pread(begin, end - begin)
+            try:
+                if not text:
+                    raise MalformedError("too large to decode at once", offset=begin)
+                self.decoder.decode_shallow(text, begin - 1)
+                pairs = self.decoder.pairs
+                if len(pairs) != count:
+                    raise MalformedError("children are missing", offset=begin)
+            except PASSING:
+                raise
+            except PparseError as error:
+                if isinstance(error, MalformedError) and text and self._take_mended(node, index):
+                    continue
+                yield from self._members_one_by_one(node, max(first, skip), first + count)
+            else:
+                for ordinal, (key, value) in enumerate(pairs, first):
+                    if ordinal >= skip:
+                        yield ordinal, key, value, None
+            first += count
+
+    def decode_once(self, root: Node) -> list[tuple[str, Any]]:
+        """Return the members of the document if it is small and sound, and was not decoded or indexed before.
+
+        Else, and the next time, nothing.
+        """
+        if root.index is not None or self._mended is not None:
+            return []
+        pairs, self.decoder.pairs = self._decode_whole(root) or [], []
+        return pairs
+
+    def _decode_whole(self, node: Node) -> list[tuple[str, Any]] | None:
+        """Return the members of an object that is small and without fault, without an index; None for any other."""
+        end = self.result.extraction.known_end(node)
+        if end - node.start > self.result.extraction.session.limits.leaf_bytes or node.kind != "object":
+            return None
+        self.result.check_open()
+        text = self.result.extraction.data.pread(node.start, end - node.start).rstrip(WHITESPACE)
+        if node.parent is None:
+            if not self._parses(text):
+                return None
+        else:
+            try:
+                self.decoder.decode_shallow(text, node.start)
+            except PASSING:
+                raise
+            except PparseError:
+                return None
+        if node.end is None:
+            self.result.close_node(node, node.known_status or Status.COMPLETE, None, end=node.start + len(text))
+        return self.decoder.pairs
+
+    def _members_one_by_one(
+        self, node: Node, first: int, last: int
+    ) -> Iterator[tuple[int, str | None, Any, Entry | None]]:
+        for ordinal, entry in self.result.entries_from(node, first):
+            if ordinal >= last:
+                return
+            key = entry.key if isinstance(entry.key, str) else None
+            if entry.status is not Status.COMPLETE:
+                yield ordinal, key, UNLOADED_VALUE, entry
+            elif entry.value is not UNLOADED_VALUE:
+                yield ordinal, key, entry.value, None
+            else:
+                try:
+                    yield ordinal, key, node.child(ordinal).to_python(), None
+                except (EndOfDataError, MalformedError) as error:
+                    yield ordinal, key, UNLOADED_VALUE, _refused(entry, Status.DAMAGED, "malformed", error)
+                except (LimitError, UnsupportedError) as error:
+                    yield ordinal, key, UNLOADED_VALUE, _refused(entry, Status.UNSUPPORTED, "limit", error)
+
+    def walk(self, node: Node, *, detail: bool = True) -> Iterator[Visit]:
+        """Read the document once, checking every byte of its grammar; one that is damaged, node by node."""
+        if node.shape != SCALAR:
+            node.index_to(None)
+        if not self._mended:
+            yield from self._walk_text(node, detail)
+            return
+        for visit in super().walk(node, detail=detail):
+            finding = visit.finding
+            # What is below is named itself; that numbers are not sure was said once for all.
+            if finding is not None and finding.reason != BELOW and finding.code != UNSURE_NUMBER:
+                self.result.findings.add(finding)
+            yield visit
+
+    def _walk_text(self, node: Node, detail: bool) -> Iterator[Visit]:
+        """Read the text through; once a fault is met, what follows is told with its number in doubt."""
+        from pparse.parsers.json.walk import walk_document
+
+        findings, looked_at = self.result.findings, 0
+        for visit in walk_document(self, node, detail=detail):
+            while self._mended is None and looked_at < len(findings) - findings.omitted:
+                if findings[looked_at].code == "malformed":
+                    self.mended()
+                looked_at += 1
+            doubt = self.doubt_about(visit.start) if self.unsure and visit.status is Status.COMPLETE else None
+            if doubt is not None:
+                visit.status, visit.finding = Status.DAMAGED, doubt
+            yield visit
+        if self._mended is None and any(finding.code == "malformed" for finding in findings):
+            self.mended()
+
+
+def _refused(entry: Entry, status: Status, code: str, error: PparseError) -> Entry:
+    """Return a copy of an entry, which the index may hold, for a child that cannot be decoded."""
+    finding = Finding(code, error.reason, offset=error.offset)
+    return Entry(entry.key, entry.kind, entry.start, entry.end, status=status, finding=finding, at=entry.at)

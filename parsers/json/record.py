@@ -1,0 +1,215 @@
+"""What is known of containers of damaged JSON text, and the patterns of what may stand in them."""
+
+from __future__ import annotations
+
+import re
+from array import array
+
+from pparse.errors import MalformedError
+from pparse.kernels.json_fold import Carry, next_boundary
+from pparse.parsers.json.text import StrictDecoder
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
+    from pparse.findings import Finding
+    from pparse.parsers.json.mend import Mender
+
+OBJECT: Final = 0x7B
+
+_W: Final = rb"[ \t\n\r]*+"
+_PART: Final = rb'[^"\\\x00-\x1f]*+(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})[^"\\\x00-\x1f]*+)*+'
+_STR: Final = b'"' + _PART + b'"'
+_NUM: Final = rb"-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?+(?:[eE][+-]?[0-9]++)?+"
+_FLAT: Final = _STR + b"|" + _NUM + b"|true|false|null"
+
+
+def _value(levels: int) -> bytes:
+    if not levels:
+        return b"(?:" + _FLAT + b")"
+    inner = _value(levels - 1) + _W
+    pairs = b"(?:" + _STR + _W + b":" + _W + inner + rb"(?:," + _W + rb'(?=")|(?=\})))*+'
+    items = b"(?:" + inner + rb"(?:," + _W + rb"(?!\])|(?=\])))*+"
+    return b"(?:" + _FLAT + rb"|\{" + _W + pairs + rb"\}|\[" + _W + items + rb"\])"
+
+
+ITEM: Final = re.compile(b"(" + _value(3) + b")" + _W)
+KEY: Final = re.compile(_W + b"(" + _STR + b")" + _W + b":" + _W)
+KEY_THERE: Final = re.compile(_W + _STR + _W + b":" + _W + rb'["\[{0-9tfn-]')
+STRING_PART: Final = re.compile(_PART)
+# What may stand at the end of a text that was cut.
+CUT: Final = re.compile(
+    b"(?:" + _W + _STR + _W + b"(?::" + _W + b")?+)?+(?:\"" + _PART + rb"(?:\\(?:u[0-9a-fA-F]{0,3})?|\")?|"
+    rb"-?[0-9]*+\.?[0-9]*+(?:[eE][+-]?[0-9]*+)?|t|tr|tru|true|f|fa|fal|fals|false|n|nu|nul|null)"
+)  # fmt: skip
+# Zeros are damage for sure, so a quote behind them is as it was.
+CANDIDATE: Final = re.compile(rb"[,{\[\x00](?=" + _W + _STR + _W + b":" + _W + rb'["\[{0-9tfn-])')
+ELEMENT: Final = re.compile(b",(?=" + _W + b"(?:" + _STR + _W + rb"[,\]]|\{" + _W + _STR + _W + b":))")
+PLAIN_ELEMENT: Final = re.compile(b",(?=" + _W + b"(?:" + _NUM + b"|true|false|null)" + _W + rb"[,\]])")
+# Words that writers of JSON take for its own: one value for sure, not what damage left of several.
+ONE_WORD: Final = re.compile(
+    _W + b"(?:" + _STR + _W + b":" + _W
+    + b")?+[+-]?(?:NaN|nan|Infinity|[Ii]nf|None|NULL|True|TRUE|False|FALSE|undefined)" + _W
+)  # fmt: skip
+# Damage that has no quotes, brackets or commas, before a key.
+GARBAGE: Final = re.compile(rb'[^"{}\[\],]{0,64}+(?=' + _STR + _W + b":" + _W + rb'["\[{0-9tfn-])')
+BLANK: Final = re.compile(_W)
+
+NOT_BLANK: Final = re.compile(rb"[^ \t\n\r]")
+BALANCE: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|["\[\]{}]', re.DOTALL)
+# A value up to this long is matched at once; a longer container is gone into.
+AHEAD: Final = 64 << 10
+
+
+class Open:
+    """A container that is open. ``kind`` is its bracket, 0 while unknown; ``seen`` the first bytes of its values."""
+
+    __slots__ = (
+        "after", "bad", "end", "ends", "finding", "fresh", "item", "kind", "lost", "seen", "start", "starts", "wrong",
+    )  # fmt: skip
+
+    def __init__(self, kind: int, start: int, *, after: bool = False) -> None:
+        self.kind = kind
+        self.start = start
+        self.item = start + 1  # where the member being read begins
+        self.after = after  # whether a member was read, and a comma or bracket is due
+        self.fresh = not after
+        self.end = start
+        self.starts, self.ends = array("q"), array("q")
+        self.bad: dict[int, str] = {}
+        self.seen: set[int] = set()
+        self.finding: Finding | None = None
+        self.wrong: str | None = None  # what is wrong with the member being read
+        self.lost: tuple[int, int] | None = None  # the first stretch of an array in which elements may be lost
+
+    def add(self, end: int, wrong: str | None = None, first: int = 0) -> None:
+        """Add the member that was read, and ends at ``end``."""
+        wrong, self.wrong = self.wrong or wrong, None
+        if wrong is not None:
+            self.bad[len(self.starts)] = wrong
+        self.starts.append(self.item)
+        self.ends.append(end)
+        if first:
+            self.seen.add(_sort(first))
+        self.after, self.fresh = True, False
+
+    def take(self, other: Open, doubt: str | None) -> None:
+        """Add the members of ``other``, which turned out to be this one further on."""
+        count = len(self.starts)
+        self.lost = self.lost or other.lost
+        self.starts.extend(other.starts)
+        self.ends.extend(other.ends)
+        for at, wrong in other.bad.items():
+            self.bad[count + at] = wrong
+        if doubt is not None:
+            for at in range(count, len(self.starts)):
+                self.bad.setdefault(at, doubt)
+        self.seen |= other.seen
+        self.finding = self.finding or other.finding
+        self.after, self.fresh, self.item, self.end = other.after, other.fresh, other.item, other.end
+        self.wrong = other.wrong
+
+    def drop(self) -> int:
+        """Take the last member away again, and return where it began."""
+        self.bad.pop(len(self.starts) - 1, None)
+        self.ends.pop()
+        return self.starts.pop()
+
+
+def _sort(byte: int) -> int:
+    return 0x30 if byte in b"-0123456789" else 0x66 if byte in b"tf" else byte
+
+
+def fits(trunk: list[Open], levels: list[Open], depth: int) -> bool:
+    """Say whether ``levels`` can be of those containers that are open, the first of them at ``depth``."""
+    for number, level in enumerate(levels):
+        at = depth - number
+        if at > len(trunk):
+            continue
+        if at < 1:
+            return False
+        there = trunk[at - 1]
+        if level.kind and level.kind != there.kind and not (at == len(trunk) and len(there.bad) == len(there.starts)):
+            return False
+    return True
+
+
+def alike(trunk: list[Open], levels: list[Open], depth: int) -> bool:
+    """Say whether the values are of kinds that were met at these depths before."""
+    for number, level in enumerate(levels):
+        at = depth - number
+        if 0 < at <= len(trunk) and level.seen and trunk[at - 1].seen and not level.seen <= trunk[at - 1].seen:
+            return False
+    return True
+
+
+def odd_text(text: bytes) -> str | None:
+    """Return what is wrong with the strings of a member that is of good form."""
+    try:
+        if not text.isascii():
+            text.decode()
+        if b"\\u" in text:
+            StrictDecoder.refuse_lone_surrogates(text, 0)
+    except UnicodeDecodeError:
+        return "not UTF-8"
+    except MalformedError as error:
+        return error.reason
+    return None
+
+
+def is_one_text(text: bytes) -> bool:
+    """Say whether strings that are not UTF-8 are what they seem: of another encoding, not two run together by damage.
+
+    Two strings are ``","`` apart. Fewer bytes cannot hide that; nor do letters of Latin-1, which noise rarely hits.
+    """
+    odd = [at for at, char in enumerate(text.decode(errors="surrogateescape")) if "\udc80" <= char <= "\udcff"]
+    return not odd or odd[-1] - odd[0] < 2 or not any(0x80 <= byte < 0xA0 for byte in text)
+
+
+def is_one_word(text: Mender, lost: int, stop: int) -> bool:
+    """Say whether what was lost is one value, of another language."""
+    if not text.have(lost, AHEAD):
+        return False
+    match = ONE_WORD.match(text.block, lost - text.base)
+    return match is not None and text.base + match.end() == stop
+
+
+def goes_on_by_commas(text: Mender, lost: int) -> bool:
+    """Say whether commas show members behind ``lost``, though none can be proved."""
+    carry = Carry()
+    while text.have(lost, AHEAD):
+        piece = text.block[lost - text.base :]
+        at = next_boundary(piece, 0, carry)
+        if at < len(piece):
+            return piece[at] == 0x2C
+        lost += len(piece)
+    return False
+
+
+def is_balanced(text: Mender) -> bool:
+    """Say whether quotes pair up and each bracket closes one of its kind, up to the end of the document.
+
+    Then nothing that holds the document together was hit, and commas tell its members apart, faulty or not.
+    """
+    pos, brackets = text.start, bytearray()
+    while text.have(pos, AHEAD):
+        stop = text.base + len(text.block)
+        for match in BALANCE.finditer(text.block, pos - text.base):
+            mark = text.block[match.start()]
+            if mark == 0x22:
+                if match.end() - match.start() > 1:
+                    continue
+                if text.base + match.start() == pos or text.base + len(text.block) >= text.end:
+                    return False  # a string that does not end, or none that anybody would repair
+                stop = text.base + match.start()
+                break
+            if mark in b"[{":
+                brackets.append(mark)
+                continue
+            if not brackets or mark != brackets.pop() + 2:
+                return False
+            if not brackets:
+                return text.search(NOT_BLANK, text.base + match.end()) is None
+        pos = stop
+    return False

@@ -1,0 +1,344 @@
+"""JSON text, strictly: from bytes to Python values, and to the description of one child.
+
+The standard library's decoder does the work, only on pieces whose extent and depth are known, with hooks for all that
+it lets pass: NaN and infinities, numbers that overflow or have thousands of digits, lone surrogates, duplicate keys.
+
+Facts: RFC 8259 (grammar: §2 to §7; byte order mark: §8.1; duplicate names: §4; surrogates: §8.2).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+
+from pparse.errors import PASSING, LimitError, MalformedError, PparseError, UnsupportedError
+from pparse.findings import Finding, Status
+from pparse.kernels.json_fold import depth_at_most
+from pparse.tree.node import UNLOADED_VALUE, Entry
+from pparse.tree.views import as_dict
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Final
+
+    from pparse.limits import Limits
+
+WHITESPACE: Final = b" \t\n\r"
+BOM: Final = b"\xef\xbb\xbf"
+
+# Scalars of at most this many bytes are decoded while their parent is listed.
+BORN_LOADED: Final = 256
+
+KEY: Final = re.compile(rb'[ \t\n\r]*+("[^"\\]*+(?:\\.[^"\\]*+)*+")[ \t\n\r]*+:[ \t\n\r]*+', re.DOTALL)
+KEY_ONLY: Final = re.compile(rb'[ \t\n\r]*+("[^"\\]*+(?:\\.[^"\\]*+)*+")[ \t\n\r]*+', re.DOTALL)
+BLANK: Final = re.compile(rb"[ \t\n\r]*+")
+STRING: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
+# Numbers that lack digits: they were cut.
+NUMBER_START: Final = re.compile(rb"-|-?(?:0|[1-9][0-9]*+)(?:\.|(?:\.[0-9]++)?[eE][+-]?)")
+# Strings from this size on are decoded without the copies that the decoder makes.
+_LONG: Final = 1 << 16
+_CONTROL: Final = re.compile(rb"[\x00-\x1f]")
+_SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
+_PAIR: Final = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}")
+
+KINDS: Final = {
+    0x7B: "object", 0x5B: "array", 0x22: "string", 0x74: "true", 0x66: "false", 0x6E: "null", 0x2D: "number",
+    **dict.fromkeys(b"0123456789", "number"),
+}  # fmt: skip
+CLOSER: Final = {"object": 0x7D, "array": 0x5D}
+_CLOSERS: Final = (b'"', b"}", b"]")
+_ZEROED: Final = WHITESPACE + b"\0"
+
+_TEXT = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
+
+
+def _leaf(levels: int) -> bytes:
+    inner = _TEXT + (b"|" + _leaf(levels - 1) if levels else b"")
+    return rb'[\[{](?:[^"\[\]{}]++|' + inner + rb")*+[\]}]"
+
+
+SUBTREE: Final = re.compile(_leaf(3), re.DOTALL).match
+
+
+def _is_plain_string(text: bytes) -> bool:
+    """Say whether a text is one string in quotes, with nothing in it that has to be decoded or refused."""
+    whole = text[:1] == text[-1:] == b'"' and text.find(b'"', 1) == len(text) - 1
+    return whole and b"\\" not in text and _CONTROL.search(text) is None
+
+
+class StrictDecoder:
+    """Decodes pieces of JSON text.
+
+    ``duplicates`` counts the keys that were met twice in one object so far: the second becomes ``key#2``. ``pairs``
+    holds the members of the outermost object decoded last, duplicates and all.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self.duplicates = 0
+        self.pairs: list[tuple[str, Any]] = []
+        digits = sys.get_int_max_str_digits()
+        # The interpreter's own limit on digits is faster than a hook, where it is at least as strict as ours.
+        parse_int = None if 0 < digits <= limits.number_bytes else self._int
+        self._json = json.JSONDecoder(
+            object_pairs_hook=self._object, parse_int=parse_int, parse_float=self._float, parse_constant=self._constant
+        )
+
+    def decode(self, text: bytes, offset: int) -> Any:
+        """Return the value of ``text``, which is at ``offset`` and shallow enough for a recursive decoder.
+
+        Raises `MalformedError` at the offset of the fault, `LimitError` or `UnsupportedError` for numbers.
+        """
+        if b"\\u" in text:
+            self.refuse_lone_surrogates(text, offset)
+        unicode = ""
+        try:
+            if len(text) > _LONG and _is_plain_string(text):
+                return str(memoryview(text)[1:-1], "utf-8")  # as the decoder would, without a copy of all
+            unicode = text.decode()
+            return self._json.decode(unicode)
+        except UnicodeDecodeError as error:
+            raise MalformedError("not UTF-8", offset=offset + error.start) from error
+        except json.JSONDecodeError as error:
+            at = len(unicode[: error.pos].encode())
+            raise MalformedError(_in_words(error.msg), offset=offset + at) from error
+        except RecursionError as error:
+            raise MalformedError("nested too deep to decode at once", offset=offset) from error
+        except PparseError as error:
+            if error.offset is None:
+                error.offset = offset
+            raise
+        except ValueError as error:  # int() of too many digits
+            raise self._too_long(offset) from error
+
+    def decode_shallow(self, text: bytes, offset: int) -> Any:
+        """As `decode`, for text of any depth: raises `LimitError` when it nests deeper than ``leaf_depth``."""
+        if not depth_at_most(text, self._limits.leaf_depth):
+            reason = f"nested deeper than leaf_depth={self._limits.leaf_depth}"
+            raise LimitError(reason, option=self._limits.option("leaf_depth"), offset=offset)
+        return self.decode(text, offset)
+
+    def _too_long(self, offset: int | None, count: int = 0) -> LimitError:
+        """Return the error for a number of ``count`` digits: beyond our limit, or else that of Python."""
+        digits, limit = sys.get_int_max_str_digits(), self._limits.number_bytes
+        if not 0 < digits <= limit or limit < count:
+            return LimitError(
+                f"a number of more than {limit} digits",
+                option=self._limits.option("number_bytes", count),
+                offset=offset,
+            )
+        return LimitError(
+            f"a number of more than {digits} digits, which Python does not convert",
+            option="PYTHONINTMAXSTRDIGITS=0 in the environment", offset=offset,
+        )  # fmt: skip
+
+    def refuse_key(self, offset: int) -> LimitError:
+        """Return the error for a key that is too long."""
+        limit = self._limits.name_bytes
+        return LimitError(f"a key above name_bytes={limit}", option=self._limits.option("name_bytes"), offset=offset)
+
+    def _object(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        self.pairs = pairs
+        found = dict(pairs)
+        if len(found) == len(pairs):
+            return found
+        self.duplicates += len(pairs) - len(found)
+        return as_dict(pairs)
+
+    def _int(self, digits: str) -> int:
+        if len(digits) > self._limits.number_bytes:
+            raise self._too_long(None, len(digits))
+        return int(digits)
+
+    def _float(self, text: str) -> float:
+        if len(text) > self._limits.number_bytes:
+            raise self._too_long(None, len(text))
+        value = float(text)
+        if value in (float("inf"), float("-inf")):
+            raise UnsupportedError(f"the number {text[:40]} is beyond the range of a float64")
+        return value
+
+    @staticmethod
+    def _constant(word: str) -> Any:
+        raise MalformedError(f"{word} is not JSON")
+
+    @staticmethod
+    def refuse_lone_surrogates(text: bytes, offset: int) -> None:
+        """Raise `MalformedError` if ``text`` escapes half of a surrogate pair."""
+        plain = text.replace(b"\\\\", b"__")
+        if _SURROGATE.search(plain) is None:
+            return
+        # Same length, so that offsets stay true.
+        match = _SURROGATE.search(_PAIR.sub(b"_" * 12, plain))
+        if match is not None:
+            raise MalformedError("a lone surrogate in a string", offset=offset + match.start())
+
+
+def _in_words(message: str) -> str:
+    """Return the library's message as ours: lower case, and without what is said by the offset."""
+    return {
+        "Extra data": "more data after the value",
+        "Expecting value": "expected a value",
+        "Expecting ':' delimiter": "expected ':'",
+        "Expecting ',' delimiter": "expected ',' or the closing bracket",
+        "Expecting property name enclosed in double quotes": "expected a key in double quotes",
+        "Illegal trailing comma before end of object": "a comma before the closing bracket",
+        "Illegal trailing comma before end of array": "a comma before the closing bracket",
+        "Invalid control character at": "a control character in a string",
+        "Unterminated string starting at": "a string that does not end",
+    }.get(message, message[:1].lower() + message[1:])
+
+
+class ChildText:
+    """The text of one child of a container: what lies between two commas or brackets, ``[at, end)``.
+
+    ``raw`` is all of it, or its head where it is long: the whole key and at least `BORN_LOADED` bytes of the value,
+    without ``skipped`` bytes of whitespace before the value. ``stop`` is the offset behind the last byte that is not
+    whitespace, ``last`` that byte. ``closed`` is False for the last child of a container that is cut; ``open_inside``
+    then says whether the cut lies inside a string or bracket. ``zeros``: bytes that were overwritten with zeros, or
+    never written, follow a value that has its own end; no text has such, so the value ends before them.
+    """
+
+    __slots__ = ("at", "closed", "end", "last", "open_inside", "raw", "skipped", "stop", "zeros")
+
+    def __init__(self, raw: bytes, at: int, end: int, tail: bytes | None = None, tail_at: int = 0, skipped: int = 0):
+        text = raw if tail is None else tail
+        text = text.rstrip(WHITESPACE)
+        self.zeros = text.endswith(b"\0") and text.rstrip(_ZEROED)[-1:] in _CLOSERS
+        if self.zeros:
+            text = text.rstrip(_ZEROED)
+        self.raw = raw
+        self.at = at
+        self.end = end
+        self.skipped = skipped
+        self.stop = (at if tail is None else tail_at) + len(text)
+        self.last = text[-1:]
+        self.closed = True
+        self.open_inside = False
+
+
+def describe_child(text: ChildText, is_map: bool, decoder: StrictDecoder, source: str) -> Entry | None:
+    """Return the entry of a child; None for a cut one of which not even the key is whole."""
+    raw, at, stop = text.raw, text.at, text.stop
+    key: str | None = None
+    if is_map:
+        match = KEY.match(raw)
+        if match is None:
+            return _describe_keyless(text, decoder, source)
+        try:
+            key = decode_key(match[1], at + match.start(1), decoder)
+        except PparseError as error:
+            return _invalid(None, at, text.end, error, source)
+    else:
+        match = BLANK.match(raw)
+    begin = match.end() if match is not None else 0  # in raw
+    start = at + begin + text.skipped
+    length = stop - start
+    if length <= 0:
+        if not text.closed:
+            return None if not is_map else Entry(
+                key, "unknown", start, text.end, status=Status.TRUNCATED, at=at,
+                finding=_cut("the value is beyond the cut", start, 0, source),
+            )  # fmt: skip
+        return _invalid(key, at, text.end, MalformedError("expected a value", offset=start), source)
+    kind = KINDS.get(raw[begin])
+    if kind is None:
+        return _invalid(key, at, stop, MalformedError("expected a value", offset=start), source, start=start)
+    if not text.closed and (text.open_inside or (stop == text.end and _may_go_on(kind, raw[begin : begin + length]))):
+        reason = f"the {kind} ends early" if text.open_inside else f"the {kind} may go on beyond the cut"
+        return Entry(
+            key, kind, start, text.end, status=Status.TRUNCATED, at=at,
+            finding=_cut(reason, text.end, text.end - start, source),
+        )  # fmt: skip
+    if kind in CLOSER or kind == "string":
+        closer = 0x22 if kind == "string" else CLOSER[kind]
+        if text.last[0] != closer or length < 2:
+            unclosed = MalformedError(f"the {kind} is not closed by its own {chr(closer)}", offset=stop - 1)
+            if kind in CLOSER:
+                return Entry(
+                    key, kind, start, stop, status=Status.DAMAGED, at=at, finding=_malformed(unclosed, start, source)
+                )  # fmt: skip
+            return _invalid(key, at, stop, unclosed, source, start=start)
+    value: object = UNLOADED_VALUE
+    if kind not in CLOSER and length <= BORN_LOADED:
+        try:
+            value = decoder.decode(raw[begin : begin + length], start)
+        except (LimitError, UnsupportedError) as refused:
+            return Entry(
+                key, kind, start, stop, status=Status.UNSUPPORTED, at=at,
+                finding=_malformed(refused, start, source, code=unsupported_code(refused)),
+            )  # fmt: skip
+        except PparseError as wrong:
+            return _invalid(key, at, stop, wrong, source, start=start)
+    return Entry(key, kind, start, stop, value, Status.COMPLETE, at=at)
+
+
+def unsupported_code(error: PparseError) -> str:
+    """Return the code of the finding that ``error`` makes: whether a limit can be lifted, or not."""
+    return "limit" if isinstance(error, LimitError) else "unsupported"
+
+
+def decode_key(quoted: bytes, offset: int, decoder: StrictDecoder) -> str:
+    """Return the text of a quoted key. Raises `MalformedError`."""
+    if b"\\" in quoted or _CONTROL.search(quoted) is not None:
+        return str(decoder.decode(quoted, offset))
+    try:
+        return quoted[1:-1].decode()
+    except UnicodeDecodeError as error:
+        raise MalformedError("a key is not UTF-8", offset=offset + 1 + error.start) from error
+
+
+def key_hash(raw: bytes, decoder: StrictDecoder) -> int:
+    """Return the hash of the key that the child text ``raw`` begins with; of None if it has no good key."""
+    match = KEY.match(raw)
+    if match is None:
+        return hash(None)
+    try:
+        return hash(decode_key(match[1], 0, decoder))
+    except PASSING:
+        raise
+    except PparseError:
+        return hash(None)
+
+
+def _describe_keyless(text: ChildText, decoder: StrictDecoder, source: str) -> Entry | None:
+    match = KEY_ONLY.match(text.raw)
+    if not text.closed:
+        return None
+    if match is not None and match.end() == len(text.raw):
+        try:
+            key = decode_key(match[1], text.at + match.start(1), decoder)
+        except PparseError as error:
+            return _invalid(None, text.at, text.end, error, source)
+        return _invalid(key, text.at, text.end, MalformedError("expected ':'", offset=text.end), source)
+    blank = BLANK.match(text.raw)
+    begin = blank.end() if blank is not None else 0
+    offset = text.at + begin
+    if match is None and text.raw[begin : begin + 1] == b'"' and len(text.raw) < text.end - text.at:
+        refused = decoder.refuse_key(offset)
+        return Entry(
+            None, "unknown", text.at, text.end, status=Status.UNSUPPORTED,
+            finding=_malformed(refused, offset, source, code="limit"),
+        )  # fmt: skip
+    return _invalid(None, text.at, text.end, MalformedError("expected a key and ':'", offset=offset), source)
+
+
+def _may_go_on(kind: str, word: bytes) -> bool:
+    """Say whether ``word``, the last of a cut text, may be only the beginning of a value of ``kind``."""
+    if kind == "number":
+        return True
+    return kind in ("true", "false", "null") and len(word) < len(kind) and kind.encode().startswith(word)
+
+
+def _invalid(key: str | None, at: int, end: int, error: PparseError, source: str, start: int | None = None) -> Entry:
+    start = at if start is None else start
+    return Entry(key, "invalid", start, end, status=Status.DAMAGED, finding=_malformed(error, start, source), at=at)
+
+
+def _malformed(error: PparseError, start: int, source: str, code: str = "malformed") -> Finding:
+    return Finding(code, error.reason, source=source, offset=error.offset if error.offset is not None else start)
+
+
+def _cut(reason: str, offset: int, got: int, source: str) -> Finding:
+    return Finding("truncated", reason, source=source, offset=offset, got=got)

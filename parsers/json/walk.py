@@ -1,0 +1,607 @@
+"""One pass over a JSON document: every byte of its grammar checked, with a compact stack.
+
+What the tokenizer expects next::
+
+    expect        reads                      goes to
+    value         scalar                     after
+                  ``{``                      first-key
+                  ``[``                      first-value
+    first-value   ``]``                      after (the array is done); else as value
+    first-key     ``}``                      after (the object is done); else as key
+    key           string and ``:``           value
+    after         ``,``                      key or value, by the bracket that is open
+                  ``}`` or ``]``             after; the document is done when no bracket is open
+
+Rules: a piece of text that is small, shallow and closed goes whole to the strict decoder unless every node is wanted. A
+fault is noted with its offset; reading goes on behind the next comma or closing bracket of the same depth. Input that
+ends inside a value is a truncation. Below the depth limit brackets are still matched (one byte a level), but keys and
+duplicates are not.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from array import array
+
+from pparse.errors import PASSING, EndOfDataError, LimitError, MalformedError, PparseError, UnsupportedError
+from pparse.findings import Finding, Severity, Status
+from pparse.kernels.json_fold import Carry, depth_at_most, next_boundary
+from pparse.parsers.json.text import BORN_LOADED, CLOSER, KINDS, SUBTREE, decode_key, unsupported_code
+from pparse.paths import KeyStep, format_path, join_step
+from pparse.tree.node import LIST, MAP, SCALAR, UNLOADED_VALUE
+from pparse.tree.views import as_dict
+from pparse.tree.visit import Trail, Visit
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any, Final
+
+    from pparse.parsers.json.parser import JsonParser
+    from pparse.paths import Step
+    from pparse.tree.node import Key, Node
+
+_BLOCK: Final = 256 << 10
+_LEAF: Final = 64 << 10
+# Hashes of the keys of one object are kept as a set up to here, as an array beyond.
+_KEY_SET: Final = 4096
+_SET_COST: Final = 64
+_ARRAY_COST: Final = 8
+# What an open bracket takes, without its key.
+_LEVEL_COST: Final = 320
+
+_BLANK: Final = re.compile(rb"[ \t\n\r]*+").match
+_STRING: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL).match
+_WORD: Final = re.compile(rb"[^ \t\n\r,:\[\]{}\"]++").match
+_STRING_TEXT: Final = re.compile(rb'[^"\\\x00-\x1f]*+(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})[^"\\\x00-\x1f]*+)*+').match
+_HALF_PAIR: Final = re.compile(rb".*\\u[dD][89abAB][0-9a-fA-F]{2}", re.DOTALL).fullmatch
+_CUT_ESCAPE: Final = re.compile(rb"(?:\\(?:u[0-9a-fA-F]{0,3})?)?").fullmatch
+
+
+class _Level:
+    """One open bracket down to the depth limit; ``around`` is the one it is in, ``step`` leads from there to it."""
+
+    __slots__ = ("around", "count", "depth", "hashes", "key", "keys", "occurrence", "repeats", "step")
+
+    def __init__(self, around: _Level | None, step: Step | None) -> None:
+        self.around = around
+        self.step = step
+        self.depth: int = 0 if around is None else around.depth + 1
+        self.occurrence = 1  # of the key, among equal ones
+        self.repeats: dict[str, int] | None = None
+        self.count = 0
+        self.key: str | None = None
+        self.keys: set[int] | None = None
+        self.hashes: array[int] | None = None
+
+    def below(self, bracket: int) -> Step | None:
+        """Return the step to the child being read; None where an object is at no key."""
+        if bracket == 0x5B:
+            return KeyStep(self.count)
+        return None if self.key is None else KeyStep(self.key, self.occurrence)
+
+
+def _level_around(level: _Level) -> _Level | None:
+    return level.around
+
+
+def _step_to_level(level: _Level) -> Step | None:
+    return level.step
+
+
+class _Walk:
+    """The text of a document, a block at a time, and the stack."""
+
+    def __init__(self, parser: JsonParser, node: Node) -> None:
+        self.parser = parser
+        self.source = parser.result.extraction.name
+        self.data = parser.result.extraction.data
+        self.end = parser.result.extraction.known_end(node)
+        self.limits = parser.result.extraction.session.limits
+        self.base_steps = node.steps
+        self.block = b""
+        self.base = node.start
+        self.start = node.start
+        self.pos = node.start  # an offset of the data
+        self.brackets = bytearray()
+        self.levels: list[_Level] = []
+        self.trail: Trail  # the paths of open brackets
+        self.kept = 0  # bytes, for the keys of open objects
+        self.charge = parser.result.extraction.session.budget.charge(2 * _BLOCK, "a walk over JSON text")
+        self.refused_depth: int | None = None  # offset of the first bracket below the limit
+        self.fault: Finding | None = None  # the first that is an error
+
+    # -- text --------------------------------------------------------------------------------------------------------
+
+    def have(self, count: int = 1) -> bool:
+        """Make sure that ``count`` bytes from ``pos`` on are in the block; False if the text ends before."""
+        if self.pos + count <= self.base + len(self.block):
+            return True
+        if self.pos + count > self.end:
+            count = max(0, self.end - self.pos)
+            if self.pos + count <= self.base + len(self.block):
+                return False
+            short = True
+        else:
+            short = False
+        self.block = self.data.pread(self.pos, min(max(_BLOCK, count), self.end - self.pos))
+        self.base = self.pos
+        return len(self.block) >= count and not short
+
+    def skip_blank(self) -> bool:
+        """Move to the next byte that is not whitespace; False at the end of the text."""
+        while self.have():
+            match = _BLANK(self.block, self.pos - self.base)
+            self.pos = self.base + match.end() if match is not None else self.pos
+            if self.pos < self.base + len(self.block):
+                return True
+        return False
+
+    def token(self, matcher: Any) -> bytes | None:
+        """Return what ``matcher`` matches at ``pos``, reading on while the match may be cut by the block's end."""
+        match = matcher(self.block, self.pos - self.base)
+        at_block_end = match is None or match.end() == len(self.block)
+        if at_block_end and self.base + len(self.block) < self.end and self.pos > self.base:
+            self.block = self.data.pread(self.pos, min(_BLOCK, self.end - self.pos))
+            self.base = self.pos
+            match = matcher(self.block, 0)
+        return None if match is None else match[0]
+
+    # -- stack -------------------------------------------------------------------------------------------------------
+
+    @property
+    def level(self) -> _Level | None:
+        """The innermost open bracket, if it is within the depth limit."""
+        return self.levels[-1] if len(self.levels) == len(self.brackets) and self.levels else None
+
+    def push(self, bracket: int) -> None:
+        """Open a bracket."""
+        self.brackets.append(bracket)
+        depth = len(self.levels)
+        if len(self.brackets) <= self.limits.depth:
+            around = self.levels[-1] if depth else None
+            step = around.below(self.brackets[depth - 1]) if around is not None else None
+            level = _Level(around, step)
+            if around is None:
+                lock = self.parser.result.lock
+                self.trail = Trail(level, format_path(self.base_steps), _level_around, _step_to_level, lock)
+            self.levels.append(level)
+            self.kept += _LEVEL_COST
+        elif self.refused_depth is None:
+            self.refused_depth = self.pos
+            refused = LimitError(
+                f"nested deeper than depth={self.limits.depth}: no nodes below", option=self.limits.option("depth")
+            )
+            self.note("limit", refused.reason, self.pos, severity=Severity.WARNING)
+        if not len(self.brackets) & (0x3FF if len(self.levels) == len(self.brackets) else 0xFFFF):
+            self._account()
+
+    def _account(self) -> None:
+        self.charge.resize(2 * _BLOCK + len(self.brackets) + self.kept)
+
+    def pop(self) -> None:
+        """Close the innermost bracket."""
+        if len(self.levels) == len(self.brackets):
+            level = self.levels.pop()
+            self.kept -= _LEVEL_COST
+            if level.hashes is not None:
+                self._report_repeated(level)
+                self.kept -= _ARRAY_COST * len(level.hashes)
+            elif level.keys is not None:
+                self.kept -= _SET_COST * len(level.keys)
+        self.brackets.pop()
+
+    def add_key(self, key: str) -> None:
+        """Note a key of the innermost object, and report it if it is there already."""
+        level = self.level
+        if level is None:
+            return
+        level.key = key
+        level.occurrence = 1
+        hashed = hash(key)
+        if level.hashes is not None:
+            level.hashes.append(hashed)
+            self.kept += _ARRAY_COST
+            if not len(level.hashes) & 0xFFFF:
+                self._account()
+            return
+        if level.keys is None:
+            level.keys = set()
+        if hashed in level.keys:
+            if level.repeats is None:
+                level.repeats = {}
+            level.occurrence = level.repeats[key] = level.repeats.get(key, 1) + 1
+            self.note("duplicate-key", f"the key {key!r} occurs more than once", self.pos, severity=Severity.WARNING)
+            return
+        level.keys.add(hashed)
+        self.kept += _SET_COST
+        if not len(level.keys) & 0x3FF:
+            self._account()
+        if len(level.keys) > _KEY_SET:
+            self.kept -= (_SET_COST - _ARRAY_COST) * len(level.keys)
+            level.hashes = array("q", level.keys)
+            level.keys = None
+
+    def _report_repeated(self, level: _Level) -> None:
+        hashes = level.hashes
+        assert hashes is not None  # noqa: S101 -- the caller looked
+        if len(hashes) > 100_000:
+            import numpy as np
+
+            ranked = np.frombuffer(hashes, np.int64)
+            ranked.sort()
+            repeated = int((ranked[1:] == ranked[:-1]).sum())
+        else:
+            repeated = len(hashes) - len(set(hashes))
+        if repeated:
+            self.note(
+                "duplicate-key", f"{repeated} keys of this object occur more than once", self.pos,
+                severity=Severity.WARNING,
+            )  # fmt: skip
+
+    def path(self) -> str:
+        """Path of what is being read."""
+        if not self.levels:
+            return format_path(self.base_steps)
+        level = self.levels[-1]
+        return join_step(self.trail.path(level), level.below(self.brackets[len(self.levels) - 1]))
+
+    def here(self) -> Callable[[], str]:
+        """Return what writes the path of what is being read, now or later."""
+        trail, level = self.trail, self.levels[-1]
+        step = level.below(self.brackets[len(self.levels) - 1])
+        return lambda: join_step(trail.path(level), step)
+
+    def note(self, code: str, reason: str, offset: int, severity: Severity = Severity.ERROR) -> Finding:
+        """Add a finding at the present path."""
+        findings = self.parser.result.findings
+        path = "" if findings.omitted else self.path()  # writing a path that is not kept takes time for each level
+        finding = Finding(code, reason, severity=severity, path=path, source=self.source, offset=offset)
+        findings.add(finding)
+        if severity is Severity.ERROR and self.fault is None:
+            self.fault = finding
+        return finding
+
+    # -- faults ------------------------------------------------------------------------------------------------------
+
+    def malformed(self, reason: str, offset: int, *, code: str = "malformed", in_string: bool = False) -> Finding:
+        """Note a fault, and move to the next comma or closing bracket of the same depth."""
+        finding = self.note(code, reason, offset)
+        carry = Carry()
+        carry.in_string = int(in_string)
+        while self.have():
+            at = next_boundary(self.block, self.pos - self.base, carry)
+            self.pos = self.base + at
+            if at < len(self.block):
+                break
+        return finding
+
+    def truncated(self) -> Finding:
+        """Note that the text ends inside a value."""
+        finding = Finding("truncated", "the document ends early", path=self.path(), source=self.source, offset=self.end)
+        self.fault = self.fault or finding
+        return finding
+
+
+def walk_document(parser: JsonParser, node: Node, *, detail: bool) -> Iterator[Visit]:
+    """Yield the visits of a walk over ``node`` (the root, or any container)."""
+    if node.shape == SCALAR:
+        try:
+            if node.known_status is None:
+                parser.judge(node)
+            elif not node.loaded and node.known_status is Status.COMPLETE:
+                judge_string(parser, node)
+            else:
+                node.load()
+        except PASSING:
+            raise
+        except PparseError as error:
+            finding = Finding("malformed", error.reason, source=parser.result.extraction.name, offset=error.offset)
+            parser.result.findings.add(node.finding or finding)
+        yield Visit.of(node, 0)
+        return
+    node.index_to(None)  # finds the end, and what follows it
+    yield Visit.of(node, 0)
+    walk = _Walk(parser, node)
+    before = parser.decoder.duplicates
+    walk.push(walk.data.pread(node.start, 1)[0])
+    walk.pos += 1
+    yield from _tokens(walk, detail)
+    if parser.decoder.duplicates > before and not detail:
+        walk.note(
+            "duplicate-key", f"{parser.decoder.duplicates - before} keys occur more than once in one object",
+            node.start, severity=Severity.WARNING,
+        )  # fmt: skip
+    walk.charge.release()
+
+
+def judge_string(parser: JsonParser, node: Node) -> None:
+    """Give a long string its status, by checking it piece by piece."""
+    walk = _Walk(parser, node)
+    try:
+        whole = walk.have() and _long_string(walk)
+        if not whole:
+            finding = walk.truncated()
+            parser.result.close_node(node, Status.TRUNCATED, finding)
+        elif walk.skip_blank():
+            parser.note_damage(node, MalformedError("more data after the value", offset=walk.pos))
+        else:
+            parser.result.close_node(node, Status.COMPLETE, None)
+    except MalformedError as error:
+        parser.note_damage(node, error)
+    finally:
+        walk.charge.release()
+
+
+def assemble(parser: JsonParser, node: Node) -> Any:
+    """Return a container and all below it as plain Python, in one pass.
+
+    Raises the error of the first thing that is not whole: `MalformedError`, `EndOfDataError`, `UnsupportedError` for a
+    number beyond float64, `LimitError` for one of too many digits and below the depth limit.
+    """
+    node.index_to(None)
+    node._refuse_if_not_whole()
+    walk = _Walk(parser, node)
+    # What is open, outermost first: whether it is a map, its key, and its pairs or items so far.
+    stack: list[tuple[bool, Key, list[Any]]] = [(node.kind == "object", None, [])]
+    walk.push(walk.data.pread(node.start, 1)[0])
+    walk.pos += 1
+    for visit in _tokens(walk, detail=True):
+        _refuse_fault(walk)
+        _close_to(stack, visit.depth)
+        if visit.shape != SCALAR:
+            stack.append((visit.shape == MAP, visit.key, []))
+            continue
+        value = visit.value
+        if value is UNLOADED_VALUE and visit.end is not None:
+            length = visit.end - visit.start
+            walk.limits.check("scalar_bytes", length, f"the {visit.kind}", offset=visit.start)
+            value = parser.decoder.decode(walk.data.read_exact(visit.start, length), visit.start)
+        is_map, _, items = stack[-1]
+        items.append((visit.key, value) if is_map else value)
+    _refuse_fault(walk)
+    walk.charge.release()
+    return _close_to(stack, 0)
+
+
+def _close_to(stack: list[tuple[bool, Key, list[Any]]], depth: int) -> Any:
+    """Close what is open from ``depth`` on, each into the one around it; return what was closed last."""
+    value: Any = None
+    while len(stack) > depth:
+        is_map, key, items = stack.pop()
+        value = as_dict(items) if is_map else items
+        if stack:
+            stack[-1][2].append((key, value) if stack[-1][0] else value)
+    return value
+
+
+def _refuse_fault(walk: _Walk) -> None:
+    if walk.refused_depth is not None:
+        walk.limits.check("depth", walk.limits.depth + 1, "the depth of the tree", offset=walk.refused_depth)
+    fault = walk.fault
+    if fault is None:
+        return
+    if fault.code == "limit":
+        reason, _, option = fault.reason.partition("; lift it with ")
+        raise LimitError(reason, option=option, path=fault.path, offset=fault.offset)
+    if fault.code == "unsupported":
+        raise UnsupportedError(fault.reason, path=fault.path, offset=fault.offset)
+    kind = EndOfDataError if fault.code == "truncated" else MalformedError
+    raise kind(fault.reason, path=fault.path, offset=fault.offset, source=walk.source)
+
+
+def _tokens(walk: _Walk, detail: bool) -> Iterator[Visit]:
+    session = walk.parser.result.extraction.session
+    expect = "first-key" if walk.brackets[0] == 0x7B else "first-value"
+    while walk.brackets:
+        session.check_cancelled()
+        if not walk.skip_blank():
+            walk.parser.result.findings.add(walk.truncated())
+            return
+        byte = walk.block[walk.pos - walk.base]
+        if expect == "after":
+            expect = _after(walk, byte)
+            continue
+        if byte in b"]}" and expect in ("first-key", "first-value"):
+            expect = _after(walk, byte)
+            continue
+        if expect in ("key", "first-key"):
+            if not _key(walk, byte):
+                expect = "after"
+                continue
+        elif byte in b"]}":  # a comma before the closing bracket
+            walk.note("malformed", "a comma before the closing bracket", walk.pos)
+            expect = "after"
+            continue
+        if not walk.skip_blank():
+            walk.parser.result.findings.add(walk.truncated())
+            return
+        visit, expect = _value(walk, detail)
+        if visit is not None:
+            yield visit
+
+
+def _after(walk: _Walk, byte: int) -> str:
+    """Read what follows a value: a comma, or the bracket that closes."""
+    if byte == 0x2C:
+        walk.pos += 1
+        if walk.level is not None:
+            walk.level.count += 1
+        return "key" if walk.brackets[-1] == 0x7B else "value"
+    if byte in b"]}":
+        if byte != walk.brackets[-1] + 2:
+            walk.note("malformed", f"expected {chr(walk.brackets[-1] + 2)!r}, found {chr(byte)!r}", walk.pos)
+        walk.pos += 1
+        walk.pop()
+        return "after"
+    walk.malformed("expected ',' or the closing bracket", walk.pos)
+    return "after"
+
+
+def _key(walk: _Walk, byte: int) -> bool:
+    """Read a key and its colon."""
+    start = walk.pos
+    if byte != 0x22:
+        walk.malformed("expected a key in double quotes", start)
+        return False
+    quoted = walk.token(_STRING)
+    most = walk.limits.name_bytes
+    if quoted is None and walk.end - start > _BLOCK:
+        match = _STRING(walk.data.pread(start, min(most, walk.end - start)))
+        quoted = match[0] if match is not None else None
+    if quoted is None:
+        if walk.end - start <= most:
+            walk.parser.result.findings.add(walk.truncated())
+            walk.pos = walk.end
+        else:
+            walk.malformed(walk.parser.decoder.refuse_key(start).reason, start, code="limit")
+        return False
+    try:
+        key = decode_key(quoted, start, walk.parser.decoder)
+    except PASSING:
+        raise
+    except PparseError as error:
+        walk.malformed(error.reason, error.offset if error.offset is not None else start)
+        return False
+    walk.add_key(key)
+    walk.pos = start + len(quoted)
+    if not walk.skip_blank():
+        return False
+    if walk.block[walk.pos - walk.base] != 0x3A:
+        walk.malformed("expected ':'", walk.pos)
+        return False
+    walk.pos += 1
+    return True
+
+
+def _value(walk: _Walk, detail: bool) -> tuple[Visit | None, str]:
+    """Read a value, or open it; return its visit and what is expected next."""
+    start = walk.pos
+    byte = walk.block[start - walk.base]
+    kind = KINDS.get(byte)
+    depth, level = len(walk.brackets), walk.level
+    key: Key = level.key if level is not None and walk.brackets[-1] == 0x7B else None
+    ordinal = level.count if level is not None else 0
+    if kind is None:
+        finding = walk.malformed("expected a value", start)
+        return _visit(walk, depth, key, ordinal, "invalid", start, finding), "after"
+    if kind in CLOSER:
+        if not detail and _whole_leaf(walk):
+            return None, "after"
+        visit = None
+        if level is not None:
+            shape = MAP if byte == 0x7B else LIST
+            visit = Visit(depth, key, ordinal, kind, shape, start, None, walk.here())
+        walk.push(byte)
+        walk.pos += 1
+        return visit, "first-key" if byte == 0x7B else "first-value"
+    try:
+        value: object = UNLOADED_VALUE
+        if kind == "string":
+            text = walk.token(_STRING)
+            if text is not None and len(text) <= _LEAF:
+                value = walk.parser.decoder.decode(text, start)
+                walk.pos = start + len(text)
+            elif not _long_string(walk):
+                finding = walk.truncated()
+                walk.parser.result.findings.add(finding)
+                walk.pos = walk.end
+                return _visit(walk, depth, key, ordinal, kind, start, finding, Status.TRUNCATED), "after"
+        else:
+            text = walk.token(_WORD) or b""
+            if start + len(text) >= walk.end:  # it may go on beyond the cut
+                finding = walk.truncated()
+                walk.parser.result.findings.add(finding)
+                walk.pos = walk.end
+                return _visit(walk, depth, key, ordinal, kind, start, finding, Status.TRUNCATED), "after"
+            value = walk.parser.decoder.decode(text, start)
+            walk.pos = start + len(text)
+    except (LimitError, UnsupportedError) as refused:
+        finding = walk.malformed(refused.reason, start, code=unsupported_code(refused))
+        return _visit(walk, depth, key, ordinal, kind, start, finding, Status.UNSUPPORTED), "after"
+    except MalformedError as error:
+        offset = error.offset if error.offset is not None else start
+        finding = walk.malformed(error.reason, offset, in_string=walk.pos > start)  # a long string is left inside
+        return _visit(walk, depth, key, ordinal, "invalid", start, finding), "after"
+    if not detail or level is None:
+        return None, "after"
+    if walk.pos - start > BORN_LOADED:
+        value = UNLOADED_VALUE
+    return Visit(depth, key, ordinal, kind, SCALAR, start, walk.pos, walk.here(), value), "after"
+
+
+def _visit(
+    walk: _Walk, depth: int, key: Key, ordinal: int, kind: str, start: int, finding: Finding,
+    status: Status = Status.DAMAGED,
+) -> Visit:  # fmt: skip
+    return Visit(depth, key, ordinal, kind, SCALAR, start, walk.pos, walk.path(), UNLOADED_VALUE, status, finding)
+
+
+def _whole_leaf(walk: _Walk) -> bool:
+    """Pass over a small, shallow, whole container in one step; False if it is none, or not valid."""
+    at = walk.pos - walk.base
+    match = SUBTREE(walk.block, at, at + _LEAF)
+    if match is None:
+        if at + _LEAF <= len(walk.block) or walk.base + len(walk.block) >= walk.end or not at:
+            return False
+        walk.block = walk.data.pread(walk.pos, min(_BLOCK, walk.end - walk.pos))
+        walk.base = walk.pos
+        match = SUBTREE(walk.block, 0, _LEAF)
+        if match is None:
+            return False
+    text = match[0]
+    if not depth_at_most(text, walk.limits.leaf_depth):
+        return False
+    duplicates = walk.parser.decoder.duplicates
+    try:
+        walk.parser.decoder.decode(text, walk.pos)
+    except PASSING:
+        raise
+    except PparseError:
+        return False  # read it again token by token, to name the very place
+    if walk.parser.decoder.duplicates != duplicates:
+        walk.parser.decoder.duplicates = duplicates
+        return False  # so too for a key that occurs twice
+    walk.pos += len(text)
+    return True
+
+
+def _long_string(walk: _Walk) -> bool:
+    """Check a string longer than a block, piece by piece; False if the text ends inside it."""
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    walk.pos += 1
+    while walk.have(16) or walk.have():
+        at = walk.pos - walk.base
+        match = _STRING_TEXT(walk.block, at)
+        piece = match[0] if match is not None else b""
+        more = walk.base + len(walk.block) < walk.end
+        cut = False
+        if at + len(piece) + 6 > len(walk.block):
+            cut = not more and _CUT_ESCAPE(walk.block, at + len(piece)) is not None
+            if (more or cut) and _HALF_PAIR(piece.replace(b"\\\\", b"__")):
+                piece = piece[:-6]  # the other half ends in the next block, or beyond the cut
+        pending = len(decoder.getstate()[0])
+        try:
+            decoder.decode(piece)
+        except UnicodeDecodeError as error:
+            raise MalformedError("not UTF-8", offset=walk.pos - pending + error.start) from error
+        walk.parser.decoder.refuse_lone_surrogates(piece, walk.pos)
+        walk.pos += len(piece)
+        if cut:
+            return False
+        follower = walk.block[at + len(piece) : at + len(piece) + 1]
+        if follower == b'"':
+            pending = len(decoder.getstate()[0])
+            if pending:
+                raise MalformedError("not UTF-8", offset=walk.pos - pending)
+            walk.pos += 1
+            return True
+        if follower == b"\\":
+            if more and at + len(piece) + 12 > len(walk.block):
+                walk.block, walk.base = b"", walk.pos  # the escape may go on in the next block
+                continue
+            raise MalformedError("an unknown escape in a string", offset=walk.pos)
+        if follower:
+            raise MalformedError("a control character in a string", offset=walk.pos)
+    return False

@@ -1,0 +1,350 @@
+"""Checking messages: sound ones are known in one pass over their bytes, without a node; the others node by node."""
+
+from __future__ import annotations
+
+import re
+
+from pparse.data.reader import Range
+from pparse.errors import EndOfDataError, GapError, LimitError, MalformedError
+from pparse.findings import Finding, Status
+from pparse.kernels.wire import (
+    END_GROUP,
+    FIXED32,
+    FIXED64,
+    LEN,
+    PADDING,
+    SLACK,
+    START_GROUP,
+    VARINT,
+    read_length,
+    read_tag,
+    skip_varint,
+)
+from pparse.parsers.protobuf.index import ChunkRange, accepts
+from pparse.parsers.protobuf.values import fixed_size
+from pparse.protobuf.schema import TYPE_STRING
+from pparse.tree.node import SCALAR
+from pparse.tree.visit import Visit
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Final
+
+    from pparse.data.base import Data
+    from pparse.parsers.protobuf.index import Origin
+    from pparse.parsers.protobuf.parser import ProtobufParser
+    from pparse.protobuf.schema import FieldType, MessageType
+    from pparse.tree.node import Node
+
+_FIRST_BLOCK: Final = 4 << 10
+_BLOCK: Final = 256 << 10
+# Nesting beyond which the tree, which has a limit of its own, decides.
+_MAX_DEPTH: Final = 10_000
+_TOO_LONG: Final = re.compile(rb"[\x80-\xff]{10}")
+# A text larger than a block is decoded in pieces.
+_SKIP, _TEXT, _MESSAGE, _PACKED, _VARINTS = range(5)
+
+
+class _Table(dict[int, tuple[int, "FieldType | None", "_Table | None"]]):
+    """What to look at in fields of one message type, by tag (of wire types 2 and 3); made as tags are met."""
+
+    __slots__ = ("_tables", "_type")
+
+    def __init__(self, type: MessageType, tables: dict[str, _Table]) -> None:
+        self._type = type
+        self._tables = tables
+
+    def __missing__(self, tag: int) -> tuple[int, FieldType | None, _Table | None]:
+        field = self._type.fields.get(tag >> 3)
+        found: tuple[int, FieldType | None, _Table | None] = (_SKIP, None, None)
+        if field is not None and accepts(field, tag & 7):
+            if field.message is not None:
+                found = (_MESSAGE, field, table_of(field.message, self._tables))
+            elif field.type == TYPE_STRING:
+                found = (_TEXT, field, None)
+            elif field.wire_type == VARINT:
+                found = (_VARINTS, field, None)
+            elif fixed_size(field) is not None:
+                found = (_PACKED, field, None)
+        self[tag] = found
+        return found
+
+
+def table_of(type: MessageType, tables: dict[str, _Table]) -> _Table:
+    """Return the table of a message type, kept in ``tables``."""
+    found = tables.get(type.full_name)
+    if found is None:
+        found = tables[type.full_name] = _Table(type, tables)
+    return found
+
+
+class Checker:
+    """Checks messages of one schema; keeps what it learned of each type."""
+
+    def __init__(self, check_cancelled: Callable[[], None]) -> None:
+        self._tables: dict[str, _Table] = {}
+        self._check_cancelled = check_cancelled
+        self.stopped = 0
+
+    def sound(self, part: Range, type: MessageType) -> bool:
+        """Say whether every field of the message, and of those in it, is whole and of its type.
+
+        Where it is not, ``stopped`` is the offset of the field at fault: all before it is sound.
+        """
+        self.stopped = part.start
+        try:
+            return self._walk(part, type)
+        except (MalformedError, EndOfDataError, GapError):
+            return False
+
+    def _walk(self, part: Range, type: MessageType) -> bool:
+        table = table_of(type, self._tables)
+        # Open messages: their end (of a group: minus its number), and the table to go back to. A group ends by itself,
+        # but not beyond the message that it is in: ``bounds`` are where nothing goes on.
+        ends: list[int] = [part.end]
+        bounds: list[int] = [part.end]
+        tables: list[_Table] = [table]
+        pos, base, size = part.start, 0, 0
+        block = b""
+        data, last = part.data, part.end
+        step = _FIRST_BLOCK
+        while True:
+            end = ends[-1]
+            if pos == end:
+                ends.pop()
+                bounds.pop()
+                tables.pop()
+                if not ends:
+                    return True
+                table = tables[-1]
+                continue
+            if pos >= bounds[-1]:  # beyond the message; or at its end, in a group that does not end in it
+                return False
+            self.stopped = pos
+            at = pos - base
+            if not 0 <= at < size or (at > size - SLACK and base + size < last):
+                self._check_cancelled()
+                step = min(4 * step, _BLOCK) if at <= size else _FIRST_BLOCK
+                block = data.pread(pos, min(step, last - pos))
+                if not block:
+                    return False
+                base, size, at = pos, len(block), 0
+                block += PADDING
+            tag = block[at]
+            if tag < 0x80:
+                at += 1
+            else:
+                tag, at = read_tag(block, at, base)
+            wire = tag & 7
+            if tag < 8:
+                return False
+            if wire == LEN:
+                length = block[at]
+                if length < 0x80:
+                    at += 1
+                else:
+                    length, at = read_length(block, at, base)
+                pos = base + at
+                if length > bounds[-1] - pos:
+                    return False
+                what, field, below = table[tag]
+                if below is not None:
+                    if len(ends) > _MAX_DEPTH:
+                        return False
+                    table = below
+                    ends.append(pos + length)
+                    bounds.append(pos + length)
+                    tables.append(table)
+                    continue
+                if what == _TEXT and at + length <= size:  # what nearly all leaves are
+                    text = block[at : at + length]
+                    if not text.isascii() and not _sound_text(text):
+                        return False
+                elif what != _SKIP and length and not self._leaf(part, what, field, pos, length, block, at, size):
+                    return False
+                pos += length
+            elif wire == VARINT:
+                pos = base + (at + 1 if block[at] < 0x80 else skip_varint(block, at, base))
+            elif wire == FIXED64:
+                pos = base + at + 8
+            elif wire == FIXED32:
+                pos = base + at + 4
+            elif wire == START_GROUP:
+                if len(ends) > _MAX_DEPTH:
+                    return False
+                below = table[tag][2]
+                if below is not None:
+                    table = below
+                ends.append(-(tag >> 3))
+                bounds.append(bounds[-1])
+                tables.append(table)
+                pos = base + at
+            elif wire == END_GROUP:
+                if end != -(tag >> 3):
+                    return False
+                ends.pop()
+                bounds.pop()
+                tables.pop()
+                table = tables[-1]
+                pos = base + at
+            else:
+                return False
+
+    def _leaf(
+        self, part: Range, what: int, field: FieldType | None, pos: int, length: int, block: bytes, at: int, size: int
+    ) -> bool:
+        """Look at a text, or at packed numbers."""
+        if what == _PACKED:
+            return field is None or not length % (fixed_size(field) or 1)
+        if at + length <= size:
+            return _sound_text(block[at : at + length]) if what == _TEXT else _sound_varints(block[at : at + length])
+        return self._long_leaf(part, what, pos, length)
+
+    def _long_leaf(self, part: Range, what: int, pos: int, length: int) -> bool:
+        import codecs
+
+        decoder = codecs.getincrementaldecoder("utf-8")()
+        tail = b""
+        while length:
+            piece = part.data.read_exact(pos, min(_BLOCK, length))
+            pos += len(piece)
+            length -= len(piece)
+            if what == _TEXT:
+                try:
+                    decoder.decode(piece, not length)
+                except UnicodeDecodeError:
+                    return False
+            elif _TOO_LONG.search(tail + piece) is not None or (not length and piece[-1] >= 0x80):
+                return False
+            tail = piece[-10:]
+        return True
+
+
+def _sound_text(raw: bytes) -> bool:
+    if raw.isascii():
+        return True
+    try:
+        raw.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _sound_varints(raw: bytes) -> bool:
+    return raw.isascii() or (raw[-1] < 0x80 and _TOO_LONG.search(raw) is None)
+
+
+class _Level:
+    """One level of a check: the nodes still to be looked at, and their ``owner``, the message or list that has them.
+
+    ``unsound`` says that the owner's bytes are not sound, ``explained`` that something below it was found wrong.
+    ``known`` are bytes that were scanned, up to the field at fault: data, start, and its offset.
+    """
+
+    __slots__ = ("explained", "known", "nodes", "owner", "unsound")
+
+    def __init__(
+        self, nodes: Iterator[Node], owner: Node | None, *, unsound: bool, known: tuple[Data, int, int] | None
+    ) -> None:
+        self.nodes = nodes
+        self.owner = owner
+        self.unsound = unsound
+        self.known = known
+        self.explained = False
+
+
+class TreeCheck:
+    """Checks the tree of a parser: sound messages by their bytes, the others node by node."""
+
+    def __init__(self, parser: ProtobufParser) -> None:
+        self._parser = parser
+        self._result = parser.result
+        self._checker = Checker(parser.result.extraction.session.check_cancelled)
+
+    def run(self) -> Iterator[Visit]:
+        """Yield a visit of each node that was looked at; what is wrong is noted at its node."""
+        levels = [_Level(iter((self._result.root,)), None, unsound=False, known=None)]
+        while levels:
+            level = levels[-1]
+            try:
+                node = next(level.nodes, None)
+            except LimitError as error:  # the children cannot be had within our limits
+                level.explained = True
+                node = None
+                if level.owner is not None:
+                    self._note(level.owner, error)
+            if node is None:
+                levels.pop()
+                yield from self._close(level, levels)
+                continue
+            below = self._look(node, level)
+            visit = Visit.of(node, node.depth)
+            if visit.status not in (None, Status.COMPLETE):
+                level.explained = True
+            if below is not None:
+                levels.append(below)
+                below.explained = visit.status not in (None, Status.COMPLETE)
+            yield visit
+
+    def _note(self, node: Node, error: LimitError) -> None:
+        """Say that a limit kept us from looking; the node itself is not refused for it."""
+        self._result.findings.add(Finding(
+            "limit", error.reason, path=node.path, source=self._result.extraction.name, offset=node.start,
+            wanted=error.wanted, got=error.got,
+        ))  # fmt: skip
+
+    def _close(self, level: _Level, above: list[_Level]) -> Iterator[Visit]:
+        owner = level.owner
+        if level.unsound and not level.explained and owner is not None:
+            # All that the tree shows is whole: the damage is in what it passes over.
+            self._parser.damage(owner, "its bytes are not sound, though no field that it shows is damaged")
+            yield Visit.of(owner, owner.depth)
+        if above and (level.explained or level.unsound):
+            above[-1].explained = True
+
+    def _look(self, node: Node, level: _Level) -> _Level | None:
+        """Look at one node; return the level of its children if those have to be looked at."""
+        try:
+            if node.shape == SCALAR:
+                if node.known_status is None:
+                    self._parser.judge(node)
+                return None
+            try:
+                sound = self._is_sound(node, level)
+            except LimitError as error:  # of its bytes: what can be had of it without them stays readable
+                self._note(node, error)
+                sound = None
+            if sound:
+                return None
+            node.index_to(1)
+        except LimitError as error:
+            self._result.note_limit(node, error)
+            return None
+        return _Level(iter(node.children()), node, unsound=sound is False, known=level.known)
+
+    def _is_sound(self, node: Node, level: _Level) -> bool | None:
+        """Say whether a message needs no closer look: all its bytes are there and what the schema says.
+
+        None where bytes alone do not tell. What was scanned on a level above is not scanned again.
+        """
+        origin: Origin = node.note
+        if origin.type is None or origin.contributions or node.known_status not in (None, Status.COMPLETE):
+            return None
+        ranges = [piece for piece in origin.pieces if isinstance(piece, Range)]
+        for part in ranges:
+            if part.end > self._parser.make.data_end(part):
+                return False
+            known = level.known
+            if known is not None and known[0] is part.data and known[1] <= part.start:
+                if part.end <= known[2]:
+                    continue
+                if part.start <= known[2]:
+                    return False  # the field at fault is in it
+            if not self._checker.sound(part, origin.type):
+                level.known = (part.data, part.start, self._checker.stopped)
+                return False
+            if isinstance(part, ChunkRange) and part.type > 1:
+                return False
+        # With grafts, what the bytes say is not all.
+        return True if ranges and len(ranges) == len(origin.pieces) else None

@@ -1,0 +1,263 @@
+"""Entries of the tree for values of protobuf fields: messages made of pieces, scalars, and what is guessed."""
+
+from __future__ import annotations
+
+from pparse.data.reader import Range
+from pparse.errors import EndOfDataError, GapError, LimitError, MalformedError, PparseError, UnsupportedError
+from pparse.findings import Finding, Status
+from pparse.kernels.wire import LEN, START_GROUP
+from pparse.parsers.protobuf.index import ChunkRange, Graft, Lost, Origin
+from pparse.parsers.protobuf.values import WIRE_KINDS, decode, decode_text, is_message, scalar_kind
+from pparse.tree.node import UNLOADED_VALUE, Entry
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from typing import Any, Final
+
+    from pparse.data.base import Data
+    from pparse.document.extraction import Extraction
+    from pparse.parsers.protobuf.index import Piece
+    from pparse.parsers.protobuf.window import Field, Window
+    from pparse.protobuf.schema import FieldType
+    from pparse.tree.node import Key
+
+# Scalars of at most this many bytes are decoded with their siblings.
+BORN_LOADED: Final = 256
+# What is looked at of a field of an unknown schema.
+_GUESS_BYTES: Final = 64 << 10
+
+
+class ValueEntries:
+    """Makes entries for the values in the messages of one extraction.
+
+    ``types`` says what fields of an unknown schema hold, by the field numbers that lead to them.
+    """
+
+    def __init__(self, extraction: Extraction, types: Mapping[tuple[int, ...], str]) -> None:
+        self.extraction = extraction
+        self.types = types
+        self._longest = max(map(len, types), default=0)
+        # What everything is placed by (the metadata of a `.cpb`): where that is in doubt, all is.
+        self.witness: Range | None = None
+        self._origins: dict[FieldType | None, Origin] = {}
+
+    def _plain(self, field: FieldType | None) -> Origin:
+        """Return the origin of scalars of a field, one for all of them."""
+        found = self._origins.get(field)
+        if found is None:
+            found = self._origins[field] = Origin(field)
+        return found
+
+    def doubt(self, parts: Iterable[Range]) -> str | None:
+        """Say why these bytes may be wrong though they can be read: a checksum over them failed, or their source's."""
+        for part in parts if self.witness is None else (self.witness, *parts):
+            reason = part.data.doubtful(part.start, part.end)
+            if reason is not None:
+                return reason
+        return None
+
+    def data_end(self, part: Range) -> int:
+        """Return where the bytes of the part's data end in fact."""
+        extraction = self.extraction
+        if part.data is extraction.data:
+            return extraction.known_end()
+        size = part.data.size
+        return part.end + 1 if size is None else size
+
+    def place(self, data: Data, start: int, end: int) -> tuple[int, int]:
+        """Return where bytes of ``data`` stand in the extraction's data, or where what they were made of does."""
+        if data is self.extraction.data:
+            return start, end
+        first = data.locate(start, 1)
+        last = data.locate(end - 1, 1) if end > start else first
+        if not first or not last:
+            return 0, 0
+        return first[0][1], last[-1][1] + last[-1][2] if end > start else first[0][1]
+
+    def bad(self, key: Key, kind: str, at: int, error: PparseError) -> Entry:
+        """Return the entry of a scalar, or of what should be something else, that cannot be read for ``error``."""
+        status, code = Status.DAMAGED, "malformed"
+        if isinstance(error, EndOfDataError):
+            status, code = Status.TRUNCATED, "truncated"
+        elif isinstance(error, UnsupportedError):
+            status, code = Status.UNSUPPORTED, "unsupported"
+        finding = Finding(
+            code, error.reason, source=self.extraction.name, offset=at, wanted=error.wanted, got=error.got
+        )
+        return Entry(key, kind, at, at, status=status, finding=finding, parts=(), note=Origin(None))
+
+    def payload(self, part: Range, found: Field) -> Range:
+        """Return the payload of a field; of one that its message cannot hold, what there is."""
+        end = found.end if found.end <= part.end or part.end >= self.data_end(part) else part.end
+        return part.data.range(min(found.start, end), end)
+
+    def is_over(self, part: Range, found: Field) -> bool:
+        """Say whether a field ends beyond its part, or beyond what there is of it."""
+        return found.end > part.end or found.end > self.data_end(part)
+
+    def overshoot(self, part: Range, found: Field, kind: str) -> tuple[Status, Finding]:
+        """Return what is wrong with a field that ends beyond its part: it is cut, or its length is wrong."""
+        there = self.data_end(part)
+        cut = part.end >= there or found.end > there
+        at, _ = self.place(part.data, found.start, found.start)
+        finding = Finding(
+            "truncated" if cut else "malformed",
+            f"the {kind} ends early" if cut else f"the {kind} ends beyond its message",
+            source=self.extraction.name, offset=at, wanted=found.end - found.start,
+            got=max(0, min(part.end, there) - found.start),
+        )  # fmt: skip
+        return Status.TRUNCATED if cut else Status.DAMAGED, finding
+
+    def below(self, trail: tuple[int, ...], number: int) -> tuple[int, ...]:
+        """Return the trail of a field; no longer than tells that none of `types` means it, however deep that is."""
+        return trail if len(trail) > self._longest else (*trail, number)
+
+    def merged(
+        self,
+        key: Key,
+        origin: Origin,
+        status: Status | None = None,
+        finding: Finding | None = None,
+        kind: str | None = None,
+    ) -> Entry:
+        """Return the entry of a message."""
+        ranges = tuple(piece for piece in origin.pieces if isinstance(piece, Range))
+        kind = kind or (origin.type.full_name if origin.type is not None else "message")
+        start = end = 0
+        if ranges:
+            start, end = self.place(ranges[0].data, ranges[0].start, ranges[0].end)
+        alone = len(ranges) == 1 and ranges[0].data is self.extraction.data
+        parts = None if alone else ranges
+        return Entry(key, kind, start, end, status=status, finding=finding, parts=parts, note=origin)
+
+    def value(
+        self,
+        key: Key,
+        field: FieldType | None,
+        part: Range,
+        found: Field,
+        window: Window,
+        extra: Sequence[Piece] = (),
+        trail: tuple[int, ...] = (),
+    ) -> Entry:
+        """Return the entry of one value from the field that holds it, and the pieces that grafts add to it.
+
+        ``trail`` are the field numbers that lead to it, where there is no schema.
+        """
+        wire = found.tag & 7
+        over = self.is_over(part, found)
+        if field is None:
+            if wire in (LEN, START_GROUP):
+                return self._guessed(key, part, found, window, extra, trail)
+            kind = WIRE_KINDS[wire]
+        elif is_message(field):
+            status, finding = self.overshoot(part, found, field.type_name) if over else (None, None)
+            return self.merged(
+                key, Origin(field, field.message, pieces=(self.payload(part, found), *extra)), status, finding
+            )
+        elif extra:
+            return self.grafted(key, field, extra)
+        else:
+            kind = scalar_kind(field)
+        start, end = self.place(part.data, found.start, found.end)
+        away = part.data is not self.extraction.data
+        parts = (part.data.range(found.start, found.end),) if away else None
+        if over:
+            status, finding = self.overshoot(part, found, kind)
+            return Entry(key, kind, start, end, status=status, finding=finding, parts=parts, note=self._plain(field))
+        value: Any = UNLOADED_VALUE
+        if found.end - found.start <= BORN_LOADED:
+            try:
+                value = decode(field, wire, window.read(found.start, found.end))
+            except MalformedError as error:
+                problem = Finding("malformed", error.reason, source=self.extraction.name, offset=start)
+                return Entry(
+                    key, kind, start, end, status=Status.DAMAGED, finding=problem, parts=parts, note=self._plain(field)
+                )
+            except (EndOfDataError, GapError):
+                pass  # whoever loads it is told
+        known = value is not UNLOADED_VALUE or kind != "string"
+        return Entry(
+            key, kind, start, end, value, Status.COMPLETE if known else None, parts=parts, note=self._plain(field)
+        )  # fmt: skip
+
+    def grafted(self, key: Key, field: FieldType | None, pieces: Sequence[Piece], trail: tuple[int, ...] = ()) -> Entry:
+        """Return the entry of a value that grafts make: a message, or a scalar that a chunk holds.
+
+        Raises `MalformedError` where chunks go below a scalar.
+        """
+        deeper = any(isinstance(piece, Graft) for piece in pieces)
+        lost = next((piece for piece in reversed(pieces) if isinstance(piece, Lost)), None)
+        ranges = [piece for piece in pieces if isinstance(piece, Range)]
+        if field is not None and is_message(field):
+            return self.merged(key, Origin(field, field.message, pieces=pieces))
+        if field is None and (deeper or len(ranges) != 1 or self._holds_message(ranges[0])):
+            return self.merged(key, Origin(None, None, pieces=pieces, trail=trail))
+        name = f"the {field.type_name} {field.name}" if field is not None else "a scalar"
+        if deeper:
+            raise MalformedError(f"chunks go below {name}, which has nothing below")
+        if lost is not None:
+            if isinstance(lost.error, LimitError):
+                raise lost.error
+            raise MalformedError(lost.reason)
+        if not ranges:
+            raise MalformedError(f"no chunk is a value of {name}")
+        chunk = ranges[-1]
+        if isinstance(chunk, ChunkRange):
+            chunk.check(message=False)
+        start, end = self.place(chunk.data, chunk.start, chunk.end)
+        kind = scalar_kind(field) if field is not None else "bytes"
+        # Whether text is a value of the field is not known before it is looked at.
+        status = Status.COMPLETE if kind == "bytes" else None
+        return Entry(
+            key, kind, start, end, status=status, parts=(chunk,), note=Origin(field, text=field is not None)
+        )  # fmt: skip
+
+    def _holds_message(self, chunk: Range) -> bool:
+        from pparse.kernels.wire_guess import guess
+
+        if isinstance(chunk, ChunkRange) and chunk.type:
+            return chunk.type == 1
+        head = chunk.data.pread(chunk.start, min(len(chunk), _GUESS_BYTES))
+        return guess(head, len(head) == len(chunk))[0] == "message"
+
+    def _guessed(
+        self,
+        key: Key,
+        part: Range,
+        found: Field,
+        window: Window,
+        extra: Sequence[Piece],
+        trail: tuple[int, ...],
+    ) -> Entry:
+        """Return the entry of a field with a length, or of a group, of an unknown schema."""
+        payload = self.payload(part, found)
+        over = self.is_over(part, found)
+        status, problem = self.overshoot(part, found, "field") if over else (None, None)
+        origin = Origin(None, None, pieces=(payload, *extra), trail=trail)
+        if found.tag & 7 == START_GROUP:
+            return self.merged(key, origin, status, problem, kind="group")
+        length = found.end - found.start
+        kind = "message" if extra else self.types.get(trail)
+        try:
+            there = min(found.end, found.start + _GUESS_BYTES, max(found.start, self.data_end(part)))
+            head = window.read(found.start, there)
+        except (EndOfDataError, GapError):
+            head = b""
+        if kind is None:
+            from pparse.kernels.wire_guess import guess
+
+            kind = guess(head, len(head) == length)[0]
+        if kind == "message":
+            return self.merged(key, origin, status, problem)
+        value: Any = UNLOADED_VALUE
+        if length <= BORN_LOADED and len(head) == length:
+            try:
+                value = decode_text(head) if kind == "text" else head
+            except MalformedError:  # said to be text, and is none
+                kind, value = "bytes", head
+        start, end = self.place(part.data, found.start, found.end)
+        return Entry(
+            key, kind, start, end, value, status or Status.COMPLETE, problem, parts=(payload,), note=Origin(None)
+        )  # fmt: skip

@@ -1,0 +1,467 @@
+"""The elements of a repeated field: in which part, at which offset, packed or not; and what grafts add to them.
+
+A list is a row of *segments*. Elements that stand one by one are a `Run` (the field's `Occurrences`); numbers that are
+packed are a `_Packed`; elements that only a graft makes are `_New`, one that stands for those that damage took `_Gone`.
+"""
+
+from __future__ import annotations
+
+import re
+from array import array
+from bisect import bisect_left, bisect_right
+from itertools import islice
+
+from pparse.errors import EndOfDataError, GapError, MalformedError, PparseError
+from pparse.findings import Status
+from pparse.kernels.packed import count_varints, varint_checkpoints
+from pparse.kernels.wire import LEN, read_value
+from pparse.parsers.protobuf.index import FieldGraft, Origin
+from pparse.parsers.protobuf.resume import LostElement
+from pparse.parsers.protobuf.values import decode, fixed_size, is_message, number_of, scalar_kind
+from pparse.parsers.protobuf.window import Window
+from pparse.tree.node import Entry
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any, Final
+
+    from pparse.data.reader import Range
+    from pparse.parsers.protobuf.entries import ValueEntries
+    from pparse.parsers.protobuf.index import PartScan, Piece
+    from pparse.parsers.protobuf.window import Field
+    from pparse.protobuf.schema import FieldType
+
+# Packed varints of which each 1,024th offset is remembered.
+_PACKED_STRIDE: Final = 1_024
+_BLOCK: Final = 64 << 10
+# The bytes of a varint but for its last; ten of them are too many.
+_CONTINUED: Final = bytes(range(0x80, 0x100))
+_TOO_LONG: Final = re.compile(rb"(?<![\x80-\xff])[\x80-\xff]{10}")
+
+
+def whole_fields(
+    make: ValueEntries, scan: PartScan, key: int, first: int = 0, window: Window | None = None
+) -> Iterator[Field | Entry]:
+    """Yield the fields of a slot; instead of one that cannot be read (the last, before damage) its entry."""
+    fields = scan.fields(key, first, window)
+    while True:
+        try:
+            field = next(fields, None)
+        except (MalformedError, EndOfDataError, GapError) as error:
+            at, _ = make.place(scan.part.data, scan.slots[key].last, scan.slots[key].last)
+            yield make.bad(None, "bytes", at, error)
+            return
+        if field is None:
+            return
+        yield field
+
+
+class ListIndex:
+    """All elements of one repeated field: ``segments``, and ``firsts``, the number of the first element of each.
+
+    ``problems`` says what is wrong with them: a reason, an offset (None: of no byte), and whether they are cut.
+    """
+
+    def __init__(self, make: ValueEntries, origin: Origin) -> None:
+        self.make = make
+        self.field = origin.field
+        self.key = origin.key
+        self.trail = origin.trail
+        self.problems: list[tuple[str, int | None, bool]] = []
+        self.count = 0
+        self.segments: list[Run | _Packed | _New | _Gone] = []
+        self.firsts: list[int] = []
+        self._grafts: list[FieldGraft] = []
+        for contribution in origin.contributions:
+            if isinstance(contribution, LostElement):
+                self._add(_Gone(contribution.owner.begin, contribution.owner.end))
+            elif isinstance(contribution, FieldGraft):
+                self._add_graft(contribution)
+            else:
+                self._add_part(contribution[0])
+
+    def _add(self, segment: Run | _Packed | _New | _Gone) -> None:
+        if segment.count:
+            self.segments.append(segment)
+            self.firsts.append(self.count)
+            self.count += segment.count
+
+    def _add_part(self, scan: PartScan) -> None:
+        field = self.field
+        packable = field is not None and not is_message(field) and field.wire_type != LEN
+        if packable and any(scan.key_of(tag) == self.key and tag & 7 == LEN for tag in scan.found):
+            assert field is not None  # noqa: S101 -- packable says so
+            packed = _Packed(self.make, scan, self.key, field)
+            self.problems += packed.problems
+            self._add(packed)
+        else:
+            self._add(Run(scan, self.key))
+
+    def _add_graft(self, graft: FieldGraft) -> None:
+        if self.field is not None:
+            graft = graft.elements()
+        if graft.keys() or graft.whole():
+            reason = "a chunk is for the repeated field as such, or for a key of it, and not for an element"
+            self.problems.append((reason, None, False))
+        indices = graft.indices()
+        if not len(indices):
+            return
+        self._grafts.append(graft)
+        beyond = bisect_left(indices, self.count)
+        fresh = 0
+        while beyond + fresh < len(indices) and indices[beyond + fresh] == self.count + fresh:
+            fresh += 1
+        if beyond + fresh < len(indices):
+            reason = f"a chunk is for element {indices[beyond + fresh]} of a list of {self.count + fresh}"
+            self.problems.append((reason, None, False))
+        self._add(_New(fresh))
+
+    @property
+    def memory(self) -> int:
+        """Bytes held, about."""
+        return sum(200 + segment.memory for segment in self.segments)
+
+    def pieces(self, ordinal: int) -> list[Piece]:
+        """Return what grafts add to an element."""
+        found: list[Piece] = []
+        scalar = self.field is not None and not is_message(self.field)
+        for graft in self._grafts:
+            indices = graft.indices()
+            at = bisect_left(indices, ordinal)
+            if at < len(indices) and indices[at] == ordinal:
+                found += graft.at_index(ordinal, scalar=scalar)
+        return found
+
+    def grafted(self, ordinal: int) -> Entry:
+        """Return the entry of an element that grafts make; one that says what is wrong, where they cannot."""
+        try:
+            return self.make.grafted(None, self.field, self.pieces(ordinal), self.trail)
+        except MalformedError as error:
+            return self.make.bad(None, "bytes", 0, error)
+
+    def entries(self, first: int, count: int) -> list[Entry]:
+        """Return the entries of elements ``[first, first + count)``, or of fewer.
+
+        One that grafts touch comes alone: nobody wants to open the chunks of its neighbours.
+        """
+        found: list[Entry] = []
+        stop = min(first + count, self.count)
+        for graft in self._grafts:
+            indices = graft.indices()
+            at = bisect_left(indices, first)
+            if at < len(indices):
+                stop = min(stop, max(first + 1, indices[at]))
+        while first < stop:
+            number = bisect_right(self.firsts, first) - 1
+            segment, begin = self.segments[number], self.firsts[number]
+            take = min(stop, begin + segment.count) - first
+            found += islice(segment.entries(self, first - begin, first), take)
+            first += take
+        return found
+
+    def touched(self) -> list[int]:
+        """Return the numbers of the elements that grafts make, or add to, ascending."""
+        return sorted({index for graft in self._grafts for index in graft.indices() if index < self.count})
+
+    def wire(self) -> Iterator[Range | int]:
+        """Yield the elements as they stand on the wire, tags and all, in stretches as long as may be.
+
+        Instead of an element that grafts make, or add to, its number is yielded.
+        """
+        touched = self.touched()
+        for first, segment in zip(self.firsts, self.segments, strict=True):
+            low, high = bisect_left(touched, first), bisect_left(touched, first + segment.count)
+            yield from segment.wire(first, touched[low:high])
+
+    def array(self) -> Any:
+        """Return the numbers of the list as a numpy array (of enums, their numbers)."""
+        import numpy as np
+
+        from pparse.kernels.packed import packed_array
+
+        field = self.field
+        if field is None or is_message(field) or field.wire_type == LEN or self._grafts:
+            raise TypeError("not a list of numbers")
+        pieces = [
+            packed_array(raw, field.type)
+            for segment in self.segments
+            for raw in segment.raw(field)
+        ]  # fmt: skip
+        if len(pieces) == 1:
+            return pieces[0]
+        return np.concatenate(pieces) if pieces else packed_array(b"", field.type)
+
+
+class Run:
+    """Elements that stand one by one."""
+
+    def __init__(self, scan: PartScan, key: int) -> None:
+        self.scan = scan
+        self.key = key
+        self.count = scan.slots[key].count
+        self.memory = 0  # charged with the scan
+
+    def entries(self, owner: ListIndex, first: int, ordinal: int) -> Iterator[Entry]:
+        """Yield the entries of elements from number ``first`` of the segment on, which is ``ordinal`` in the list."""
+        window = self.scan.window()
+        for field in whole_fields(owner.make, self.scan, self.key, first, window):
+            if isinstance(field, Entry):
+                yield field
+                return
+            try:
+                extra = owner.pieces(ordinal) if owner._grafts else ()
+                yield owner.make.value(None, owner.field, self.scan.part, field, window, extra, owner.trail)
+            except MalformedError as error:
+                at, _ = owner.make.place(self.scan.part.data, field.begin, field.begin)
+                yield owner.make.bad(None, "bytes", at, error)
+            ordinal += 1
+
+    def wire(self, first: int, touched: list[int]) -> Iterator[Range | int]:
+        """Yield the stretches between the elements that are touched, and the numbers of those."""
+        data = self.scan.part.data
+        start = stop = -1
+        waiting = iter(touched)
+        wanted = next(waiting, -1)
+        for ordinal, field in enumerate(self.scan.fields(self.key), first):
+            if field.begin != stop or ordinal == wanted:
+                if stop > start:
+                    yield data.range(start, stop)
+                start = stop = field.begin
+            if ordinal == wanted:
+                yield ordinal
+                start = stop = field.next
+                wanted = next(waiting, -1)
+            else:
+                stop = field.next
+        if stop > start:
+            yield data.range(start, stop)
+
+    def raw(self, field: FieldType) -> Iterator[bytes]:
+        """Yield the payloads, as packed ones would be, in large pieces."""
+        window = self.scan.window()
+        pieces: list[bytes] = []
+        for found in self.scan.fields(self.key, 0, window):
+            pieces.append(window.read(found.start, found.end))
+            if len(pieces) >= 1 << 16:
+                yield b"".join(pieces)
+                pieces.clear()
+        yield b"".join(pieces)
+
+
+class _Packed:
+    """Numbers of which some, or all, are packed: their blobs (one number that stands by itself is one, too)."""
+
+    def __init__(self, make: ValueEntries, scan: PartScan, key: int, field: FieldType) -> None:
+        self.scan = scan
+        self.key = key
+        self.field = field
+        self.size = fixed_size(field)
+        self.count = 0
+        self.problems: list[tuple[str, int | None, bool]] = []
+        self._make = make
+        self._starts = array("q")
+        self._stops = array("q")
+        self._ends = array("q")  # numbers up to and with this blob
+        self._checkpoints: dict[int, array[int]] = {}
+        session = make.extraction.session
+        with session.budget.charge(0, "the index of packed numbers") as charge:
+            self._add_all(charge.resize)
+
+    def _add_all(self, account: Callable[[int], object]) -> None:
+        for number, found in enumerate(whole_fields(self._make, self.scan, self.key)):
+            if not number & 0xFFFF:
+                account(self.memory)
+            if isinstance(found, Entry):
+                cut = found.status is Status.TRUNCATED
+                self._note("the field ends early" if cut else "a number of the field is damaged", found.start, cut)
+            else:
+                self._add(found)
+
+    def _note(self, reason: str, offset: int, cut: bool = False) -> None:
+        if not self.problems:
+            self.problems.append((reason, offset, cut))
+
+    def _add(self, found: Field) -> None:
+        """Append a blob: the numbers that are whole."""
+        part = self.scan.part
+        there = min(part.end, self._make.data_end(part))
+        stop = min(found.end, there)  # of one that is cut, what is there
+        start = min(found.start, stop)
+        after = stop
+        if found.tag & 7 != LEN:
+            numbers = 1 if found.end <= there else 0
+            after = found.end if numbers else start
+        elif self.size is not None:
+            numbers = (stop - start) // self.size
+            after = start + numbers * self.size
+        else:
+            numbers, after = self._count(len(self._starts), start, stop)
+        if after < stop or found.end > there:
+            offset, _ = self._make.place(part.data, after, after)
+            cut = found.end > there and part.end >= self._make.data_end(part)
+            self._note("packed numbers end early" if cut else "a packed number is cut short, or too long", offset, cut)
+        self._starts.append(start)
+        self._stops.append(after)
+        self.count += numbers
+        self._ends.append(self.count)
+
+    def _count(self, blob: int, start: int, stop: int) -> tuple[int, int]:
+        """Count the sound varints of a blob, and say where they end; remember where each 1,024th of many begins."""
+        if stop - start <= 4 * _PACKED_STRIDE:
+            raw = b"".join(self._blocks(start, stop))
+            bad = _TOO_LONG.search(raw)
+            if bad is not None:
+                raw = raw[: bad.start()]
+            raw = raw.rstrip(_CONTINUED)
+            return count_varints(raw), start + len(raw)
+        try:
+            checkpoints, numbers = varint_checkpoints(self._blocks(start, stop), _PACKED_STRIDE)
+        except MalformedError as error:
+            stop = start + (error.offset or 0)
+            if stop == start:
+                return 0, start
+            checkpoints, numbers = varint_checkpoints(self._blocks(start, stop), _PACKED_STRIDE)
+        self._checkpoints[blob] = checkpoints
+        return numbers, stop
+
+    def _blocks(self, start: int, stop: int) -> Iterator[bytes]:
+        while start < stop:
+            try:
+                block = self.scan.part.data.pread(start, min(_BLOCK, stop - start))
+            except GapError:
+                return
+            if not block:
+                return
+            yield block
+            start += len(block)
+
+    @property
+    def memory(self) -> int:
+        """Bytes held, about."""
+        return 24 * len(self._starts) + sum(100 + 8 * len(kept) for kept in self._checkpoints.values())
+
+    def entries(self, owner: ListIndex, first: int, ordinal: int) -> Iterator[Entry]:
+        part = self.scan.part
+        window = Window(part.data, part.end)
+        blob = bisect_right(self._ends, first)
+        kind = scalar_kind(self.field)
+        origin = Origin(self.field)
+        away = part.data is not owner.make.extraction.data
+        while blob < len(self._starts):
+            before = self._ends[blob - 1] if blob else 0
+            start, stop = self._starts[blob], self._stops[blob]
+            if self.size is not None:
+                offset = start + (first - before) * self.size
+            else:
+                offset = self._seek(blob, first - before, window)
+            lost: PparseError | None = None
+            while first < self._ends[blob]:
+                end = offset + (self.size or 0)
+                try:
+                    if self.size is not None:
+                        value = decode(self.field, self.field.wire_type, window.read(offset, end))
+                    elif lost is None:
+                        at = window.at(offset)
+                        raw, after = read_value(window.block, at)
+                        value, end = number_of(self.field, raw), offset + after - at
+                except (EndOfDataError, GapError) as error:
+                    lost = error
+                else:
+                    lost = lost if self.size is None else None
+                if lost is not None:  # a hole in the data; behind it only numbers of fixed size can be found again
+                    yield owner.make.bad(None, "bytes", owner.make.place(part.data, offset, offset)[0], lost)
+                    offset, first, ordinal = end, first + 1, ordinal + 1
+                    continue
+                extra = owner.pieces(ordinal) if owner._grafts else ()
+                if extra:
+                    yield owner.grafted(ordinal)
+                else:
+                    where = owner.make.place(part.data, offset, end)
+                    parts = (part.data.range(offset, end),) if away else None
+                    yield Entry(None, kind, *where, value, parts=parts, note=origin)
+                offset = end
+                first += 1
+                ordinal += 1
+            blob += 1
+            if offset > stop:
+                raise MalformedError("the source changed while it was read", offset=stop)
+
+    def _seek(self, blob: int, skip: int, window: Window) -> int:
+        offset = self._starts[blob]
+        kept = self._checkpoints.get(blob)
+        if kept is not None:
+            offset += kept[skip // _PACKED_STRIDE]
+            skip %= _PACKED_STRIDE
+        for _ in range(skip):
+            at = window.at(offset)
+            offset += read_value(window.block, at)[1] - at
+        return offset
+
+    def wire(self, first: int, touched: list[int]) -> Iterator[Range | int]:
+        """Yield the blobs; where one number is touched, all one by one."""
+        if touched:
+            yield from range(first, first + self.count)
+            return
+        data = self.scan.part.data
+        for field in self.scan.fields(self.key):
+            yield data.range(field.begin, field.next)
+
+    def raw(self, field: FieldType) -> Iterator[bytes]:
+        """Yield the bytes of each blob."""
+        small: list[bytes] = []
+        for start, stop in zip(self._starts, self._stops, strict=True):
+            if stop - start < 4 * _PACKED_STRIDE:  # thousands of little ones are decoded together
+                small.append(self.scan.part.data.read_exact(start, stop - start))
+                if len(small) >= _PACKED_STRIDE:
+                    yield b"".join(small)
+                    small.clear()
+                continue
+            if small:
+                yield b"".join(small)
+                small.clear()
+            yield self.scan.part.data.read_exact(start, stop - start)
+        if small:
+            yield b"".join(small)
+
+
+class _New:
+    """Elements that are made of what grafts add, and of nothing else."""
+
+    memory = 0
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    def entries(self, owner: ListIndex, first: int, ordinal: int) -> Iterator[Entry]:
+        for number in range(ordinal, ordinal + self.count - first):
+            yield owner.grafted(number)
+
+    def wire(self, first: int, touched: list[int]) -> Iterator[Range | int]:
+        yield from range(first, first + self.count)
+
+    def raw(self, field: FieldType) -> Iterator[bytes]:
+        raise EndOfDataError("the numbers are in chunks")
+
+
+class _Gone:
+    """One element that stands for those in damaged bytes."""
+
+    memory = 0
+    count = 1
+
+    def __init__(self, begin: int, end: int) -> None:
+        self._begin = begin
+        self._end = end
+
+    def entries(self, owner: ListIndex, first: int, ordinal: int) -> Iterator[Entry]:
+        error = MalformedError("it is lost in damaged bytes, alone or with others", offset=self._begin)
+        entry = owner.make.bad(None, "bytes", self._begin, error)
+        entry.end = self._end
+        yield entry
+
+    def wire(self, first: int, touched: list[int]) -> Iterator[Range | int]:
+        yield from ()
+
+    def raw(self, field: FieldType) -> Iterator[bytes]:
+        yield from ()

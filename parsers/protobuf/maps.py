@@ -1,0 +1,189 @@
+"""The keys of a map field: on the wire a repeated message of a key (1) and a value (2). The last of a key wins."""
+
+from __future__ import annotations
+
+import re
+from itertools import chain, product
+
+from pparse.errors import PASSING, EndOfDataError, GapError, LimitError, MalformedError, PparseError
+from pparse.kernels.wire import LEN
+from pparse.parsers.protobuf.index import FieldGraft, Origin, accepts
+from pparse.parsers.protobuf.lists import whole_fields
+from pparse.parsers.protobuf.values import decode, is_message
+from pparse.parsers.protobuf.window import Field, Window
+from pparse.tree.node import Entry
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import Any, Final
+
+    from pparse.data.reader import Range
+    from pparse.parsers.protobuf.entries import ValueEntries
+    from pparse.parsers.protobuf.index import PartScan, Piece
+    from pparse.protobuf.schema import FieldType
+
+_KEY, _VALUE = 1, 2
+# What one pair costs, about, while the map is read.
+_COST: Final = 450
+_NUMBER: Final = re.compile(r"-?[0-9]{1,20}")
+
+
+def map_entries(make: ValueEntries, origin: Origin) -> Iterable[Entry]:
+    """Return the entries of a map: each key once, in order of first mention, with its last value."""
+    found: dict[Any, Entry] = {}
+    session = make.extraction.session
+    with session.budget.charge(0, "the keys of a map") as charge:
+        _collect(make, origin, found, lambda: charge.resize(_COST * len(found)))
+    return found.values()
+
+
+def _collect(make: ValueEntries, origin: Origin, found: dict[Any, Entry], account: Callable[[], object]) -> None:
+    for contribution in origin.contributions:
+        if isinstance(contribution, FieldGraft):
+            _graft(make, origin, contribution, found)
+            continue
+        scan = contribution[0]
+        window = scan.window()
+        for number, field in enumerate(whole_fields(make, scan, origin.key)):
+            if isinstance(field, Entry):
+                found["damaged", len(found), number] = field
+                continue
+            try:
+                key, entry = _pair(make, origin, scan, field, window)
+            except (MalformedError, EndOfDataError, GapError) as error:
+                at, _ = make.place(scan.part.data, field.begin, field.begin)
+                key = ("damaged", len(found), number)
+                entry = make.bad(None, "bytes", at, error)
+            found[key] = entry
+            if not len(found) & 0xFF:
+                account()
+
+
+def _typed(key: Any) -> Any:
+    # 1 and True are one key to a dict.
+    return (type(key), key)
+
+
+def _pair(make: ValueEntries, origin: Origin, scan: PartScan, pair: Field, window: Window) -> tuple[Any, Entry]:
+    """Read one pair: its key, and the entry of its value."""
+    field = origin.field
+    key_type = field.map_key if field is not None else None
+    value_type = field.map_value if field is not None else None
+    part = make.payload(scan.part, pair)
+    inner = Window(part.data, part.end) if pair.end - pair.begin > 4096 else window
+    key: Any = None if key_type is None else key_type.default
+    value: Field | None = None
+    values: list[Piece] = []
+    pos = part.start
+    known = False
+    while pos < part.end:
+        try:
+            at = inner.field(pos)
+        except (MalformedError, EndOfDataError) as error:
+            if not known:
+                raise
+            return _typed(key), make.bad(key, "bytes", make.place(part.data, pos, pos)[0], error)
+        number, wire = at.tag >> 3, at.tag & 7
+        if number == _KEY and (key_type is None or accepts(key_type, wire)):
+            if at.end > make.data_end(part):
+                raise EndOfDataError("the key of a map ends early", wanted=at.end - at.start)
+            if at.end > part.end:
+                raise MalformedError("the key of a map ends beyond its pair", wanted=at.end - at.start)
+            known = True
+            make.extraction.session.limits.check("name_bytes", at.end - at.start, "the key of a map", offset=at.start)
+            raw = inner.read(at.start, at.end)
+            key = decode(key_type, wire, raw)
+            if key_type is None and isinstance(key, bytes):
+                key = key.decode("utf-8", "replace")
+        elif number == _VALUE and (value_type is None or accepts(value_type, wire)):
+            value = at
+            values.append(make.payload(part, at))
+        elif make.is_over(part, at):
+            raise MalformedError("a field in a pair of a map ends beyond it", offset=at.begin)
+        pos = at.next
+    trail = make.below(origin.trail, _VALUE)
+    if value_type is not None and is_message(value_type):
+        over = value is not None and make.is_over(part, value)
+        status, problem = (
+            make.overshoot(part, value, value_type.type_name) if over and value is not None else (None, None)
+        )
+        entry = make.merged(key, Origin(value_type, value_type.message, pieces=values), status, problem)
+        if not values:
+            entry.start, entry.end = make.place(part.data, part.start, part.end)
+        return _typed(key), entry
+    if value is None:
+        return _typed(key), _default(make, key, value_type, part)
+    return _typed(key), make.value(key, value_type, part, value, inner, trail=trail)
+
+
+def _default(make: ValueEntries, key: Any, value_type: FieldType | None, part: Range) -> Entry:
+    """Return the entry of a value that is not written, which means the default."""
+    from pparse.parsers.protobuf.values import scalar_kind
+
+    start, end = make.place(part.data, part.start, part.end)
+    if value_type is None:
+        return Entry(key, "bytes", start, end, b"", parts=(), note=Origin(None))
+    value = value_type.default
+    if value_type.enum is not None and isinstance(value, int):
+        value = value_type.enum.names.get(value, value)
+    return Entry(key, scalar_kind(value_type), start, end, value, parts=(), note=Origin(value_type))
+
+
+def _graft(make: ValueEntries, origin: Origin, graft: FieldGraft, found: dict[Any, Entry]) -> None:
+    """Add what chunks have for single keys: onto a message, or instead of a scalar."""
+    field = origin.field
+    value_type = field.map_value if field is not None else None
+    indices = graft.indices()
+    if graft.whole() or (field is None and len(indices)):
+        entry = make.bad(None, "bytes", 0, MalformedError("a chunk is for a map as such, and not for a key of it"))
+        found["problem", 0, 0] = entry
+    scalar = value_type is not None and not is_message(value_type)
+    numbers = () if field is None else indices
+    for raw_key, pieces_at in chain(product(numbers, (graft.at_index,)), product(graft.keys(), (graft.at_key,))):
+        try:
+            key = _key_like(raw_key, field.map_key if field is not None else None)
+            pieces = pieces_at(raw_key, scalar=scalar)
+            before = found.get(_typed(key))
+            merged = before is not None and not scalar
+            if before is not None and merged:
+                pieces = [*before.note.pieces, *pieces]
+            entry = make.grafted(key, value_type, pieces, make.below(origin.trail, _VALUE))
+            if before is not None and merged and before.finding is not None:
+                entry.status, entry.finding = before.status, before.finding
+            found[_typed(key)] = entry
+        except PASSING:
+            raise
+        except LimitError:
+            raise
+        except PparseError as error:
+            found[_typed(raw_key)] = make.bad(raw_key, "bytes", 0, error)
+
+
+def _key_like(key: Any, key_type: FieldType | None) -> Any:
+    """Return a key of the kind that the map has. Raises `MalformedError` for one of another kind."""
+    if key_type is None:
+        return key
+    # As TensorFlow's Merger: it does not matter what a key is wrapped in. Numbers and their text are one key.
+    if key_type.wire_type == LEN:
+        if isinstance(key, str):
+            return key
+        if not isinstance(key, bool):
+            return str(key)
+    elif key_type.type_name == "bool":
+        if not isinstance(key, str):
+            return bool(key)
+        if key in ("true", "false"):
+            return key == "true"
+    elif not isinstance(key, bool):
+        number = int(key) if isinstance(key, int) or _NUMBER.fullmatch(key) else None
+        if number is not None and _fits(number, key_type):
+            return number
+    raise MalformedError(f"a chunk is for the key {key!r} of a map with {key_type.type_name} keys")
+
+
+def _fits(number: int, key_type: FieldType) -> bool:
+    """Say whether an integer is one of the key type."""
+    signed = not key_type.type_name.startswith(("u", "fixed"))
+    bits = 64 if key_type.type_name.endswith("64") else 32
+    return -(1 << bits - 1) <= number < 1 << bits - 1 if signed else 0 <= number < 1 << bits

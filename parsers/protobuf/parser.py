@@ -1,0 +1,581 @@
+"""Protocol buffers, lazily: messages of any size, with a schema or without one.
+
+States::
+
+    state          needs  reads                                            goes to
+    expect_fields  1..20  tags and lengths of the fields of one part of    expect_fields; the next part at the end of
+                          a message; payloads are jumped over              this one; DONE behind the last part
+    expect_end     0      nothing: the message has no bytes of its own     DONE
+
+A message node is made of parts (see `pparse.parsers.protobuf.index`); its children are its fields, which become visible
+when all parts were scanned, since the last one wins. A repeated field is a list, a map field a map; their children are
+found through what the scan of the message left behind. A field that the schema does not know, or whose wire type is not
+the schema's, is kept under its number.
+
+Rules: a sub-message that occurs several times in its parts is merged; of scalars the last wins, of a oneof the last
+member. A part that is damaged is read on where the schema proves that its fields go on
+(`pparse.parsers.protobuf.resume`); else it loses what is behind the damage, in that part only. Without a schema the
+content of length-delimited fields is guessed (`pparse.kernels.wire_guess`); the option ``types`` says it better.
+"""
+
+from __future__ import annotations
+
+from pparse.data.reader import Range
+from pparse.errors import (
+    PASSING,
+    EndOfDataError,
+    GapError,
+    LimitError,
+    MalformedError,
+    OptionError,
+    PparseError,
+    UnsupportedError,
+)
+from pparse.findings import Finding, Severity, Status
+from pparse.kernels.wire import PADDING, SLACK, scan
+from pparse.parsers.protobuf.check import TreeCheck
+from pparse.parsers.protobuf.entries import ValueEntries
+from pparse.parsers.protobuf.index import ChunkRange, FieldGraft, Graft, Lost, MessageIndex, Origin, PartScan
+from pparse.parsers.protobuf.lists import ListIndex
+from pparse.parsers.protobuf.resume import LostFields, find_resumption
+from pparse.parsers.protobuf.schema import find_type
+from pparse.parsers.protobuf.values import WIRE_KINDS, decode, decode_text, is_message, kind_of
+from pparse.paths import KeyStep
+from pparse.tree.node import LIST, MAP, SCALAR, Entry
+from pparse.tree.parser import DONE, Confidence, NodeContext, Parser
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from typing import Any, ClassVar, Final
+
+    from pparse.data.reader import Reader
+    from pparse.parsers.protobuf.index import Contribution, Piece
+    from pparse.parsers.protobuf.window import Window
+    from pparse.protobuf.schema import FieldType, MessageType
+    from pparse.tree.index import ChildIndex
+    from pparse.tree.node import Key, Node
+    from pparse.tree.result import Result
+    from pparse.tree.visit import Visit
+
+# A singular message that occurs more often than this is not merged.
+MAX_PARTS: Final = 1 << 16
+
+
+class ProtobufParser(Parser):
+    """A serialized protocol buffer message."""
+
+    name = "protobuf"
+    description = "protocol buffer message"
+    extensions: ClassVar[tuple[str, ...]] = (".pb", ".binpb", ".protobin", ".binaryproto")
+    media_type = "application/protobuf"
+    references: ClassVar[tuple[str, ...]] = ("https://protobuf.dev/programming-guides/encoding/",)
+    limitations: ClassVar[tuple[str, ...]] = (
+        "there is no magic number; without a schema numbers are unsigned, and what has a length is guessed",
+        "values of closed enums (proto2) that have no name are shown as numbers, and do not go to the unknown fields",
+        "maps above some 140,000 keys need a larger --budget",
+    )
+    options: ClassVar[dict[str, str]] = {
+        "descriptor": "a FileDescriptorSet (protoc --include_imports --descriptor_set_out=FILE) that knows the type, "
+        "or a Riegeli file whose metadata have the type of its records",
+        "message": "the full name of the message type, e.g. tensorflow.GraphDef",
+        "types": "what fields of an unknown schema hold, by path of field numbers: 1.2=message,3=text,4=bytes",
+    }
+
+    # The full name of the type, for formats that are one message.
+    message_name: ClassVar[str | None] = None
+
+    def __init__(self, result: Result) -> None:
+        super().__init__(result)
+        self.make = ValueEntries(result.extraction, _parse_types(result.extraction.session.options.get("types")))
+        self.root_type: MessageType | None = self._find_root_type()
+
+    # -- which schema ------------------------------------------------------------------------------------------------
+
+    def _find_root_type(self) -> MessageType | None:
+        session = self.result.extraction.session
+        return find_type(session.options, self.message_name, session.limits)
+
+    @classmethod
+    def match(cls, reader: Reader) -> Confidence:
+        """POSSIBLE where the bytes begin like fields of a message; there is no magic number."""
+        return looks_like_message(reader)
+
+    # -- nodes -------------------------------------------------------------------------------------------------------
+
+    def root_entry(self) -> Entry:
+        """Describe the root: one message."""
+        extraction = self.result.extraction
+        pieces = self.root_pieces()
+        kind = self.root_type.full_name if self.root_type is not None else "message"
+        note = Origin(None, self.root_type, pieces=pieces)
+        return Entry(None, kind, extraction.start, extraction.end, status=None, note=note)
+
+    def root_pieces(self) -> Sequence[Piece]:
+        """Return what the root message is made of."""
+        extraction = self.result.extraction
+        return (extraction.data.range(extraction.start, max(extraction.start, extraction.known_end())),)
+
+    def shape(self, kind: str) -> str:
+        """Return the shape of nodes of ``kind``; kinds of lists end in ``[]``, messages have names with capitals."""
+        if kind.endswith("[]"):
+            return LIST
+        return SCALAR if kind in _SCALAR_KINDS or kind.startswith("enum<") else MAP
+
+    def step_to(self, parent: Node, ordinal: int, key: Key) -> Any:
+        """Return the path step; names and keys of maps occur once."""
+        if isinstance(key, str):
+            return KeyStep(key)
+        return super().step_to(parent, ordinal, key)
+
+    def key_meant(self, node: Node, key: Key) -> Key:
+        """Let fields be named by their number too."""
+        origin: Origin = node.note
+        if origin.type is not None and isinstance(key, int) and not isinstance(key, bool):
+            field = origin.type.fields.get(key)
+            note = node.index_to(None).note
+            # A field whose wire type is wrong stands under its number, and has its own name beside it perhaps.
+            if field is not None and key not in note.misfits:
+                return field.name
+        return key
+
+    # -- messages ----------------------------------------------------------------------------------------------------
+
+    def begin(self, ctx: NodeContext) -> tuple[int, Any, int]:
+        """Begin with the first part of a message."""
+        origin: Origin = ctx.node.note
+        ctx.scratch = MessageIndex(origin.pieces)
+        return self._next_part(ctx) or self._nothing(ctx)
+
+    def _nothing(self, ctx: NodeContext) -> tuple[int, Any, int]:
+        ctx.end = ctx.pos
+        return ctx.pos, self.expect_end, 0
+
+    def _next_part(self, ctx: NodeContext) -> tuple[int, Any, int] | None:
+        """Enter the next part that has bytes; None behind the last."""
+        index: MessageIndex = ctx.scratch
+        origin: Origin = ctx.node.note
+        while index.queue:
+            piece = index.queue.pop()
+            if isinstance(piece, Lost) and isinstance(piece.error, LimitError):
+                raise piece.error
+            try:
+                if isinstance(piece, Lost):
+                    raise MalformedError(piece.reason)
+                if isinstance(piece, ChunkRange):
+                    piece.check(message=True)
+            except MalformedError as error:
+                self.damage(ctx.node, error.reason)
+                continue
+            if isinstance(piece, Graft):
+                index.parts.append(piece)
+            elif piece.end > piece.start:
+                index.parts.append(PartScan(piece, origin.type))
+                return ctx.enter(piece), self.expect_fields, 1
+        return None
+
+    def expect_end(self, ctx: NodeContext, block: bytes, base: int) -> tuple[int, Any, int]:
+        """A message without bytes."""
+        self._show(ctx)
+        if ctx.node.parent is None and any(_is_file(piece) for piece in ctx.node.note.pieces):
+            self.result.findings.add(Finding(
+                "empty", "the file is empty: a message without fields, or a download that never began",
+                severity=Severity.WARNING, source=self.result.extraction.name, offset=ctx.pos,
+            ))  # fmt: skip
+        return ctx.pos, DONE, 0
+
+    def expect_fields(self, ctx: NodeContext, block: bytes, base: int) -> tuple[int, Any, int]:
+        """Note where the fields of a part begin."""
+        part: PartScan = ctx.scratch.parts[-1]
+        end = part.part.end
+        size = len(block)
+        final = ctx.at_end or base + size >= end
+        pos = ctx.pos - base
+        stop = size if final else size - SLACK + 1
+        if pos < stop:
+            pos = self._scan(part, block + PADDING if final else block, base, pos, stop, final=final)
+            if ctx.index is not None and ctx.index.count == 0:
+                ctx.index.note = ctx.scratch
+                ctx.index.account()
+        after = base + pos
+        if after >= end:
+            if base == part.part.start and final:
+                ctx.scratch.kept = (part.part, block)
+            if after > end or part.groups:
+                if self._resume(ctx):
+                    return self._go_on(ctx) or (ctx.pos, DONE, 0)
+                self._note_cut(ctx, part, after)
+            return self._go_on(ctx) or (ctx.pos, DONE, 0)
+        need = min(SLACK, end - after) if pos < size and not final else 1
+        return after, self.expect_fields, need
+
+    def _scan(self, part: PartScan, block: bytes, base: int, pos: int, stop: int, *, final: bool) -> int:
+        try:
+            pos, last = scan(block, pos, stop, part.found, part.groups, base)
+        except MalformedError as error:
+            # A tag that goes on in the padding is no damage: the bytes end inside it.
+            if not (final and error.offset is not None and _all_continue(block[error.offset - base : stop])):
+                raise
+            pos, last = stop + 1, error.offset - base
+        finally:
+            part.settle(base)
+        if final and pos > stop and _all_continue(block[last:stop]):
+            part.drop(base + last)  # the tag was read on in the padding, and is another one
+        return pos
+
+    def cut(self, ctx: NodeContext) -> tuple[int, Any, int] | None:
+        """The data end inside a part: take the whole fields that are there, and go on with the next part."""
+        part: PartScan = ctx.scratch.parts[-1]
+        try:
+            rest = ctx.data.pread(ctx.pos, SLACK)
+        except GapError:
+            rest = b""
+        after = ctx.pos
+        if rest:
+            try:
+                after = ctx.pos + self._scan(part, rest + PADDING, ctx.pos, 0, len(rest), final=True)
+            except MalformedError as error:
+                self.note_damage(ctx.node, error)
+        self._note_cut(ctx, part, max(after, part.part.end + 1))
+        return self._go_on(ctx)
+
+    def resync(self, ctx: NodeContext, error: MalformedError) -> tuple[int, Any, int] | None:
+        """Go on behind the damage, or with the next part."""
+        self._resume(ctx)
+        return self._go_on(ctx)
+
+    def _resume(self, ctx: NodeContext) -> bool:
+        """Read a part that is damaged, but all there, as the two parts around what is lost; False if that fails."""
+        index: MessageIndex = ctx.scratch
+        scan: PartScan = index.parts[-1]  # type: ignore[assignment]
+        part, extraction = scan.part, self.result.extraction
+        if scan.type is None or part.data is not extraction.data or isinstance(part, ChunkRange):
+            return False
+        if part.end > self.make.data_end(part):
+            return False
+        lost = find_resumption(part.data, part.start, part.end, scan.type, extraction.session.check_cancelled)
+        if lost is None:
+            return False
+        index.parts.pop()
+        field = scan.type.fields[lost.number]
+        index.queue.append(part.data.range(lost.end, part.end))
+        if field.repeated and not field.is_map:
+            index.queue.append(LostFields(lost))
+        index.queue.append(part.data.range(part.start, lost.begin))
+        reason = (
+            f"{lost.end - lost.begin:,} bytes are damaged: one field is lost, or several; those of {field.name} behind "
+            "them may have other numbers"
+        )
+        finding = Finding(
+            "malformed", reason, path=ctx.node.path, source=extraction.name, offset=lost.begin,
+            length=lost.end - lost.begin,
+        )  # fmt: skip
+        self.result.close_node(ctx.node, Status.DAMAGED, finding)
+        return True
+
+    def _go_on(self, ctx: NodeContext) -> tuple[int, Any, int] | None:
+        """Enter the next part; behind the last, make the fields visible and return None."""
+        step = self._next_part(ctx)
+        if step is None:
+            self._show(ctx)
+        return step
+
+    def _note_cut(self, ctx: NodeContext, part: PartScan, after: int) -> None:
+        """A part ends inside a field: it is cut, or a length in it is wrong."""
+        end = part.part.end
+        there = self.make.data_end(part.part)
+        truncated = end >= there
+        reason = "the message ends inside a field" if truncated else "a field ends beyond its message"
+        node = ctx.node
+        first, _ = self.make.place(part.part.data, min(end, there), min(end, there))
+        finding = Finding(
+            "truncated" if truncated else "malformed", reason, path=node.path, source=self.result.extraction.name,
+            offset=first, wanted=after - part.part.start if after > end else None,
+            got=min(end, there) - part.part.start,
+        )  # fmt: skip
+        worse = node.known_status is Status.DAMAGED
+        self.result.close_node(node, Status.TRUNCATED if truncated and not worse else Status.DAMAGED, finding)
+
+    def finish(self, ctx: NodeContext) -> None:
+        """All parts were scanned: the message is COMPLETE unless something was noted."""
+        node = ctx.node
+        self.result.close_node(node, node.known_status or Status.COMPLETE, None, end=node.start)
+
+    # -- fields ------------------------------------------------------------------------------------------------------
+
+    def _show(self, ctx: NodeContext) -> None:
+        """Make the fields visible."""
+        index: MessageIndex = ctx.scratch
+        origin: Origin = ctx.node.note
+        if ctx.index is not None:
+            ctx.index.note = index
+        known = origin.type is None
+        found = index.contributions(origin.type)
+        for key, contributions in found.items():
+            if contributions:
+                known = known or (key >= 0 and origin.type is not None and key in origin.type.fields)
+                ctx.emit(self._field_entry(ctx, origin, key, contributions))
+        index.kept = None
+        self._note_strays(ctx, index)
+        if found and not known and ctx.node.parent is None and origin.type is not None:
+            self.result.findings.add(Finding(
+                "unknown-fields", f"no field of the message is one of {origin.type.full_name}: is that its type?",
+                severity=Severity.WARNING, source=self.result.extraction.name, offset=ctx.node.start,
+            ))  # fmt: skip
+
+    def _note_strays(self, ctx: NodeContext, index: MessageIndex) -> None:
+        """Warn of a field that the type does not have among the elements of a list: one whose tag was hit is so."""
+        for part in index.parts:
+            if not isinstance(part, PartScan) or part.type is None:
+                continue
+            fields = part.type.fields
+            strays = [key for key in part.slots if key not in fields]
+            if not strays:
+                continue
+            for number, field in fields.items():
+                run = part.slots.get(number) if field.repeated and is_message(field) else None
+                for key in strays if run is not None else ():
+                    at = part.slots[key].offsets[0]
+                    if run is None or not run.offsets[0] < at < run.last:
+                        continue
+                    offset, _ = self.make.place(part.part.data, at, at)
+                    name = f"field {key}" if key >= 0 else f"field {~key >> 3} of wire type {~key & 7}"
+                    self.result.findings.add(Finding(
+                        "stray-field", f"{name} stands among the elements of {field.name}, and {part.type.full_name} "
+                        "has no such field: an element whose tag was damaged looks like this",
+                        severity=Severity.WARNING, path=ctx.node.path, source=self.result.extraction.name,
+                        offset=offset,
+                    ))  # fmt: skip
+
+    def _field_entry(self, ctx: NodeContext, origin: Origin, key: int, contributions: list[Contribution]) -> Entry:
+        number = key if key >= 0 else ~key >> 3
+        field = origin.type.fields.get(number) if origin.type is not None and key >= 0 else None
+        try:
+            if field is None:
+                return self._unknown_entry(ctx, number, key, contributions)
+            if field.repeated:
+                return self._container_entry(
+                    ctx.node, kind_of(field), Origin(field, contributions=contributions, key=key)
+                )
+            if is_message(field):
+                return self._message_entry(ctx, field, contributions, key)
+            last = contributions[-1]
+            if isinstance(last, FieldGraft):
+                check_whole(last, field.name)
+                return self.make.grafted(field.name, field, last.whole(scalar=True))
+            window = self._window(ctx, last[0])
+            return self.make.value(field.name, field, last[0].part, last[0].last(key, window), window)
+        except PASSING:
+            raise
+        except LimitError:
+            raise
+        except PparseError as error:
+            name: Key = field.name if field is not None else number
+            last = contributions[-1]
+            at = ctx.node.start
+            if not isinstance(last, FieldGraft):
+                at, _ = self.make.place(last[0].part.data, last[1].last, last[1].last)
+            return self.make.bad(name, "bytes", at, error)
+
+    def _window(self, ctx: NodeContext, part: PartScan) -> Window:
+        """Return a window on a part; on the block that the scan read, where that is all of it."""
+        window = part.window()
+        kept = ctx.scratch.kept
+        if kept is not None and kept[0] is part.part:
+            window.take(part.part.start, kept[1])
+        return window
+
+    def _container_entry(self, parent: Node, kind: str, origin: Origin) -> Entry:
+        """Return the entry of a list or a map; it covers all from its first element to its last."""
+        key = origin.key
+        start, end = parent.start, parent.end
+        only = origin.contributions[0]
+        if len(origin.contributions) == 1 and not isinstance(only, FieldGraft):
+            part, slot = only
+            try:
+                after = min(part.window().field(slot.last).next, part.part.end)
+            except (MalformedError, EndOfDataError):  # the last element is damaged, which shows when it is looked at
+                after = part.part.end
+            start, end = self.make.place(part.part.data, slot.offsets[0], after)
+        name: Key = origin.field.name if origin.field is not None else key if key >= 0 else ~key >> 3
+        return Entry(name, kind, start, end, status=None, note=origin)
+
+    def _message_entry(self, ctx: NodeContext, field: FieldType, contributions: list[Contribution], key: int) -> Entry:
+        """Return the entry of a singular message: all its occurrences, and what grafts add, in order."""
+        pieces: list[Piece] = []
+        finding: Finding | None = None
+        status: Status | None = None
+        for item in contributions:
+            if isinstance(item, FieldGraft):
+                check_whole(item, field.name)
+                pieces += item.whole()
+                continue
+            part, slot = item
+            if slot.count > MAX_PARTS:
+                reason = f"the message {field.name} stands in {slot.count} parts, more than are merged"
+                raise UnsupportedError(reason, offset=slot.last)
+            for found in part.fields(key, 0, self._window(ctx, part), slot):
+                pieces.append(self.make.payload(part.part, found))
+                if self.make.is_over(part.part, found):
+                    status, finding = self.make.overshoot(part.part, found, field.type_name)
+        return self.make.merged(field.name, Origin(field, field.message, pieces=pieces), status, finding)
+
+    def _unknown_entry(self, ctx: NodeContext, number: int, key: int, contributions: list[Contribution]) -> Entry:
+        """Return the entry of a field that no schema knows."""
+        trail = self.make.below(ctx.node.note.trail, number)
+        origin = Origin(None, contributions=contributions, key=key, trail=trail)
+        grafts = [item for item in contributions if isinstance(item, FieldGraft)]
+        if any(graft.keys() for graft in grafts):
+            return self._container_entry(ctx.node, "map<?, ?>", origin)
+        count = sum(item[1].count for item in contributions if not isinstance(item, FieldGraft))
+        if count > 1 or any(len(graft.indices()) for graft in grafts):
+            return self._container_entry(ctx.node, "field[]", origin)
+        pieces: list[Piece] = [piece for graft in grafts for piece in graft.whole()]
+        parts = [item[0] for item in contributions if not isinstance(item, FieldGraft)]
+        if not parts:
+            return self.make.grafted(number, None, pieces, trail)
+        window = self._window(ctx, parts[0])
+        return self.make.value(number, None, parts[0].part, parts[0].last(key, window), window, pieces, trail)
+
+    # -- lists and maps ----------------------------------------------------------------------------------------------
+
+    def fill(self, node: Node, index: ChildIndex) -> bool:
+        """Index the elements of a list or the keys of a map."""
+        origin: Origin = node.note
+        if not origin.contributions:
+            return False
+        if node.shape == MAP:
+            from pparse.parsers.protobuf.maps import map_entries
+
+            for entry in map_entries(self.make, origin):
+                index.add_entry(entry)
+            index.account()
+        else:
+            found = ListIndex(self.make, origin)
+            index.keep(found, found.count)
+            for reason, offset, cut in found.problems[:1]:
+                self.damage(node, reason, offset, Status.TRUNCATED if cut else Status.DAMAGED)
+        if node.known_status is None:
+            self.result.close_node(node, Status.COMPLETE, None)
+        return True
+
+    def damage(self, node: Node, reason: str, offset: int | None = None, status: Status = Status.DAMAGED) -> None:
+        """Mark ``node`` DAMAGED (or cut) for ``reason``."""
+        finding = Finding(
+            "truncated" if status is Status.TRUNCATED else "malformed", reason, path=node.path,
+            source=self.result.extraction.name, offset=node.start if offset is None else offset,
+        )  # fmt: skip
+        self.result.close_node(node, status, finding)
+
+    def entries(self, node: Node, index: ChildIndex, first: int, count: int) -> list[Entry]:
+        """Return the entries of fields, elements or keys."""
+        if isinstance(index.note, ListIndex):
+            return index.note.entries(first, count)
+        return (index.entries or [])[first : first + count]
+
+    def load_scalar(self, node: Node) -> Any:
+        """Return a scalar's value."""
+        origin: Origin = node.note
+        field = origin.field
+        length = sum(len(part) for part in node.parts)
+        self.result.extraction.session.limits.check("scalar_bytes", length, "the value", path=node.path)
+        payload = b"".join(part.data.read_exact(part.start, len(part)) for part in node.parts)
+        if origin.text and field is not None:
+            from pparse.parsers.cpb.scalars import decode_scalar
+
+            value = decode_scalar(payload, field)
+            return field.enum.names.get(value, value) if field.enum is not None and isinstance(value, int) else value
+        if field is not None:
+            return decode(field, field.wire_type, payload)
+        if node.kind in _WIRES:
+            return decode(None, _WIRES[node.kind], payload)
+        return decode_text(payload) if node.kind == "text" else payload
+
+    # -- everything --------------------------------------------------------------------------------------------------
+
+    def check(self, *, strict: bool = False) -> Iterator[Visit]:
+        """Look at everything: messages that are sound in one pass over their bytes, the others node by node."""
+        return TreeCheck(self).run()
+
+    def judge(self, node: Node) -> None:
+        """Find out the status of a node; of text, whether it is what its field wants."""
+        if node.shape != SCALAR:
+            super().judge(node)
+            return
+        try:
+            node.load()
+        except LimitError as error:
+            self.result.note_limit(node, error)
+        except (MalformedError, EndOfDataError) as error:
+            self.damage(node, error.reason, error.offset)
+
+    # -- what the commands show --------------------------------------------------------------------------------------
+
+    def missing(self) -> int | None:
+        """Return how many bytes a cut message lacks at least: those of the field that is cut."""
+        finding = self.result.root.finding
+        if finding is None or finding.code != "truncated":
+            return None
+        wanted, got = finding.wanted, finding.got
+        return wanted - got if isinstance(wanted, int) and isinstance(got, int) and wanted > got else None
+
+    def details(self) -> Iterator[tuple[str, str]]:
+        """Yield what `pparse info` shows."""
+        root = self.result.root
+        yield "message", self.root_type.full_name if self.root_type is not None else "of an unknown type"
+        names = [str(entry.key) for _, entry in zip(range(40), root.index_to(None).entries or [], strict=False)]
+        yield "fields", ", ".join(names) or "none"
+
+
+_SCALAR_KINDS: Final = frozenset({
+    "double", "float", "int64", "uint64", "int32", "fixed64", "fixed32", "bool", "string", "bytes", "uint32",
+    "sfixed32", "sfixed64", "sint32", "sint64", "varint", "text",
+})  # fmt: skip
+_WIRES: Final = {name: wire for wire, name in WIRE_KINDS.items()}
+
+
+def _is_file(piece: Piece) -> bool:
+    from pparse.data.base import FileData
+
+    return isinstance(piece, Range) and isinstance(piece.data, FileData)
+
+
+def _all_continue(head: bytes) -> bool:
+    """Say whether these bytes are the beginning of a varint that goes on behind them."""
+    return bool(head) and min(head) >= 0x80
+
+
+def check_whole(graft: FieldGraft, name: str) -> None:
+    """Refuse chunks for elements or keys of a field that has none. Raises `MalformedError`."""
+    if len(graft.indices()) or graft.keys():
+        raise MalformedError(f"a chunk is for an element of {name}, which is neither repeated nor a map")
+
+
+def looks_like_message(reader: Reader) -> Confidence:
+    """Say whether data begins like fields of a message."""
+    from pparse.kernels.wire_guess import guess
+
+    head = reader.peek(4 << 10)
+    if not head:
+        return Confidence.NO
+    size = reader.remaining
+    kind, confidence = guess(head, size is not None and len(head) >= size)
+    if kind != "message":
+        return Confidence.NO
+    return Confidence.LIKELY if confidence >= 0.9 else Confidence.POSSIBLE
+
+
+def _parse_types(text: object) -> dict[tuple[int, ...], str]:
+    """Return the option ``types``: kinds by path of field numbers. Raises `OptionError`."""
+    found: dict[tuple[int, ...], str] = {}
+    if text is None:
+        return found
+    for item in str(text).split(","):
+        path, _, kind = item.partition("=")
+        numbers = path.strip().split(".")
+        if kind.strip() not in ("message", "text", "bytes") or not all(
+            number.isdecimal() and number.isascii() and len(number) < 10 for number in numbers
+        ):
+            raise OptionError(f"the option types has items like 1.2=message, 3=text, 4=bytes, not {item!r}")
+        found[tuple(map(int, numbers))] = kind.strip()
+    return found

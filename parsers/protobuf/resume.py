@@ -1,0 +1,336 @@
+"""Where a message goes on behind damage: at the next field from which on all of it can be told again.
+
+Fields follow each other by their lengths, so a tag or a length that was hit hides everything behind it. What is looked
+for is a field that holds a message, of the message's own type, such that
+
+- from there, field follows field to the exact end of the message: all are known to the schema, of the wire type that it
+  wants, and in the order of their numbers, as serializers write them;
+- it is sound down to its leaves, not empty, and all in it is known to the schema;
+- it could not be a field of a message further down: which of them was hit, is not known, and what is left of that one
+  may lie before the field. (So of a message that holds messages of its own type, nothing is read on.)
+
+The last field before the damage is believed only where this does not contradict it: its length may have been hit.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+
+from pparse.errors import EndOfDataError, GapError, MalformedError
+from pparse.kernels.varint import encode_varint
+from pparse.kernels.wire import LEN, START_GROUP
+from pparse.parsers.protobuf.check import Checker
+from pparse.parsers.protobuf.fits import fits, is_text
+from pparse.parsers.protobuf.index import FieldGraft, Graft, accepts
+from pparse.parsers.protobuf.values import is_message
+from pparse.parsers.protobuf.window import Window
+from pparse.protobuf.schema import TYPE_BYTES, TYPE_STRING
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from typing import Any, Final
+
+    from pparse.data.base import Data
+    from pparse.parsers.protobuf.index import Piece
+    from pparse.parsers.protobuf.window import Field
+    from pparse.protobuf.schema import FieldType, MessageType
+
+_BLOCK: Final = 256 << 10
+# What is looked at of a field to see whether it looks like a message; all of it is checked then.
+_HEAD: Final = 16 << 10
+# A tag and a length, and the first tag of what it holds.
+_HEADER: Final = 16
+# Fields before the damage that are remembered: bytes that are none may pass for so many before one is met that is none.
+_REMEMBERED: Final = 256
+# What is read to see whether a field begins where another one ends.
+_JUMP: Final = 256
+# Steps of a search, beside one for so many bytes: no input costs more than its size times a constant.
+_FREE_STEPS: Final = 100_000
+_BYTES_PER_STEP: Final = 4
+# A look at so many bytes is a step.
+_LOOK: Final = 64
+_MAX_DEAD: Final = 100_000
+_MAX_TYPES: Final = 2_000
+
+
+class Resumption:
+    """Bytes ``[begin, end)`` of a message are lost; field ``number`` is the first one behind them."""
+
+    __slots__ = ("begin", "end", "number")
+
+    def __init__(self, begin: int, end: int, number: int) -> None:
+        self.begin = begin
+        self.end = end
+        self.number = number
+
+
+class LostFields(Graft):
+    """Stands for the fields that were lost: one element of the list that is read on, so that most keep numbers."""
+
+    __slots__ = ("begin", "end", "number")
+
+    def __init__(self, lost: Resumption) -> None:
+        self.begin = lost.begin
+        self.end = lost.end
+        self.number = lost.number
+
+    def numbers(self) -> Sequence[int]:
+        """Return the number of the list."""
+        return (self.number,)
+
+    def field(self, number: int) -> FieldGraft:
+        """Return what stands for the element."""
+        return LostElement(self)
+
+
+class LostElement(FieldGraft):
+    """An element, or several, that were lost."""
+
+    __slots__ = ()
+    owner: LostFields
+
+    def __init__(self, owner: LostFields) -> None:
+        self.owner = owner
+
+    def whole(self, *, scalar: bool = False) -> list[Piece]:
+        """Nothing."""
+        return []
+
+    def indices(self) -> Sequence[int]:
+        """Nothing."""
+        return ()
+
+    def keys(self) -> Sequence[Any]:
+        """Nothing."""
+        return ()
+
+
+def find_resumption(
+    data: Data, start: int, end: int, type: MessageType, check_cancelled: Callable[[], None]
+) -> Resumption | None:
+    """Return what is lost of the message ``data[start:end]``, all of which is there; None where nothing is to be done.
+
+    That is where field follows field to its end (whatever they hold), or to where the data were cut, and where no place
+    to go on at can be proved.
+    """
+    return _Search(data, start, end, type, check_cancelled).run()
+
+
+class _Search:
+    """One search; ``_last`` is the number of the last field before the damage."""
+
+    def __init__(
+        self, data: Data, start: int, end: int, type: MessageType, check_cancelled: Callable[[], None]
+    ) -> None:
+        self._data = data
+        self._start = start
+        self._end = end
+        self._type = type
+        self._check_cancelled = check_cancelled
+        self._checker = Checker(check_cancelled)
+        self._window = Window(data, end, _JUMP)
+        self._heads = Window(data, end)  # of the places that are tried, one behind the other
+        self._dead: set[int] = set()
+        self._steps = _FREE_STEPS + (end - start) // _BYTES_PER_STEP  # that are left
+        self._last = 0
+        self._below: dict[int, list[FieldType]] | None = None
+
+    def run(self) -> Resumption | None:
+        """Walk to the damage, and look for a place behind it."""
+        if not any(is_message(field) for field in self._type.fields.values()):
+            return None
+        before: deque[Field] = deque(maxlen=_REMEMBERED)
+        pos = self._start
+        while pos < self._end:
+            field = self._field(pos)
+            if field is None:
+                break
+            before.append(field)
+            pos = field.next
+        if pos >= self._end or self._is_cut(pos):
+            return None
+        while before and not self._is_good(before[-1]):
+            before.pop()
+        begin = after = self._start
+        if before:
+            begin, after, self._last = before[-1].begin, before[-1].next, before[-1].tag >> 3
+        at = next((at for at in self._candidates(begin + 1 if before else begin) if self._reaches_end(at)), None)
+        found = self._proved(at) if at is not None else None
+        if found is None:
+            return None
+        return Resumption(after if after <= found.begin else begin, found.begin, found.tag >> 3)
+
+    # -- fields --------------------------------------------------------------------------------------------------------
+
+    def _field(self, pos: int, window: Window | None = None) -> Field | None:
+        """Return the field at ``pos``, if it lies in the message."""
+        try:
+            field = (window or self._window).field(pos)
+        except (MalformedError, EndOfDataError, GapError):
+            return None
+        return field if field.next <= self._end else None
+
+    def _is_cut(self, pos: int) -> bool:
+        """Say whether the field at ``pos`` just lacks its end, and so does the last field in it, down to a leaf.
+
+        A length that was hit would have its message go on with the fields of another one.
+        """
+        type: MessageType | None = self._type
+        last = 0
+        while type is not None and pos < self._end:
+            try:
+                field = self._window.field(pos)
+            except EndOfDataError:
+                return True
+            except (MalformedError, GapError):
+                return False
+            known = type.fields.get(field.tag >> 3)
+            if known is None or not accepts(known, field.tag & 7) or field.tag >> 3 < last:
+                return False
+            if field.next > self._end:
+                if field.tag & 7 != LEN:
+                    return field.tag & 7 != START_GROUP
+                pos, type, last = field.start, known.message, 0
+            else:
+                pos, last = field.next, field.tag >> 3
+        return True
+
+    def _known(self, field: Field) -> FieldType | None:
+        known = self._type.fields.get(field.tag >> 3)
+        return known if known is not None and accepts(known, field.tag & 7) else None
+
+    def _is_good(self, field: Field) -> bool:
+        """Say whether a field is one of the schema, and sound; bytes that are none pass for an empty one too often."""
+        known = self._known(field)
+        if known is None or field.end <= field.start:
+            return False
+        if self._checker.sound(self._data.range(field.begin, field.next), self._type):
+            return True
+        self._steps -= (self._checker.stopped - field.begin) // _LOOK
+        return False
+
+    def _head(self, field: Field) -> bytes:
+        length = min(field.end - field.start, _HEAD)
+        self._steps -= length // _LOOK
+        try:
+            return self._data.pread(field.start, length)
+        except GapError:
+            return b""
+
+    def _looks_like(self, field: Field, type: MessageType) -> bool:
+        head = self._head(field)
+        return fits(head, type, complete=len(head) == field.end - field.start)
+
+    # -- where it may go on --------------------------------------------------------------------------------------------
+
+    def _candidates(self, pos: int) -> Iterator[int]:
+        """Yield the offsets of what may be the head of a field that holds a message, ascending."""
+        pattern = self._pattern()
+        while pattern is not None and pos < self._end:
+            self._check_cancelled()
+            length = min(_BLOCK, self._end - pos)
+            try:
+                block = self._data.pread(pos, length)
+            except GapError as gap:
+                if gap.length is None or gap.offset is None:
+                    return
+                pos = max(pos + 1, gap.offset + gap.length)
+                continue
+            if not block:
+                return
+            is_last = pos + len(block) >= self._end
+            stop = len(block) if is_last else len(block) - _HEADER
+            for found in pattern.finditer(block):
+                if found.start() >= stop:
+                    break
+                if self._steps < 0:
+                    return
+                yield pos + found.start()
+            pos += max(stop, 1) if len(block) == length else len(block)
+
+    def _pattern(self) -> re.Pattern[bytes] | None:
+        """Return the pattern of a tag, a length, and a first tag in what has that length."""
+        kinds = []
+        for number, field in self._type.fields.items():
+            if number < self._last or not is_message(field) or field.message is None or field.wire_type != LEN:
+                continue
+            tags = {
+                encode_varint(below << 3 | wire)[:1]
+                for below, inner in field.message.fields.items() for wire in range(6) if accepts(inner, wire)
+            }  # fmt: skip
+            if tags:
+                first = b"[" + b"".join(re.escape(tag) for tag in sorted(tags)) + b"]"
+                kinds.append(re.escape(encode_varint(number << 3 | LEN)) + b"[\x80-\xff]{0,8}[\x00-\x7f]" + first)
+        return re.compile(b"(?=" + b"|".join(kinds) + b")", re.DOTALL) if kinds else None
+
+    # -- proof ---------------------------------------------------------------------------------------------------------
+
+    def _reaches_end(self, pos: int) -> bool:
+        """Say whether the field at ``pos`` is sound, and from there field follows field to the end of the message."""
+        self._steps -= 1
+        field = self._field(pos, self._heads)
+        known = self._known(field) if field is not None else None
+        if field is None or known is None or known.message is None or field.end <= field.start:
+            return False
+        after = self._field(field.next) if field.next < self._end else None
+        if field.next < self._end and (after is None or self._known(after) is None):
+            return False
+        if not self._looks_like(field, known.message) or not self._is_good(field):
+            return False
+        path: list[int] = []
+        last = self._last
+        while pos < self._end:
+            self._steps -= 1
+            field = self._field(pos) if pos not in self._dead else None
+            if field is None or self._known(field) is None or field.tag >> 3 < last or self._steps < 0:
+                room = _MAX_DEAD - len(self._dead)
+                self._dead.update(path[-room:] if room > 0 else ())
+                return False
+            path.append(pos)
+            last = field.tag >> 3
+            pos = field.next
+        return True
+
+    def _proved(self, pos: int) -> Field | None:
+        """Return the first field from ``pos`` on that is one of this message, and of none that may lie before it."""
+        while pos < self._end:
+            field = self._field(pos)
+            known = self._known(field) if field is not None else None
+            if field is None or known is None:
+                return None
+            if known.message is not None and self._looks_like(field, known.message) and not self._is_below(field):
+                return field if self._is_good(field) else None
+            pos = field.next
+        return None
+
+    def _is_below(self, field: Field) -> bool:
+        """Say whether a field may be one of a message further down."""
+        if self._below is None:
+            self._below = _fields_below(self._type)
+        if self._below is not None:
+            for other in self._below.get(field.tag >> 3, ()):
+                if not accepts(other, LEN):
+                    continue
+                if other.message is not None:
+                    if self._looks_like(field, other.message):
+                        return True
+                elif other.type == TYPE_BYTES or (other.type == TYPE_STRING and is_text(self._head(field))):
+                    return True
+        return False
+
+
+def _fields_below(type: MessageType) -> dict[int, list[FieldType]]:
+    """Return the fields of all messages that may lie in one of ``type``, by number."""
+    found: dict[int, list[FieldType]] = {}
+    queue = [field.message for field in type.fields.values() if field.message is not None]
+    seen = {below.full_name for below in queue}
+    while queue:
+        for number, field in queue.pop().fields.items():
+            found.setdefault(number, []).append(field)
+            below = field.message
+            if below is not None and below.full_name not in seen and len(seen) < _MAX_TYPES:
+                seen.add(below.full_name)
+                queue.append(below)
+    return found

@@ -1,0 +1,129 @@
+"""Scalars of protobuf messages: what their bytes mean, by the type that the schema gives them, or without one."""
+
+from __future__ import annotations
+
+import struct
+
+from pparse.errors import MalformedError
+from pparse.kernels.varint import encode_varint
+from pparse.kernels.wire import FIXED32, FIXED64, LEN, START_GROUP, VARINT, read_value
+from pparse.protobuf.schema import (
+    TYPE_BOOL,
+    TYPE_DOUBLE,
+    TYPE_ENUM,
+    TYPE_FIXED32,
+    TYPE_FIXED64,
+    TYPE_FLOAT,
+    TYPE_GROUP,
+    TYPE_INT32,
+    TYPE_INT64,
+    TYPE_MESSAGE,
+    TYPE_SFIXED32,
+    TYPE_SFIXED64,
+    TYPE_SINT32,
+    TYPE_SINT64,
+    TYPE_STRING,
+    TYPE_UINT32,
+    TYPE_UINT64,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, Final
+
+    from pparse.protobuf.schema import FieldType
+
+_FIXED: Final = {
+    TYPE_DOUBLE: struct.Struct("<d"), TYPE_FLOAT: struct.Struct("<f"), TYPE_FIXED32: struct.Struct("<I"),
+    TYPE_FIXED64: struct.Struct("<Q"), TYPE_SFIXED32: struct.Struct("<i"), TYPE_SFIXED64: struct.Struct("<q"),
+}  # fmt: skip
+
+# What a field of an unknown schema is called, by wire type.
+WIRE_KINDS: Final = {VARINT: "varint", FIXED64: "fixed64", LEN: "len", START_GROUP: "group", FIXED32: "fixed32"}
+
+
+def _signed(value: int, bits: int) -> int:
+    value &= (1 << bits) - 1
+    return value - (1 << bits) if value >> (bits - 1) else value
+
+
+_VARINTS: Final[dict[int, Callable[[int], int | bool]]] = {
+    TYPE_INT32: lambda value: _signed(value, 32),
+    TYPE_INT64: lambda value: _signed(value, 64),
+    TYPE_UINT32: lambda value: value & 0xFFFFFFFF,
+    TYPE_UINT64: lambda value: value,
+    TYPE_BOOL: lambda value: value != 0,
+    TYPE_ENUM: lambda value: _signed(value, 32),
+    TYPE_SINT32: lambda value: (value & 0xFFFFFFFF) >> 1 ^ -(value & 1),
+    TYPE_SINT64: lambda value: value >> 1 ^ -(value & 1),
+}
+
+
+def is_message(field: FieldType) -> bool:
+    """Say whether values of the field are messages (or groups)."""
+    return field.type in (TYPE_MESSAGE, TYPE_GROUP)
+
+
+def fixed_size(field: FieldType) -> int | None:
+    """Return the size in bytes of a value of the field, where all have the same; else None."""
+    layout = _FIXED.get(field.type)
+    return layout.size if layout is not None else None
+
+
+def number_of(field: FieldType, raw: int) -> Any:
+    """Return the value that a varint stands for; an enum's name, where it has one."""
+    value = _VARINTS[field.type](raw)
+    return field.enum.names.get(value, value) if field.enum is not None else value
+
+
+def decode(field: FieldType | None, wire: int, payload: bytes) -> Any:
+    """Return the value of a scalar from its payload (of a varint, or fixed, or the content of what has a length).
+
+    Without a schema numbers are unsigned. An enum's value is its name. Raises `MalformedError` for text that is no
+    UTF-8.
+    """
+    if wire == VARINT:
+        raw, _ = read_value(payload, 0)
+        return raw if field is None else number_of(field, raw)
+    if wire == LEN:
+        return decode_text(payload) if field is not None and field.type == TYPE_STRING else payload
+    if field is None:
+        return int.from_bytes(payload, "little")
+    return _FIXED[field.type].unpack(payload)[0]
+
+
+def encode(field: FieldType, value: Any) -> bytes:
+    """Return a scalar as `decode` reads it, with its length where it has one. An enum's value may be its name."""
+    if field.type in _FIXED:
+        return _FIXED[field.type].pack(value)
+    if field.wire_type == LEN:
+        payload: bytes = value.encode() if isinstance(value, str) else value
+        return encode_varint(len(payload)) + payload
+    if isinstance(value, str) and field.enum is not None:
+        value = field.enum.numbers[value]
+    if field.type in (TYPE_SINT32, TYPE_SINT64):
+        return encode_varint(value << 1 if value >= 0 else (-value << 1) - 1)
+    return encode_varint(int(value) & 0xFFFFFFFFFFFFFFFF)
+
+
+def decode_text(payload: bytes) -> str:
+    """Return text. Raises `MalformedError` where it is no UTF-8, with the offset."""
+    try:
+        return payload.decode()
+    except UnicodeDecodeError as error:
+        raise MalformedError(f"the text is no valid UTF-8: {error.reason}", offset=error.start) from error
+
+
+def scalar_kind(field: FieldType) -> str:
+    """Return what a scalar of the field is called: ``string``, ``enum<tensorflow.DataType>``."""
+    return f"enum<{field.type_name}>" if field.type == TYPE_ENUM else field.type_name
+
+
+def kind_of(field: FieldType) -> str:
+    """Return what a node of the field is called: ``string``, ``tensorflow.NodeDef[]``, ``map<string, int32>``."""
+    if field.is_map and field.map_key is not None and field.map_value is not None:
+        return f"map<{field.map_key.type_name}, {field.map_value.type_name}>"
+    if field.repeated:
+        return f"{field.type_name}[]"
+    return field.type_name if is_message(field) else scalar_kind(field)

@@ -1,0 +1,146 @@
+"""Reading single fields of a message again, where a scan said that they begin."""
+
+from __future__ import annotations
+
+from pparse.errors import EndOfDataError, GapError, MalformedError
+from pparse.kernels.wire import (
+    FIXED32,
+    FIXED64,
+    LEN,
+    PADDING,
+    SLACK,
+    START_GROUP,
+    VARINT,
+    leave_groups,
+    no_field,
+    read_length,
+    read_tag,
+    skip_varint,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
+    from pparse.data.base import Data
+
+_FIRST_WINDOW: Final = 4 << 10
+_LAST_WINDOW: Final = 64 << 10
+
+
+class Field:
+    """One field as it stands in a part: its ``tag``, where it begins, its payload ``[start, end)``, and the ``next``.
+
+    ``end`` may lie beyond the part: the field is cut, or its length is wrong.
+    """
+
+    __slots__ = ("begin", "end", "next", "start", "tag")
+
+    def __init__(self, tag: int, begin: int, start: int, end: int, next: int) -> None:
+        self.tag = tag
+        self.begin = begin
+        self.start = start
+        self.end = end
+        self.next = next
+
+
+class Window:
+    """The latest bytes of a part, for whoever goes through it mostly forwards; ``first`` after a jump, then more."""
+
+    __slots__ = ("base", "block", "data", "end", "first", "last", "size", "step")
+
+    def __init__(self, data: Data, end: int, first: int = _FIRST_WINDOW) -> None:
+        self.data = data
+        self.end = end
+        self.base = 0
+        self.block = b""
+        self.size = 0  # bytes of the block, without the padding
+        self.last = False  # no bytes come behind it
+        self.first = self.step = first
+
+    def at(self, offset: int) -> int:
+        """Return where in ``block`` the byte at ``offset`` is, with at least 20 bytes behind it (zeros at the end)."""
+        index = offset - self.base
+        if 0 <= index <= self.size - SLACK or (0 <= index < self.size and self.base + self.size >= self.end):
+            return index
+        self.step = min(4 * self.step, _LAST_WINDOW) if 0 < index <= self.size + 64 else self.first
+        self._fill(offset, self.step)
+        return 0
+
+    def take(self, base: int, block: bytes) -> None:
+        """Use bytes that were read already: all there are from ``base`` on."""
+        self.base, self.block, self.size, self.last = base, block + PADDING, len(block), True
+
+    def _fill(self, offset: int, length: int) -> None:
+        length = min(length, self.end - offset)
+        try:
+            block = self.data.pread(offset, length) if length > 0 else b""
+        except GapError:
+            block = b""
+        if not block:
+            raise EndOfDataError("the message ends here", offset=offset, source=self.data.name)
+        self.base = offset
+        self.size = len(block)
+        self.last = len(block) < length or offset + length >= self.end
+        self.block = block + PADDING
+
+    def field(self, offset: int) -> Field:
+        """Return the field that begins at ``offset``. Raises `MalformedError`, `EndOfDataError`."""
+        at = self.at(offset)
+        block, base = self.block, self.base
+        tag, pos = read_tag(block, at, base)
+        wire = tag & 7
+        if tag < 8:
+            raise no_field(tag, offset)
+        if wire == LEN:
+            length, pos = read_length(block, pos, base)
+            start = base + pos
+            self._check_head(offset, pos)
+            return Field(tag, offset, start, start + length, start + length)
+        start = base + pos
+        self._check_head(offset, pos)
+        if wire == VARINT:
+            end = base + skip_varint(block, pos, base)
+        elif wire == FIXED64:
+            end = start + 8
+        elif wire == FIXED32:
+            end = start + 4
+        elif wire == START_GROUP:
+            return self._group(tag, offset, start)
+        else:
+            raise MalformedError("this is no field", offset=offset, source=self.data.name)
+        return Field(tag, offset, start, end, end)
+
+    def _check_head(self, offset: int, pos: int) -> None:
+        """Refuse a tag or length that ends in the padding: the bytes end inside it."""
+        if pos > self.size:
+            raise EndOfDataError("the head of a field is cut", offset=offset, source=self.data.name)
+
+    def _group(self, tag: int, offset: int, start: int) -> Field:
+        groups = [tag >> 3]
+        pos = last = start
+        while groups and pos < self.end:
+            try:
+                at = self.at(pos)
+            except EndOfDataError:
+                break
+            stop = self.size if self.last else self.size - SLACK + 1
+            if at >= stop:  # fewer bytes came than there should be
+                break
+            try:
+                after, begin = leave_groups(self.block, at, stop, groups, self.base)
+            except MalformedError as error:
+                head = self.block[(error.offset or 0) - self.base : stop] if self.last else b""
+                if not head or min(head) < 0x80:
+                    raise
+                break  # a tag that goes on in the padding: the bytes end inside it
+            pos, last = self.base + after, self.base + begin
+        end = last if not groups else max(pos, self.end + 1)  # one that does not end is cut
+        return Field(tag, offset, start, end, pos if not groups else end)
+
+    def read(self, start: int, end: int) -> bytes:
+        """Return the bytes ``[start, end)``. Raises `EndOfDataError`, `GapError`."""
+        index = start - self.base
+        if index >= 0 and end - self.base <= self.size:
+            return self.block[index : end - self.base]
+        return self.data.read_exact(start, end - start)

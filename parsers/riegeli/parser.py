@@ -1,0 +1,613 @@
+"""Riegeli/records: chunks, and the records in them. array_record files, which are Riegeli files, are read as such.
+
+States::
+
+    state           needs  reads                                           goes to
+    expect_chunk    0..64  the header of a chunk (40 bytes, or 64 with a   expect_chunk at the chunk's end; DONE at
+                           block header in it); the chunk becomes a child  the end of the data, or of a cut chunk
+    expect_records  0      nothing of its own: the sizes of the records    DONE
+                           are decoded from the chunk's data
+    expect_fields   0      nothing of its own: the metadata are decoded    DONE
+
+The root is a map: a chunk's key is its offset, so ``[64][3]`` is the record at position 64/3; the metadata chunk behind
+the signature is ``metadata``. A chunk is a list of records. A record is a scalar: a stretch of the file where nothing
+is compressed, else of the decompressed values.
+
+Rules: a chunk header is believed when its hash agrees. Damage makes a ``gap``, from the chunk that failed to where
+`pparse.riegeli.salvage` goes on. A last chunk that is cut keeps the records that are there, TRUNCATED where they end
+early. Hashes of data are checked as the option ``verify`` says, and all of them by `check`.
+"""
+
+from __future__ import annotations
+
+from pparse.errors import (
+    PASSING,
+    GapError,
+    LimitError,
+    MalformedError,
+    OptionError,
+    PathError,
+    PparseError,
+    UnsupportedError,
+)
+from pparse.findings import Finding, Severity, Status
+from pparse.kernels.riegeli_scan import block_headers, chunk_headers
+from pparse.limits import count_words
+from pparse.parsers.riegeli.hashes import HashedParser
+from pparse.parsers.riegeli.metadata import metadata_entries
+from pparse.paths import KeyStep, OrdinalStep, format_path
+from pparse.riegeli.chunks import Chunk, ChunkError, ChunkReader, header_size, parse_header
+from pparse.riegeli.cursor import check_empty
+from pparse.riegeli.errors import InvalidArgumentError, UnimplementedError
+from pparse.riegeli.layout import (
+    BLOCK_HEADER_SIZE,
+    BLOCK_SIZE,
+    CHUNK_HEADER_SIZE,
+    FILE_SIGNATURE,
+    MAX_POSITION,
+    METADATA,
+    SIMPLE,
+    TRANSPOSED,
+    block_is_sound,
+)
+from pparse.riegeli.positions import RecordPosition
+from pparse.riegeli.records import open_records
+from pparse.riegeli.salvage import read_header, resume
+from pparse.riegeli.search import first_damage
+from pparse.riegeli.source import Source
+from pparse.riegeli.verdicts import Verdicts
+from pparse.tree.node import LIST, MAP, Entry
+from pparse.tree.parser import DONE, Confidence, NodeContext
+from pparse.tree.visit import Member, Visit
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any, ClassVar, Final
+
+    from pparse.data.reader import Range, Reader
+    from pparse.riegeli.records import ChunkRecords
+    from pparse.riegeli.salvage import Outcome
+    from pparse.tree.index import ChildIndex
+    from pparse.tree.node import Key, Node
+    from pparse.tree.result import Result
+
+RECORDS: Final = ("simple", "transposed")  # kinds of chunks that hold some
+VERIFY: Final = ("headers", "touched", "all")
+# Blocks of a file whose beginning is lost that are looked at before it is given up.
+_BLOCKS_TRIED: Final = 64
+# With verify=touched, chunks of at most this many bytes are read whole when a record of theirs is loaded.
+TOUCHED: Final = 4 << 20
+
+
+class RiegeliParser(HashedParser):
+    """A Riegeli/records file."""
+
+    name = "riegeli"
+    description = "Riegeli records (array_record files too)"
+    extensions = (".riegeli", ".array_record", ".arrayrecord")
+    media_type = "application/x-riegeli"
+    references = ("google/riegeli: doc/riegeli_records_file_format.md", "google/array_record")
+    limitations = (
+        "a transposed chunk is decoded as a whole, within the budget",
+        "a record of a chunk above 4 MiB is handed out without checking the chunk's hash, unless -O verify=all",
+    )
+    options: ClassVar[dict[str, str]] = {
+        "verify": "which hashes of data are checked before a record is handed out: headers (none), touched (of chunks "
+        "up to 4 MiB; the default), all"
+    }
+    shapes: ClassVar[dict[str, str]] = {
+        "riegeli": MAP, "simple": LIST, "transposed": LIST, "metadata": MAP, "descriptors": MAP,
+    }  # fmt: skip
+    child_state = "expect_chunk"
+    member_word = "record"
+
+    def __init__(self, result: Result) -> None:
+        super().__init__(result)
+        extraction = result.extraction
+        verify = extraction.session.options.get("verify", "touched")
+        if verify not in VERIFY:
+            raise OptionError(f"the option verify is {', '.join(VERIFY)}, not {verify!r}")
+        self.verify = str(verify)
+        self._compared = [0, 0]  # chunks that the last check looked at, and those whose hashes agree
+        self._start = extraction.start
+        self._source = Source(extraction.data.range(extraction.start, extraction.known_end()))
+        self._chunks = ChunkReader(self._source)
+        self._opened: tuple[int, ChunkRecords] | None = None
+        self._shown: Chunk | None = None  # the chunk made visible last
+        self.verdicts = Verdicts()  # what is known of the chunks' hashes
+        self.verdicts.listeners.append(self._tell_living)
+
+    @classmethod
+    def match(cls, reader: Reader) -> Confidence:
+        """CERTAIN by the file signature, LIKELY by a sound block header or what is left of a signature."""
+        head = reader.peek(len(FILE_SIGNATURE))
+        if head == FILE_SIGNATURE:
+            return Confidence.CERTAIN
+        cut = len(head) >= 8 and FILE_SIGNATURE.startswith(head)
+        if cut or block_is_sound(head) or head[24:] == FILE_SIGNATURE[24:]:
+            return Confidence.LIKELY
+        return Confidence.LIKELY if _has_headers(reader) else Confidence.NO
+
+    # -- the root: chunks --------------------------------------------------------------------------------------------
+
+    def begin(self, ctx: NodeContext) -> tuple[int, Any, int]:
+        """Begin the file, a chunk, or the metadata."""
+        node = ctx.node
+        if node.parent is None:
+            return node.start, self.expect_chunk, 0
+        fields = node.kind in ("metadata", "descriptors")
+        return node.start, self.expect_fields if fields else self.expect_records, 0
+
+    def expect_chunk(self, ctx: NodeContext, block: bytes, base: int) -> tuple[int, Any, int]:
+        """Make a chunk visible."""
+        begin = ctx.pos - self._start
+        raw = block[ctx.pos - base : ctx.pos - base + 64]
+        if not raw and ctx.at_end:
+            if not begin and ctx.collected is None:
+                self.result.findings.add(Finding(
+                    "empty", "the file is empty: Riegeli without records, or a download that never began",
+                    severity=Severity.WARNING, source=self.result.extraction.name, offset=ctx.pos,
+                ))  # fmt: skip
+            return ctx.pos, DONE, 0
+        layout = self._chunks.layout_at(begin)
+        try:
+            need = header_size(begin, layout)
+            chunk = parse_header(raw[:need], begin, layout)
+        except ChunkError as error:
+            return self._go_on(ctx, error)
+        if chunk is None:
+            back = self._look_back(ctx, begin) if ctx.at_end else None
+            return back or (ctx.pos, self.expect_chunk, need)
+        return self._show(ctx, chunk)
+
+    def _show(self, ctx: NodeContext, chunk: Chunk, problem: Finding | None = None) -> tuple[int, Any, int]:
+        """Emit a chunk; go to its end, or stop where the file ends in it."""
+        size = self._source.size()
+        self._shown = chunk
+        end = self._start + chunk.end
+        key: str | int = "metadata" if chunk.begin == 64 and chunk.header.chunk_type == METADATA else chunk.begin
+        status = Status.COMPLETE
+        if chunk.end > size:
+            problem = self._cut_finding(chunk, size, format_path([KeyStep(key)]))
+            status = Status.TRUNCATED if chunk.data_end > size else Status.COMPLETE
+            if ctx.collected is None:
+                worse = ctx.node.known_status is Status.DAMAGED
+                self.result.close_node(ctx.node, Status.DAMAGED if worse else Status.TRUNCATED, problem)
+        ctx.emit(Entry(key, chunk.header.type_name, self._start + chunk.begin, end, status=status, finding=problem))
+        return (end, self.expect_chunk, 0) if chunk.end <= size else (self._start + size, DONE, 0)
+
+    def _cut_finding(self, chunk: Chunk, size: int, path: str) -> Finding:
+        if chunk.data_end <= size:
+            lost = "only padding is missing, and no record"
+        else:
+            lost = f"{count_words(chunk.end - size, 'byte')} of it are missing"
+        return Finding(
+            "truncated", f"the file ends inside the chunk at {chunk.begin}: {lost}", path=path,
+            source=self.result.extraction.name, offset=self._start + size, wanted=chunk.end - chunk.begin,
+            got=size - chunk.begin,
+        )  # fmt: skip
+
+    def _go_on(self, ctx: NodeContext, error: ChunkError) -> tuple[int, Any, int]:
+        """Pass over damage: it becomes a gap; a damaged chunk that proves whole all the same becomes visible."""
+        begin, size = error.begin, self._source.size()
+        outcome, damage = self._behind_the_last(begin)
+        if outcome is not None and damage is not None and damage.begin < outcome.pos < begin:
+            return self._go_back(ctx, outcome, damage)
+        if outcome is None or outcome.healed is not None or outcome.pos <= begin:
+            outcome = resume(self._chunks, error)
+        if outcome.healed is not None and not self._decodes(outcome.healed):
+            outcome = resume(self._chunks, error, heal=False)
+        offset = self._start + (error.error.offset if error.error.offset is not None else begin)
+        end = max(begin + 1, min(outcome.pos, size))
+        reason = error.error.reason
+        if outcome.healed is not None:
+            reason += "; the chunk proves whole all the same, and no record is lost"
+        problem = Finding(
+            "malformed", reason + self._unwritten(begin, end), path=f"[{begin}]",
+            source=self.result.extraction.name, offset=offset,
+            length=end - begin if outcome.healed is None else None,
+        )  # fmt: skip
+        if ctx.collected is None:
+            self.result.close_node(ctx.node, Status.DAMAGED, problem)
+        if outcome.layout is not None:
+            self._chunks.add_grid(begin if outcome.healed is not None else outcome.pos, outcome.layout)
+        if outcome.healed is not None:
+            return self._show(ctx, outcome.healed, problem)
+        ctx.emit(Entry(begin, "gap", self._start + begin, self._start + end, status=Status.DAMAGED, finding=problem))
+        return self._start + end, self.expect_chunk, 0
+
+    def _behind_the_last(self, begin: int) -> tuple[Outcome | None, ChunkError | None]:
+        """Say what is wrong with the chunk shown last, if it ends at ``begin``, and where to go on behind it.
+
+        Where nothing begins at its end, it may be shorter, or longer, than it says.
+        """
+        before = self._shown
+        damage = first_damage(self._chunks, before) if before is not None and before.end == begin else None
+        return (None, None) if damage is None else (resume(self._chunks, damage), damage)
+
+    def _look_back(self, ctx: NodeContext, begin: int) -> tuple[int, Any, int] | None:
+        """Go back where the file ends inside a header because bytes of the chunk before were lost; else None."""
+        outcome, damage = self._behind_the_last(begin)
+        if outcome is None or damage is None or not damage.begin < outcome.pos < begin:
+            return None
+        return self._go_back(ctx, outcome, damage)
+
+    def _go_back(self, ctx: NodeContext, outcome: Outcome, damage: ChunkError) -> tuple[int, Any, int]:
+        """Go on inside the bytes that the chunk shown last claims: some of its own were lost."""
+        self._shown = None
+        if outcome.layout is not None:
+            self._chunks.add_grid(outcome.pos, outcome.layout)
+        if ctx.collected is None:
+            problem = Finding(
+                "malformed", damage.error.reason, path=f"[{damage.begin}]", source=self.result.extraction.name,
+                offset=self._start + damage.begin, length=outcome.pos - damage.begin,
+            )  # fmt: skip
+            self.result.close_node(ctx.node, Status.DAMAGED, problem)
+        ctx.jump_back()
+        return self._start + outcome.pos, self.expect_chunk, 0
+
+    def _decodes(self, chunk: Chunk) -> bool:
+        """Say whether a chunk whose header may be wrong holds what that says."""
+        session = self.result.extraction.session
+        try:
+            records = open_records(self._source, chunk, budget=session.budget, limits=session.limits)
+            return records is None or (records.error is None and records.count == chunk.header.num_records)
+        except PASSING:
+            raise
+        except (PparseError, EOFError):
+            return False
+
+    def resync(self, ctx: NodeContext, error: MalformedError) -> tuple[int, Any, int] | None:
+        """Go on behind a gap of the data."""
+        if ctx.node.parent is not None:
+            return None
+        begin = ctx.pos - self._start
+        beyond = error.offset if error.offset is not None else ctx.pos
+        resume_at = self._source.gap_end(beyond - self._start)
+        if resume_at is None or begin >= self._source.size():  # a gap up to the end: nothing is behind it
+            return None
+        return self._go_on(ctx, ChunkError(InvalidArgumentError(error.reason, offset=begin), begin, resume_at))
+
+    def cut(self, ctx: NodeContext) -> None:
+        """The file ends inside a chunk's header."""
+        begin, size = ctx.pos - self._start, self._source.size()
+        finding = Finding(
+            "truncated", f"the file ends inside the header of the chunk at {begin}", path=ctx.node.path,
+            source=self.result.extraction.name, offset=self._start + size, wanted=ctx.need, got=size - begin,
+        )  # fmt: skip
+        worse = ctx.node.known_status is Status.DAMAGED
+        self.result.close_node(ctx.node, Status.DAMAGED if worse else Status.TRUNCATED, finding, end=self._start + size)
+
+    def step_to(self, parent: Node, ordinal: int, key: Key) -> KeyStep | OrdinalStep:
+        """Chunks are told apart by their offsets."""
+        return KeyStep(key) if isinstance(key, str | int) else super().step_to(parent, ordinal, key)
+
+    # -- one chunk ---------------------------------------------------------------------------------------------------
+
+    def chunk(self, node: Node) -> Chunk:
+        """Return the chunk that ``node``, a child of the root, is."""
+        begin = node.start - self._start
+        layout = self._chunks.layout_at(begin)
+        found = read_header(self._chunks, begin, layout)
+        if found is None:
+            raise MalformedError("no chunk begins here", offset=node.start, source=self.result.extraction.name)
+        return Chunk(begin, found[0], layout)
+
+    def records(self, node: Node) -> ChunkRecords:
+        """Return the records of the chunk that ``node`` is. Raises `MalformedError`, `LimitError`."""
+        if self._opened is not None and self._opened[0] == node.start:
+            return self._opened[1]
+        session = self.result.extraction.session
+        chunk = self.chunk(node)
+        records = open_records(
+            self._source, chunk, budget=session.budget, limits=session.limits, scratch=session.spools,
+            verdicts=self.verdicts,
+        )  # fmt: skip
+        if records is None:
+            raise MalformedError(f"a chunk of {chunk.header.type_name} holds no records", offset=node.start)
+        self._opened = (node.start, records)
+        return records
+
+    def expect_records(self, ctx: NodeContext, block: bytes, base: int) -> tuple[int, Any, int]:
+        """Make the records of a chunk visible."""
+        node = ctx.node
+        end = node.end if node.end is not None else ctx.pos
+        try:
+            records = self.records(node)
+        except UnimplementedError as error:
+            self._close(node, Status.UNSUPPORTED, "unsupported", error)
+            return end, DONE, 0
+        except InvalidArgumentError as error:
+            if node.known_status is Status.COMPLETE:  # else it is cut, and says so
+                self._close(node, Status.DAMAGED, "malformed", error)
+            return end, DONE, 0
+        except EOFError:
+            return end, DONE, 0  # a transposed chunk that is cut: nothing of it can be told
+        for ordinal in range(records.count):
+            ctx.emit(Entry(None, "record", node.start, end, at=node.start + ordinal))
+        if records.error is not None and node.known_status is Status.COMPLETE:
+            self._close(node, Status.DAMAGED, "malformed", records.error)
+        return end, DONE, 0
+
+    def _close(self, node: Node, status: Status, code: str, error: PparseError) -> None:
+        finding = Finding(
+            code, error.reason, path=node.path, source=self.result.extraction.name, offset=node.start,
+            wanted=error.wanted, got=error.got,
+        )  # fmt: skip
+        self.result.close_node(node, status, finding)
+
+    def entries(self, node: Node, index: ChildIndex, first: int, count: int) -> list[Entry]:
+        """Return children of the root (read again), of a chunk (by their sizes), or of the metadata."""
+        if node.parent is None:
+            found = super().entries(node, index, first, count)
+            return [self._judged(entry) for entry in found] if self.verdicts.version else found
+        if node.kind in ("metadata", "descriptors"):
+            return metadata_entries(node, self._metadata(node))[first : first + count]
+        self._settle_doubt(node)
+        records = self.records(node)
+        # By what is known of its bytes, too: what is stored behind a gap is there, what is compressed is not.
+        cut = node.known_status is not Status.COMPLETE or (node.status is not Status.COMPLETE and not records.stored)
+        return [self._record_entry(node, records, ordinal, cut) for ordinal in range(first, first + count)]
+
+    def _record_entry(self, node: Node, records: ChunkRecords, ordinal: int, cut: bool) -> Entry:
+        part = records.range(ordinal)
+        status, finding = Status.COMPLETE, None
+        if cut and node.known_status is Status.DAMAGED:
+            status, finding = Status.DAMAGED, self.record_finding(node)
+        elif cut:
+            there = records.extent()
+            if part.end > there:
+                got = max(0, there - part.start)
+                status, code = Status.TRUNCATED if got else Status.MISSING, "truncated"
+                if node.known_status is Status.COMPLETE:  # a gap inside the chunk, not its end
+                    status, code = Status.DAMAGED, "malformed"
+                finding = Finding(
+                    code, "the record ends beyond what there is of its chunk", offset=node.start, wanted=len(part),
+                    got=got,
+                )  # fmt: skip
+        # Where nothing is compressed, the record's own place in the file; else that of its chunk.
+        start, end = node.start, node.end
+        if records.stored and len(part) and status is Status.COMPLETE:
+            chunk = self.chunk(node)
+            start = self._start + chunk.layout.offset(chunk.begin, CHUNK_HEADER_SIZE + part.start)
+            end = self._start + chunk.layout.offset(chunk.begin, CHUNK_HEADER_SIZE + part.end - 1) + 1
+        data = self.result.extraction.data
+        if status is Status.COMPLETE and data.flawed:
+            reason = part.data.doubtful(part.start, part.end)
+            gap = data.next_gap(start) if records.stored and len(part) else None
+            if gap is not None and end is not None and gap.offset < end:
+                reason = "bytes of it are lost"
+            if reason is not None:
+                status, finding = Status.DAMAGED, Finding("doubt", reason, offset=node.start)
+        return Entry(None, "record", start, end, status=status, finding=finding, parts=(part,), at=start)
+
+    def load_scalar(self, node: Node) -> Any:
+        """Return a record, once its chunk's hash was checked as the option ``verify`` says; a field's value."""
+        if node.kind != "record" or node.parent is None:
+            return super().load_scalar(node)
+        self.result.extraction.session.limits.check("scalar_bytes", len(node.parts[0]), "the record", path=node.path)
+        chunk_node = node.parent
+        self._check_touched(chunk_node, node.path)
+        records = self.records(chunk_node)
+        record = records.read(node.ordinal)
+        if self.verify != "headers" and chunk_node.known_status is Status.COMPLETE and records.total <= TOUCHED:
+            records.settle(whole=self.verdicts.is_sound(chunk_node.start - self._start))
+        return record
+
+    def open_scalar(self, node: Node) -> Range:
+        """Return a reader of a record; where its chunk's hash is wrong, the record is DAMAGED from then on."""
+        if node.kind == "record" and node.parent is not None and node.known_status is Status.COMPLETE:
+            try:
+                self._check_touched(node.parent, node.path)
+            except MalformedError as error:
+                if node.known_status is Status.COMPLETE:  # no hash says so: a stream that ends early, a gap
+                    self._close(node, Status.DAMAGED, "malformed", error)
+        return super().open_scalar(node)
+
+    def _check_touched(self, chunk_node: Node, path: str) -> None:
+        """Compare the hash of a chunk before bytes of it are handed out, as the option ``verify`` says."""
+        if chunk_node.known_status is Status.COMPLETE and self.verify != "headers":
+            chunk = self.chunk(chunk_node)
+            if self.verify == "all" or chunk.header.data_size <= TOUCHED:
+                self.check_hash(chunk, path)
+
+    def _metadata(self, node: Node) -> bytes:
+        """Return the serialized metadata. Raises `InvalidArgumentError`."""
+        from pparse.riegeli.chunks import ChunkData
+        from pparse.riegeli.records import check_room
+        from pparse.riegeli.transposed import decode_transposed
+
+        holder = node.parent if node.kind == "descriptors" and node.parent is not None else node
+        chunk = self.chunk(holder)
+        packed = ChunkData(self._source, chunk)
+        check_room(chunk, packed, self.result.extraction.session.budget)
+        if holder.known_status is Status.COMPLETE and self.verify != "headers":
+            problem = self._hash_problem(chunk)
+            if problem is not None:
+                raise InvalidArgumentError(problem.reason, offset=problem.offset)
+        data = packed.read_exact(0, chunk.header.data_size)
+        return decode_transposed(data, 1, chunk.header.decoded_data_size)[0]
+
+    def expect_fields(self, ctx: NodeContext, block: bytes, base: int) -> tuple[int, Any, int]:
+        """Make the fields of the metadata, or its descriptors, visible."""
+        node = ctx.node
+        end = node.end if node.end is not None else ctx.pos
+        try:
+            for entry in metadata_entries(node, self._metadata(node)):
+                ctx.emit(entry)
+        except (InvalidArgumentError, UnimplementedError) as error:
+            if node.known_status is Status.COMPLETE:
+                self._close(node, Status.DAMAGED, "malformed", error)
+        except EOFError:
+            pass  # the chunk is cut, which it says itself
+        return end, DONE, 0
+
+    # -- everything --------------------------------------------------------------------------------------------------
+
+    def check(self, *, strict: bool = False) -> Iterator[Visit]:
+        """Compare the hash of every chunk, and decode every record."""
+        root = self.result.root
+        yield Visit.of(root, 0)
+        compared = self._compared = [0, 0]
+        for kid in root.children():
+            if kid.kind != "gap":
+                self._inspect(kid)
+                compared[0] += 1
+                compared[1] += self.verdicts.is_sound(kid.start - self._start)
+            yield Visit.of(kid, 1)
+
+    def checksums(self) -> tuple[int, int, str]:
+        """Return how many chunks there are, and for how many of them all hashes agree."""
+        return self._compared[0], self._compared[1], "chunk"
+
+    def _inspect(self, node: Node) -> None:
+        """Look at a whole chunk: its hash, and whether its records can be decoded."""
+        self.result.extraction.session.check_cancelled()
+        chunk = self.chunk(node)
+        if node.known_status is Status.COMPLETE and (problem := self._hash_problem(chunk)) is not None:
+            if node.known_status is Status.COMPLETE:  # no hash said so: a gap
+                self._close(node, Status.DAMAGED, "hash", problem)
+            return
+        if node.known_status is Status.COMPLETE:
+            chunk = self.chunk(node)  # perhaps on another grid now
+            self._check_blocks(node, chunk)
+            try:
+                check_empty(chunk)
+            except ChunkError as error:
+                unknown = isinstance(error.error, UnimplementedError)
+                self._close(node, Status.UNSUPPORTED if unknown else Status.DAMAGED, "malformed", error.error)
+                return
+        if chunk.header.chunk_type == METADATA and node.kind == "metadata":
+            try:
+                node.index_to(None)
+            except LimitError as error:
+                self.result.note_limit(node, error)
+        if chunk.header.chunk_type not in (SIMPLE, TRANSPOSED):
+            return
+        try:
+            node.index_to(None)
+            if node.known_status is Status.COMPLETE:
+                self.records(node).settle(whole=True)
+        except LimitError as error:
+            self.result.note_limit(node, error)
+        except UnsupportedError as error:
+            self._close(node, Status.UNSUPPORTED, "unsupported", error)
+        except (MalformedError, EOFError) as error:
+            self._close(node, Status.DAMAGED, "malformed", error)  # type: ignore[arg-type]
+
+    def _check_blocks(self, node: Node, chunk: Chunk) -> None:
+        """Look at the block headers within a chunk whose data are sound: a damaged one stops strict readers."""
+        try:
+            self._chunks.verify(chunk, data=False)
+        except ChunkError as error:
+            self.result.findings.add(Finding(
+                "malformed", f"{error.error.reason}; the chunk's data are sound, and no record is lost",
+                path=node.path, source=self.result.extraction.name,
+                offset=self._start + (error.error.offset or chunk.begin), length=BLOCK_HEADER_SIZE,
+            ))  # fmt: skip
+
+    def members(self) -> Iterator[Member]:
+        """Yield the metadata, the records (named by position), and the gaps."""
+        for kid in self.result.root.children():
+            if kid.kind in RECORDS:
+                yield from self._records_of(kid)
+            elif kid.kind == "gap":
+                begin = kid.start - self._start
+                yield Member(f"gap {begin}", kid.kind, kid.start, (kid.end or kid.start) - kid.start, Status.DAMAGED)
+            elif kid.key == "metadata":
+                yield Member("metadata", kid.kind, kid.start, (kid.end or kid.start) - kid.start, kid.status)
+
+    def _records_of(self, node: Node) -> Iterator[Member]:
+        begin, seen = node.start - self._start, 0
+        try:
+            for ordinal, entry in self.result.entries_from(node, 0):
+                seen += 1
+                size = entry.parts[0].end - entry.parts[0].start if entry.parts else 0
+                yield Member(f"{begin}/{ordinal}", "record", node.start, size, entry.status or Status.COMPLETE)
+        except LimitError as error:
+            self.result.note_limit(node, error)
+        if not seen and node.known_status is not Status.COMPLETE:
+            size = (node.end or node.start) - node.start
+            yield Member(f"chunk {begin}", node.kind, node.start, size, node.known_status or Status.DAMAGED)
+
+    def find_member(self, name: str) -> Node | None:
+        """Return the record at the position ``name`` (``64/3``), or the chunk or gap that `members` names so.
+
+        Raises `PathError` for a position where nothing is, `MalformedError` or `EndOfDataError` for one that is lost.
+        """
+        kind, _, number = name.rpartition(" ")
+        if kind in ("gap", "chunk", "") and number.isdecimal() and len(number) < 20:
+            name = number if self.result.root.find(int(number)) is None else ""
+            if not name:
+                return self.result.root.find(int(number))
+            name += "/0"
+        try:
+            pos = RecordPosition.from_str(name)
+        except ValueError:
+            return None
+        chunk = self.result.root.find(pos.chunk_begin)
+        if chunk is None:
+            begins = [kid.start - self._start for kid in self.result.root.children() if kid.kind in RECORDS]
+            near = sorted(sorted(begins, key=lambda begin: abs(begin - pos.chunk_begin))[:2])
+            raise PathError(
+                f"no chunk begins at {pos.chunk_begin}", path=name, suggestions=tuple(f"{begin}/0" for begin in near)
+            )
+        count = chunk.index_to(None).count if chunk.shape == LIST else 0
+        if pos.record_index < count:
+            return chunk.child(pos.record_index)
+        chunk._refuse_if_not_whole()
+        raise PathError(f"the chunk at {pos.chunk_begin} ({chunk.kind}) has {count_words(count, 'record')}", path=name)
+
+    def missing(self) -> int | None:
+        """Return how many bytes the chunk lacks in which the file ends; its header's, if that is cut."""
+        finding = self.result.root.finding
+        if finding is None or finding.code != "truncated" or not isinstance(finding.wanted, int):
+            return None
+        return finding.wanted - int(finding.got or 0)
+
+    def metadata(self) -> dict[str, object]:
+        """Return the file's metadata: its fields, with the names of the descriptors' files."""
+        node = self.result.root.find("metadata")
+        if node is None or node.kind != "metadata":
+            return {}
+        return {
+            str(field.key): list(field.keys()) if field.kind == "descriptors" else _plain(field.load())
+            for field in node.children()
+        }
+
+    def details(self) -> Iterator[tuple[str, str]]:
+        """Yield what `pparse info` shows: chunks, records, their bytes, and the metadata."""
+        kinds: dict[str, int] = {}
+        records = decoded = 0
+        for kid in self.result.root.children():
+            kinds[kid.kind] = kinds.get(kid.kind, 0) + 1
+            if kid.kind in RECORDS and kid.status is Status.COMPLETE:
+                header = self.chunk(kid).header
+                records += header.num_records
+                decoded += header.decoded_data_size
+        yield "chunks", ", ".join(f"{count:,} {kind}" for kind, count in kinds.items()) or "none"
+        yield "records", f"{records:,}, {decoded:,} bytes decoded (by the headers of whole chunks)"
+        for name, value in self.metadata().items():
+            text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+            yield "metadata", f"{name} = {text[:200]}{'…' if len(text) > 200 else ''}"
+
+
+def _has_headers(reader: Reader) -> bool:
+    """Say whether a file whose beginning is lost has sound headers: of a chunk or a block near it, or of a block on
+    the grid further in."""
+    head = reader.peek(BLOCK_SIZE + len(FILE_SIGNATURE))
+    if next(block_headers(head), None) is not None or next(chunk_headers(head, MAX_POSITION), None) is not None:
+        return True
+    data, start = reader.data, reader.start
+    for number in range(2, _BLOCKS_TRIED if len(head) > BLOCK_SIZE else 0):
+        try:
+            if block_is_sound(data.pread(start + number * BLOCK_SIZE, BLOCK_HEADER_SIZE)):
+                return True
+        except GapError:
+            continue
+    return False
+
+
+def _plain(value: object) -> object:
+    return value.hex() if isinstance(value, bytes) else value

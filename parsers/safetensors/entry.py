@@ -1,0 +1,173 @@
+"""One entry of a safetensors header: what it says of a tensor, checked."""
+
+from __future__ import annotations
+
+import re
+from math import prod
+
+from pparse.findings import Severity
+from pparse.tensors.dtype import DTYPES
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Final
+
+    from pparse.tensors.dtype import DType
+    from pparse.tree.result import Result
+
+# What an entry says, in the order in which the reference reader takes it from a JSON array too (serde does so).
+FIELDS: Final = ("dtype", "shape", "data_offsets")
+_U64: Final = 1 << 64
+
+# The format's words, all 22 of them (tensor.rs, enum Dtype).
+STORED_DTYPES: Final[dict[str, DType]] = {
+    word: DTYPES[name]
+    for word, name in {
+        "BOOL": "bool", "F4": "float4_e2m1fn", "F6_E2M3": "float6_e2m3fn", "F6_E3M2": "float6_e3m2fn",
+        "U8": "uint8", "I8": "int8", "F8_E5M2": "float8_e5m2", "F8_E4M3": "float8_e4m3fn",
+        "F8_E8M0": "float8_e8m0fnu", "F8_E4M3FNUZ": "float8_e4m3fnuz", "F8_E5M2FNUZ": "float8_e5m2fnuz",
+        "I16": "int16", "U16": "uint16", "F16": "float16", "BF16": "bfloat16", "I32": "int32", "U32": "uint32",
+        "F32": "float32", "C64": "complex64", "F64": "float64", "I64": "int64", "U64": "uint64",
+    }.items()
+}  # fmt: skip
+
+# A member of the header, to tell its level from others where brackets are damaged.
+_TEXT: Final = rb'"[^"\\\x00-\x1f]*+(?:\\.[^"\\\x00-\x1f]*+)*+"'
+_BLANKS: Final = rb"[ \t\n\r]*+"
+MEMBER: Final = re.compile(
+    _BLANKS + _TEXT + _BLANKS + b":" + _BLANKS + rb"\{(?:" + _BLANKS + rb'"(?:dtype|shape|data_offsets)"'
+    + _BLANKS + b":" + _BLANKS + b"(?:" + _TEXT + rb"|\[[0-9, \t\n\r]*+\])" + _BLANKS + rb",?){3}\}"
+)  # fmt: skip
+
+
+class TensorInfo:
+    """One entry of the header, checked.
+
+    ``begin`` and ``end`` count from the start of the data section; ``problem`` says what is wrong with the entry
+    (None: nothing), ``wanted`` and ``got`` its numbers; then ``dtype`` and ``shape`` are what could be made out.
+    """
+
+    __slots__ = ("begin", "dtype", "end", "got", "problem", "shape", "stored_dtype", "unsupported", "wanted")
+
+    def __init__(self, fields: object) -> None:
+        self.dtype: DType | None = None
+        self.stored_dtype = "?"
+        self.shape: tuple[int, ...] = ()
+        self.begin = self.end = 0
+        self.problem: str | None = None
+        self.unsupported = False
+        self.wanted: int | None = None
+        self.got: int | None = None
+        if self._read_plain(fields):
+            return
+        if isinstance(fields, list) and len(fields) == len(FIELDS):
+            fields = dict(zip(FIELDS, fields, strict=True))
+        if not isinstance(fields, dict):
+            self.problem = "the header entry is not an object"
+            return
+        self._read_offsets(fields.get("data_offsets"))
+        self._read_type(fields.get("dtype"))
+        self._read_shape(fields.get("shape"))
+        if self.problem is None:
+            self._check_size()
+
+    def _read_plain(self, fields: Any) -> bool:
+        """Read an entry without any fault, as nearly all are, in one go; False leaves it to the careful way."""
+        try:
+            begin, end = fields["data_offsets"]
+            shape = fields["shape"]
+            dtype = STORED_DTYPES[fields["dtype"]]
+        except (KeyError, TypeError, ValueError):
+            return False
+        if type(begin) is not int or type(end) is not int or type(shape) is not list or not 0 <= begin <= end:
+            return False
+        count = 1
+        for length in shape:
+            if type(length) is not int or length <= 0:
+                return False
+            count *= length
+        if count * dtype.bits != (end - begin) * 8 or end >= 1 << 60 or len(shape) > 64:
+            return False
+        self.stored_dtype = fields["dtype"]
+        self.dtype = dtype
+        self.shape = tuple(shape)
+        self.begin = begin
+        self.end = end
+        return True
+
+    @property
+    def severity(self) -> Severity:
+        """How bad the problem is: more dimensions than an array can have are no fault of the file."""
+        return Severity.WARNING if self.unsupported and self.dtype is not None else Severity.ERROR
+
+    def _read_type(self, word: object) -> None:
+        if isinstance(word, dict) and list(word.values()) == [None]:
+            (word,) = word  # ``{"U8": null}``: serde's other way to write it
+        if not isinstance(word, str):
+            self.problem = self.problem or ("the entry has no dtype" if word is None else "the dtype is not a string")
+            return
+        self.stored_dtype = word
+        self.dtype = STORED_DTYPES.get(word)
+        if self.dtype is None:
+            self.unsupported = True
+            self.problem = self.problem or f"the dtype {word[:40]!r} is not one of safetensors'"
+
+    def _read_shape(self, shape: object) -> None:
+        if not isinstance(shape, list):
+            self.problem = self.problem or ("the entry has no shape" if shape is None else "the shape is not a list")
+        elif not all(type(length) is int and 0 <= length < _U64 for length in shape):
+            self.problem = self.problem or "the shape holds what is no length"
+        else:
+            self.shape = tuple(shape)
+
+    def _read_offsets(self, offsets: object) -> None:
+        if offsets is None:
+            self.problem = "the entry has no data_offsets"
+        elif not isinstance(offsets, list) or len(offsets) != 2:
+            self.problem = "data_offsets is not a pair"
+        elif not all(type(offset) is int and 0 <= offset < _U64 for offset in offsets):
+            self.problem = "data_offsets holds what is no offset"
+        elif offsets[0] > offsets[1]:
+            self.problem = "data_offsets end before they begin"
+        else:
+            self.begin, self.end = offsets
+
+    def _check_size(self) -> None:
+        count = 1
+        for length in self.shape:
+            count *= length
+            if count >= _U64:
+                break
+        # As the reference multiplies: an overflow counts even if a later factor is 0.
+        bits = count * self.dtype.bits if self.dtype is not None else 0
+        if bits >= _U64:
+            self.problem = "the number of elements overflows 64 bits"
+        elif bits % 8:
+            self.problem = f"{count} elements of {self.stored_dtype} do not fill whole bytes"
+        elif bits // 8 != self.end - self.begin:
+            self.problem = "dtype and shape need another number of bytes than data_offsets give"
+            self.wanted, self.got = bits // 8, self.end - self.begin
+        elif not bits and prod(length for length in self.shape if length) >= 1 << 60:
+            self.unsupported = True
+            self.problem = "the shape is beyond what an array can have, though it has no elements"
+        elif len(self.shape) > 64:
+            self.unsupported = True
+            self.problem = f"{len(self.shape)} dimensions are more than an array can have"
+            self.wanted, self.got = len(self.shape), 64
+
+
+def is_metadata(fields: object) -> bool:
+    """Say whether the value of ``__metadata__`` is one that the reference reader takes."""
+    return fields is None or (isinstance(fields, dict) and all(isinstance(value, str) for value in fields.values()))
+
+
+def info_of(header: Result, ordinal: int, fields: object) -> TensorInfo:
+    """Check what entry ``ordinal`` of ``header`` says; where it has a field twice, nobody can tell which is meant."""
+    info = TensorInfo(fields)
+    if type(fields) is not dict or len(fields) <= len(FIELDS):
+        return info
+    for field in FIELDS:
+        # Decoded, the second is called so; but a field may really have that name.
+        if f"{field}#2" in fields and header.find(header.root.child(ordinal), field, 2) is not None:
+            info.problem, info.unsupported = f"the entry has more than one {field}", False
+    return info

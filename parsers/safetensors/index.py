@@ -1,0 +1,346 @@
+"""Index of a sharded safetensors model: ``*.safetensors.index.json``.
+
+A convention of Hugging Face's libraries, not part of the safetensors specification: a JSON object with ``weight_map``
+(tensor name to shard file name) and ``metadata`` (or ``__metadata__``) with ``total_size``, the sum of the tensors'
+bytes. Shards lie in the index's folder and are opened on demand, once each, as child extractions.
+
+States of the root::
+
+    state       needs  reads                                                             goes to
+    expect_map  0      nothing: the JSON parser reads the text; metadata, weight_map     DONE
+                       and the shards become children
+"""
+
+from __future__ import annotations
+
+import re
+
+from pparse.errors import PASSING, MalformedError, PparseError
+from pparse.findings import Status
+from pparse.tree.node import LIST, MAP, SCALAR, UNLOADED_VALUE, Entry
+from pparse.tree.parser import DONE, Confidence, NodeContext, Parser
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any, Final
+
+    from pparse.data.reader import Reader
+    from pparse.document.extraction import Extraction
+    from pparse.parsers.json.parser import JsonParser
+    from pparse.tree.node import Node
+    from pparse.tree.result import Result
+
+SUFFIX: Final = ".safetensors.index.json"
+# An index up to this size is decoded at once; a larger one is read through its nodes.
+_SMALL: Final = 1 << 20
+_MAP: Final = re.compile(rb'"weight_map"\s*+:\s*+\{(?:\s*+\}|\s*+"[^"\\]*+(?:\\.[^"\\]*+)*+"\s*+:\s*+"([^"\\]*+)")?')
+
+
+class ShardSet(Parser):
+    """What the index of shards and a folder of shards have in common."""
+
+    shapes = {"safetensors-index": MAP, "safetensors-folder": MAP, "shards": MAP, "object": MAP, "array": LIST}
+
+    @property
+    def index(self) -> SafetensorsIndexParser | None:
+        """The parser of the index, if there is one."""
+        return None
+
+    def shard_names(self) -> list[str]:
+        """Return the names of the shards, each once, in order of first mention."""
+        return []
+
+    def weight_map(self) -> Iterator[tuple[str, str | None]]:
+        """Yield ``(tensor name, shard name)`` as the index has it; the shard is None where it is no text."""
+        yield from ()
+
+    @property
+    def has_map(self) -> bool:
+        """Whether there is an index that says which tensor is where."""
+        return False
+
+    def index_metadata(self) -> dict[str, Any]:
+        """Return what the index says of the whole."""
+        return {}
+
+    def map_lookup(self, name: str) -> str | None:
+        """Return the shard that the index names for a tensor."""
+        return None
+
+    def map_size(self) -> int | None:
+        """Return how many tensors the index names."""
+        return None
+
+    def extra_files(self) -> list[str]:
+        """Return files of the folder that look like shards and are not named by the index."""
+        return []
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether it lies in no folder, but in an archive or a stream: then its shards are not looked for."""
+        extraction = self.result.extraction
+        return extraction.origin is not None or extraction.implicit
+
+    def shard(self, name: str) -> Extraction:
+        """Return the extraction of one shard. Raises `PathError` for a name that leaves the folder, `SourceError`."""
+        return self.result.extraction.sibling(name)
+
+    def enter(self, name: str) -> Extraction | None:
+        """Return the shard ``name``."""
+        return self.shard(name) if name in self.shard_names() else None
+
+    def emit_shards(self, ctx: NodeContext) -> None:
+        """Show every shard file with its size."""
+        for name in self.shard_names():
+            try:
+                size = self.shard(name).size
+                ctx.emit(Entry(name, "file", 0, 0, size))
+            except PparseError:
+                status = Status.UNSUPPORTED if self.is_alone else Status.MISSING
+                ctx.emit(Entry(name, "file", 0, 0, None, status=status))
+
+
+class SafetensorsIndexParser(ShardSet):
+    """An index and the shards it names."""
+
+    name = "safetensors-index"
+    description = "sharded safetensors model (index and shards)"
+    extensions = (SUFFIX,)
+    media_type = "application/json"
+    refines = ("json",)
+    references = ("huggingface/transformers and huggingface_hub (sharded checkpoints)",)
+    limitations = (
+        "shard names must stay in the index's folder",
+        "an index in an archive is shown without its shards, each of which is a model of its own there",
+    )
+
+    def __init__(self, result: Result) -> None:
+        super().__init__(result)
+        extraction = result.extraction
+        self.json: Result = extraction.child("index", extraction.data, extraction.start, extraction.end, "json").parse()
+        self._names: list[str] | None = None
+        self._unnamed: list[str] | None = None
+        self._decoded: dict[str, Any] | None = None
+        self._tried = False
+
+    @classmethod
+    def match(cls, reader: Reader) -> Confidence:
+        """CERTAIN for a ``weight_map`` whose first shard is a safetensors file."""
+        head = reader.peek(64 << 10)
+        found = _MAP.search(head)
+        if found is not None and (found[1] or b".safetensors").endswith(b".safetensors"):
+            return Confidence.CERTAIN
+        return Confidence.NO
+
+    def root_entry(self) -> Entry:
+        """Return the root."""
+        extraction = self.result.extraction
+        return Entry(None, "safetensors-index", extraction.start, extraction.end, status=None)
+
+    def _small(self) -> dict[str, Any] | None:
+        """Return the whole index decoded at once, if it is small and without fault; else its nodes must do."""
+        if not self._tried:
+            self._tried = True
+            extraction = self.result.extraction
+            size = extraction.known_end() - extraction.start
+            json: JsonParser = self.json.parser  # type: ignore[assignment]
+            if size <= _SMALL and json.result.root.kind == "object":
+                text = extraction.data.pread(json.result.root.start, size)
+                try:
+                    found = json.decoder.decode_shallow(text.rstrip(), json.result.root.start)
+                except PASSING:
+                    raise
+                except PparseError:
+                    return None
+                if not json.decoder.duplicates and isinstance(found, dict):
+                    self._charge = extraction.session.budget.charge(4 * size, "the index of the shards")
+                    self._decoded = found
+                json.decoder.pairs = []
+        return self._decoded
+
+    @property
+    def index(self) -> SafetensorsIndexParser:
+        """This parser."""
+        return self
+
+    def _json_node(self, name: str) -> Node | None:
+        root = self.json.root
+        return root.find(name) if root.kind == "object" else None
+
+    @property
+    def has_map(self) -> bool:
+        """Whether the index has a weight map."""
+        small = self._small()
+        return isinstance(small.get("weight_map"), dict) if small is not None else self._map() is not None
+
+    def _map(self) -> Node | None:
+        node = self._json_node("weight_map")
+        return node if node is not None and node.kind == "object" else None
+
+    def weight_map(self) -> Iterator[tuple[str, str | None]]:
+        """Yield what the weight map says."""
+        if not self.has_map:
+            return
+        small = self._small()
+        if small is not None:
+            for name, shard in small["weight_map"].items():
+                yield name, shard if isinstance(shard, str) else None
+            return
+        node = self._map()
+        assert node is not None  # noqa: S101 -- has_map looked
+        json: JsonParser = self.json.parser  # type: ignore[assignment]
+        for _, name, shard, entry in json.each_member(node):
+            if name is not None and entry is None:
+                yield name, shard if isinstance(shard, str) else None
+
+    def text_status(self) -> Status:
+        """Say what became of the index's text, as far as it was read; without a weight map it is DAMAGED."""
+        status = self.json.status
+        if status is Status.COMPLETE and (not self.has_map or self.json.findings.errors):
+            return Status.DAMAGED
+        return status
+
+    def map_size(self) -> int | None:
+        """Return the number of members of the weight map."""
+        small = self._small()
+        if small is not None and self.has_map:
+            return len(small["weight_map"])
+        node = self._map()
+        return len(node) if node is not None else None
+
+    def map_lookup(self, name: str) -> str | None:
+        """Return the shard that the weight map names for a tensor."""
+        small = self._small()
+        if small is not None:
+            shard = small["weight_map"].get(name) if self.has_map else None
+            return shard if isinstance(shard, str) else None
+        node = self._map()
+        kid = node.find(name) if node is not None else None
+        if kid is None or kid.kind != "string" or kid.status is not Status.COMPLETE:
+            return None
+        try:
+            return str(kid.load())
+        except MalformedError:  # a long text, which is decoded only now
+            return None
+
+    def shard_names(self) -> list[str]:
+        """Return the shards that the weight map names; of one that is cut or damaged, those beside it too."""
+        if self._names is None:
+            named = self._named_shards()
+            self._names = named + self.unnamed_shards()
+        return self._names
+
+    def _named_shards(self) -> list[str]:
+        return list(dict.fromkeys(shard for _, shard in self.weight_map() if shard is not None))
+
+    def unnamed_shards(self) -> list[str]:
+        """Return the files that must be shards, and that the index would name if it were whole."""
+        if self._unnamed is None:
+            self._unnamed = self._files_like_shards() if self._is_broken() else []
+        return self._unnamed
+
+    def _is_broken(self) -> bool:
+        """Say whether the index may have named more shards than can be read; one that decodes at once did not."""
+        if self._small() is not None or not self.has_map:
+            return False
+        return self.text_status() is not Status.COMPLETE
+
+    def extra_files(self) -> list[str]:
+        """Return files that look like shards of this index (same name but for digits) and are not named by it."""
+        return [] if self._is_broken() else self._files_like_shards()
+
+    def _files_like_shards(self) -> list[str]:
+        import os
+
+        from pparse.data.base import FileData
+
+        extraction = self.result.extraction
+        if self.is_alone or not isinstance(extraction.data, FileData):
+            return []
+        named = set(self._named_shards())
+        stem = os.path.basename(extraction.data.path).removesuffix(SUFFIX)
+        templates = {template(name) for name in named}
+        if not named and self._is_broken():
+            templates = {template(f"{stem}-1-of-1.safetensors")}
+        try:
+            with os.scandir(os.path.dirname(extraction.data.path) or ".") as listing:
+                files = sorted(item.name for item in listing)
+        except OSError:
+            return []
+        return [name for name in files if name not in named and template(name) in templates]
+
+    def index_metadata(self) -> dict[str, Any]:
+        """Return ``metadata`` (or ``__metadata__``)."""
+        small = self._small()
+        if small is not None:
+            found = small.get("metadata") or small.get("__metadata__")
+            return found if isinstance(found, dict) else {}
+        for name in ("metadata", "__metadata__"):
+            node = self._json_node(name)
+            if node is not None and node.kind == "object":
+                try:
+                    found = node.to_python()
+                except PASSING:
+                    raise
+                except PparseError:
+                    continue
+                return found if isinstance(found, dict) else {}
+        return {}
+
+    # -- states ------------------------------------------------------------------------------------------------------
+
+    def begin(self, ctx: NodeContext) -> tuple[int, Any, int]:
+        """Begin the root; other containers mirror the JSON text."""
+        node = ctx.node
+        if node.kind == "safetensors-index":
+            return node.start, self.expect_map, 0
+        if node.kind == "shards":
+            self.emit_shards(ctx)
+        else:
+            self._emit_children(ctx, self._mirrored(node))
+        return node.start, DONE, 0
+
+    @staticmethod
+    def _emit_children(ctx: NodeContext, mirrored: Node) -> None:
+        for kid in mirrored.children():
+            value = kid.value if kid.shape == SCALAR else UNLOADED_VALUE
+            ctx.emit(Entry(kid.key, kid.kind, kid.start, kid.end, value, kid.known_status, kid.finding))
+
+    def expect_map(self, ctx: NodeContext, block: bytes, base: int) -> tuple[int, Any, int]:
+        """Show what the JSON text holds, and the shards."""
+        root = self.json.root
+        if root.kind != "object":
+            self.note_damage(ctx.node, MalformedError("the index is not a JSON object", offset=root.start))
+            return ctx.pos, DONE, 0
+        self._emit_children(ctx, root)
+        if self.shard_names():
+            ctx.emit(Entry("shards", "shards", 0, 0))
+        return ctx.pos, DONE, 0
+
+    def finish(self, ctx: NodeContext) -> None:
+        """Close a container with the status of its JSON text."""
+        node = ctx.node
+        status = node.known_status
+        if node.kind == "safetensors-index":
+            status = status or self.json.status
+        self.result.close_node(node, status or Status.COMPLETE, None, end=node.end)
+
+    def _mirrored(self, node: Node) -> Node:
+        ordinals: list[int] = []  # by number, not by key: a key may occur twice
+        while node.parent is not None:
+            ordinals.append(node.ordinal)
+            node = node.parent
+        found = self.json.root
+        for ordinal in reversed(ordinals):
+            found = found.child(ordinal)
+        return found
+
+    def load_scalar(self, node: Node) -> Any:
+        """Return a shard's size, or a long string of the text."""
+        return super().load_scalar(node) if node.kind == "file" else self._mirrored(node).load()
+
+
+def template(name: str) -> str:
+    """Return a file name with its numbers masked: shards of one model have the same."""
+    return re.sub(r"\d+", "#", name)

@@ -1,0 +1,250 @@
+"""The length of a safetensors header, where the file's own cannot be right."""
+
+from __future__ import annotations
+
+import re
+from array import array
+from math import prod
+
+from pparse.errors import GapError
+from pparse.findings import Finding, Status
+from pparse.kernels import json_fold
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
+    from pparse.document.extraction import Extraction
+    from pparse.parsers.json.parser import JsonParser
+    from pparse.tree.result import Result
+
+TAIL: Final = 64
+ODD_TAIL: Final = 1
+SPACE_FOLLOWS: Final = 2
+# So many bytes may have been put into a header that is damaged.
+_MOST_ADDED: Final = 4096
+_OVERLAP: Final = 4096
+# The beginning of a tensor's entry, as all writers have it.
+_ENTRY: Final = re.compile(
+    rb'"dtype":\s*+"([A-Z0-9_]++)",\s*+"shape":\s*+\[([0-9]*+(?:,\s*+[0-9]++)*+)\],'
+    rb'(?:\s*+"data_offsets":\s*+\[([0-9]++),)?+'
+)
+_OFFSETS: Final = re.compile(rb'"data_offsets":\s*+\[([0-9]{1,18}+),\s*+([0-9]{1,18}+)\]')
+_SCAN_BLOCK: Final = 256 << 10
+# Zeros that fill up a block of a disk, a tar, or a page.
+_DISK_BLOCK: Final = 512
+_MOST_PADDING: Final = 64 << 10
+# Why tensors are in doubt in a file that is longer than they are.
+SHIFTED: Final = "bytes follow the last tensor that may have come in before this one: its own may be others"
+
+
+class LengthFinder:
+    """Finds out where the header of a file ends, by its text and by the tensors it names.
+
+    ``wrong``: what is wrong with its length, ``adrift``: why it cannot be told where tensors begin, ``unproved``:
+    whether the header may end behind its length; all as `settle` finds out.
+    """
+
+    def __init__(self, result: Result) -> None:
+        self.result = result
+        self.wrong: Finding | None = None
+        self.adrift: str | None = None
+        self.unproved = False
+
+    def settle(self, length: int, there: int) -> int:
+        """Return the header's length, which the file says is ``length``; ``there`` are bytes from its text on."""
+        odd = self.oddity(length, there)
+        if not odd:
+            return length
+        extraction = self.result.extraction
+        found = self.find(there)
+        if found is not None and found != length and odd == SPACE_FOLLOWS:
+            self.adrift = "bytes were added to the header or behind the data: it cannot be told where tensors begin"
+            found = length
+        if found is None and length <= there:
+            found = self.recount(length, there)
+            if found is None and odd == ODD_TAIL:
+                self.adrift = "the header's text ends elsewhere than its length says: nobody knows where tensors begin"
+            if found == length:
+                self.wrong = Finding(
+                    "malformed", "the header does not end as one does", source=extraction.name,
+                    offset=max(extraction.start, extraction.start + 8 + length - TAIL), length=TAIL,
+                )  # fmt: skip
+        self.unproved = found is None and odd == SPACE_FOLLOWS
+        if found is None or found == length:
+            return length
+        self.wrong = Finding(
+            "malformed", "the header's length is wrong: the tensors fill the file from where its text ends",
+            source=extraction.name, offset=extraction.start, length=8, wanted=found, got=length,
+        )  # fmt: skip
+        return found
+
+    def oddity(self, length: int, there: int) -> int:
+        """Say whether the header's text cannot end where its length says, or may end behind that."""
+        if not 2 <= length <= there:
+            return ODD_TAIL
+        extraction = self.result.extraction
+        end = extraction.start + 8 + length
+        begin = max(extraction.start + 8, end - TAIL)
+        try:
+            block = extraction.data.pread(begin, end - begin + 1)
+        except GapError:
+            return 0
+        tail = block[: end - begin].rstrip()
+        if tail and (tail[-1:] != b"}" or tail[:-1].rstrip()[-1:] not in (b"}", b"{")):
+            return ODD_TAIL
+        return SPACE_FOLLOWS if block[end - begin :] == b" " else 0
+
+    def recount(self, length: int, there: int) -> int | None:
+        """Return the length of a header whose text is damaged, by where the last tensor ends: with the file."""
+        extraction = self.result.extraction
+        start = extraction.start + 8
+        stops, behind = self._possible_ends(start, min(start + length + _MOST_ADDED, start + there))
+        lengths = {there - stop for stop in stops if there - stop >= 2}
+        if length in lengths:
+            rest = extraction.data.pread(behind, min(_SCAN_BLOCK, max(0, start + length - behind)))
+            # Else there is an entry more, which cannot be read.
+            return length if b'":' not in rest.replace(b'"data_offsets":', b"") else None
+        found = [size for size in lengths if self._ends_there(start, size)]
+        return found[0] if len(found) == 1 else None
+
+    def _ends_there(self, start: int, length: int) -> bool:
+        """Say whether the text of a header ends ``length`` bytes behind ``start``, spaces and all."""
+        tail = self.result.extraction.data.pread(start + max(0, length - TAIL), min(length, TAIL) + 1)
+        return tail[-1:] != b" " and tail[: min(length, TAIL)].rstrip(b" ").endswith(b"}")
+
+    def _possible_ends(self, start: int, stop: int) -> tuple[set[int], int]:
+        """Return where the last tensor may end, counted from the start of the data, by the entries that can be read.
+
+        Beside it stands the offset behind the last of those.
+        """
+        from pparse.parsers.safetensors.entry import STORED_DTYPES
+
+        data, ends, last = self.result.extraction.data, {0}, 0
+        pos = behind = start
+        pairs = 0  # where the last of the offsets that can be read end, whatever became of the rest of their entries
+        while pos < stop:
+            try:
+                block = data.pread(pos, min(_SCAN_BLOCK, stop - pos))
+            except GapError:
+                break
+            for found in _ENTRY.finditer(block):
+                dtype, shape = STORED_DTYPES.get(found[1].decode()), found[2].split(b",")
+                if dtype is None or any(len(size) > 18 for size in shape):
+                    continue
+                behind = max(behind, pos + found.end())
+                size = prod(int(length) for length in shape if length) * dtype.bits // 8
+                if found[3] and len(found[3]) < 19:
+                    last = max(last, int(found[3]) + size)
+                    ends = {last}
+                else:
+                    ends = {last, last + size}
+            for found in _OFFSETS.finditer(block):
+                if int(found[1]) <= int(found[2]):
+                    pairs = max(pairs, int(found[2]))
+                    behind = max(behind, pos + found.end())
+            if pos + len(block) >= stop or not block:
+                break
+            pos += max(1, len(block) - _OVERLAP)
+        return ends | {pairs} if pairs else ends, behind
+
+    def find(self, there: int) -> int | None:
+        """Return the length that the header must have: its tensors fill the file from where its text ends."""
+        from pparse.parsers.safetensors.parser import REFERENCE_HEADER_LIMIT
+
+        extraction = self.result.extraction
+        start = pos = extraction.start + 8
+        limit = min(start + there, start + REFERENCE_HEADER_LIMIT)
+        carry, commas, closed = json_fold.Carry(), array("q"), -1
+        with extraction.session.budget.charge(2 * _SCAN_BLOCK, "a search for the header's end"):
+            try:
+                if extraction.data.pread(start, 1) != b"{":
+                    return None
+                pos += 1
+                while closed < 0 and pos < limit:
+                    block = extraction.data.pread(pos, min(_SCAN_BLOCK, limit - pos))
+                    if not block or b"\0" in block[:1]:
+                        return None
+                    closed = json_fold.scan(block, 0, carry, pos, commas)
+                    del commas[:]
+                    pos += closed + 1 if closed >= 0 else len(block)
+            except GapError:
+                return None
+        return self._filling(start, pos, start + there) if closed >= 0 else None
+
+    def _filling(self, start: int, stop: int, end: int) -> int | None:
+        """Return the length of a header whose text is in ``[start, stop)``, if its tensors fill the file to ``end``."""
+        from pparse.parsers.safetensors.entry import TensorInfo
+        from pparse.parsers.safetensors.parser import METADATA
+
+        extraction = self.result.extraction
+        child = extraction.child("header-found", extraction.data, start, stop, "json")
+        json: JsonParser = child.parse().parser  # type: ignore[assignment]
+        begins, ends = array("q"), array("q")
+        for _, name, fields, entry in json.each_member(json.result.root):
+            if name == METADATA:
+                continue
+            info = TensorInfo(fields)
+            if entry is not None or info.problem is not None or info.end > end - stop:
+                return None
+            begins.append(info.begin)
+            ends.append(info.end)
+        if not begins or json.result.status is not Status.COMPLETE:
+            return None
+        data_start = end - max(ends)
+        if sorted([0, *ends]) != sorted([*begins, max(ends)]) or data_start - stop > _SCAN_BLOCK:
+            return None
+        if extraction.data.pread(stop, data_start - stop).strip(b" \t\n\r"):
+            return None
+        return data_start - start
+
+
+def last_end(result: Result, length: int) -> int | None:
+    """Return where the tensor of the last entry ends, in a header of that ``length``; None if it cannot be seen."""
+    extraction = result.extraction
+    end = extraction.start + 8 + length
+    begin = max(extraction.start + 8, end - _OVERLAP)
+    try:
+        found = _OFFSETS.findall(extraction.data.pread(begin, end - begin))
+    except GapError:
+        return None
+    return int(found[-1][1]) if found else None
+
+
+def has_odd_tail(extraction: Extraction, end: int) -> bool:
+    """Say whether bytes stand behind the data, which ends at ``end``, that may have come in anywhere.
+
+    Not so zeros that fill the file up to a block: were they the end of data that moved, the blocks would not fit.
+    """
+    stop = extraction.known_end()
+    if stop <= end:
+        return False
+    if (stop - extraction.start) % _DISK_BLOCK or stop - end >= _MOST_PADDING:
+        return True
+    try:
+        tail = extraction.data.pread(max(extraction.start, end - 1), stop - end + 1)
+    except GapError:
+        return True
+    return tail[:1] == b"\0" or any(tail[1:])
+
+
+def zeroed_header(extraction: Extraction) -> Finding | None:
+    """Return a finding if the file begins with zeros where its header should be."""
+    end = extraction.known_end()
+    if end - extraction.start < 8 or any(extraction.data.pread(extraction.start, 8)):
+        return None
+    zeros, step = extraction.start, 4096
+    while zeros < end:
+        block = extraction.data.pread(zeros, min(step, end - zeros))
+        rest = block.lstrip(b"\0")
+        zeros += len(block) - len(rest)
+        if rest or zeros - extraction.start > 16 << 20:
+            break
+        step = 256 << 10
+    more = " or more" if zeros < end and zeros - extraction.start > 16 << 20 else ""
+    return Finding(
+        "zeroed-header",
+        f"the file begins with {zeros - extraction.start}{more} zero bytes where its header should be: that part "
+        "was never written",
+        source=extraction.name, offset=extraction.start, length=zeros - extraction.start,
+    )  # fmt: skip

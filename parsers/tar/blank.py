@@ -1,0 +1,127 @@
+"""Zeros in a tar archive: the mark of its end with its padding, or what was never written.
+
+A download into a file of full size that stopped leaves zeros from some byte on; if that is a boundary between two
+members, or the members before it are all that a reader comes to, nothing else in the format tells of it.
+"""
+
+from __future__ import annotations
+
+from pparse.data.base import Access
+from pparse.data.zero_runs import LEAST, PAGE, unwritten
+from pparse.findings import Finding, Severity, Status
+from pparse.limits import KIB, count_words
+from pparse.parsers.tar.headers import BLOCK
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
+    from pparse.containers.archive import ArchiveMember
+    from pparse.parsers.tar.repair import Body
+    from pparse.parsers.tar.source import TarSource
+
+_MARK: Final = 2 * BLOCK  # two blocks of zeros mark the end
+_RECORD: Final = 20 * BLOCK  # what archives are padded to, if nobody asks for anything else
+# Other records that archives are padded to (tar -b): powers of two, up to that of fast tapes.
+_RECORDS: Final = (_RECORD, *(BLOCK << number for number in range(1, 12)))
+_EMPTY: Final = 64 * KIB  # an archive of no members is padded to no more than this
+_STRETCHES: Final = 1_000  # of a member, told one by one
+
+
+def is_padding(source: TarSource, blank: int, end: int) -> bool:
+    """Say whether the zeros in ``[blank, end)`` are as many as the end of an archive has, padding included."""
+    room = end - blank - _MARK
+    return room == 0 or any(0 < room < record and (end - source.start) % record == 0 for record in _RECORDS)
+
+
+def judge_blank(source: TarSource, blank: int, end: int, *, at_end: bool) -> tuple[Status | None, Finding | None]:
+    """Say what is wrong with the zeros in ``[blank, end)`` where a header is due; ``at_end``: nothing else follows."""
+    size = end - blank
+    alone = at_end and blank <= source.start
+    if is_padding(source, blank, end) if not alone else size <= _EMPTY:
+        holes = 0 if size < _MARK + _RECORD else _holes_in(source, blank, end)
+        if not holes:
+            return None, None
+    elif at_end and size < _MARK + _RECORD:
+        return None, None
+    else:
+        holes = _holes_in(source, blank, end)
+    if holes or alone:
+        where = "the archive goes on with" if not alone else "the archive is nothing but"
+        reason = f"{where} {count_words(size, 'byte')} of zeros"
+        if holes:
+            reason += f", of which {holes:,} were never written (a file hole): what should be there is missing"
+        else:
+            reason += ": it was never written"
+        status = Status.TRUNCATED if at_end else Status.DAMAGED
+        return status, _finding(source, "unwritten", reason, blank, size, Severity.ERROR)
+    if at_end:
+        reason = f"{count_words(size, 'byte')} of zeros follow the last member, more than pad the end of an archive: "
+        reason += "if it was not written to its end, members are missing"
+    else:
+        reason = f"{count_words(size, 'byte')} of zeros stand between two members, where no archive ends: "
+        reason += "members may be missing"
+    return None, _finding(source, "zeros", reason, blank, size, Severity.WARNING)
+
+
+def _holes_in(source: TarSource, start: int, end: int) -> int:
+    return sum(high - low for low, high in unwritten(source.data, start, end)) if source.has_holes else 0
+
+
+def _finding(source: TarSource, code: str, reason: str, offset: int, length: int, severity: Severity) -> Finding:
+    return Finding(code, reason, source=source.name, offset=offset, length=length, severity=severity)
+
+
+def stretches_unwritten(source: TarSource, start: int, end: int) -> list[tuple[int, int]]:
+    """Return the stretches of a member that were never written; of very many, the last reaches to the end."""
+    found: list[tuple[int, int]] = []
+    for low, high in unwritten(source.data, start, end) if source.has_holes else ():
+        found.append((low, high))
+        if len(found) == _STRETCHES:
+            found[-1] = low, end
+            break
+    return found
+
+
+def note_unwritten(source: TarSource, body: Body) -> None:
+    """Note stretches of a member that were never written: not there, if they go on to its end, or lost in it."""
+    if body.pieces is not None or not source.has_holes:
+        return
+    found = stretches_unwritten(source, body.start, body.end)
+    if not found:
+        return
+    first, size = found[0][0], body.end - body.start
+    lost = sum(high - low for low, high in found)
+    never = "never written (a file hole): they read as zeros"
+    if len(found) == 1 and found[0][1] >= body.end:
+        reason = f"it ends after {first - body.start:,} of {size:,} bytes: the other {lost:,} were {never}"
+        body.spoil(Status.TRUNCATED, "unwritten", reason)
+    else:
+        body.spoil(Status.DAMAGED, "unwritten", f"{lost:,} of its {size:,} bytes were {never}")
+    if body.code == "unwritten":
+        body.place = first, found[-1][1] - first
+
+
+def zeros_to_the_end(source: TarSource, member: ArchiveMember) -> Finding | None:
+    """Return a warning if a member ends with zeros, and nothing but zeros follows it.
+
+    Only 64 KiB of them or more, in whole pages, are worth one. For members that are read through anyway.
+    """
+    if member.kind != "file" or member.pieces is not None or source.data.access is not Access.FREE:
+        return None
+    at, step = member.end, PAGE
+    while at > member.start:
+        begin = max(member.start, (at - 1) // step * step)
+        kept = len(source.data.read_known(begin, at - begin)[0].rstrip(b"\0"))
+        at, step = begin + kept, LEAST
+        if kept:
+            break
+    page = -(-at // PAGE) * PAGE
+    if page >= member.end:
+        return None
+    end = source.skip_zeros(member.end + -(member.end - source.start) % BLOCK)
+    if source.reach(end, end + BLOCK) - end >= BLOCK or end // PAGE * PAGE - page < LEAST:
+        return None
+    reason = f"its last {member.end - at:,} bytes are zeros, and so is the rest of the file: they may be lost"
+    return Finding("zeros", reason, path=member.name, source=source.name, offset=at, length=member.end - at,
+                   severity=Severity.WARNING)  # fmt: skip

@@ -1,0 +1,319 @@
+"""What extended headers of tar say of the member behind them: long names, pax records, and maps of sparse files.
+
+- GNU ``L`` and ``K``: the data are a name or a link's target that is too long for the header.
+- pax ``x`` and ``g`` (and Solaris ``X``): records ``LENGTH KEY=VALUE\\n``, for one member or for all that follow.
+- sparse files: the old GNU map in the header and in blocks behind it, and three pax versions: 0.0 (a record for each
+  number), 0.1 (one record) and 1.0 (decimal lines before the data). A map lists the stretches that are stored.
+"""
+
+from __future__ import annotations
+
+import re
+from array import array
+
+from pparse.errors import MalformedError
+from pparse.parsers.tar.headers import BLOCK, LARGEST, read_number, text_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Final
+
+    Records = list[tuple[bytes, bytes]]
+
+# Digits of a number in a record or a map: more is damage, and slow to read.
+_DIGITS: Final = 20
+_LENGTH: Final = re.compile(rb" *([0-9]{1,9}) ")
+_DAMAGED: Final = re.compile(rb"[^\n=]{0,20} ([A-Za-z][^ \n=\0]{0,250})=([^\n\0]*)\n")
+_TIME: Final = re.compile(rb"-?[0-9]{1,18}(?:\.[0-9]*)?")
+# The records that matter here; all others are passed over.
+_KNOWN: Final = frozenset((
+    b"path", b"linkpath", b"size", b"mtime", b"hdrcharset", b"GNU.sparse.major", b"GNU.sparse.minor",
+    b"GNU.sparse.name", b"GNU.sparse.realsize", b"GNU.sparse.size", b"GNU.sparse.map", b"GNU.sparse.numblocks",
+    b"GNU.sparse.offset", b"GNU.sparse.numbytes",
+))  # fmt: skip
+_MAX_ENTRIES: Final = 1 << 20  # of a sparse map
+_OLD_IN_HEADER: Final = 4
+_OLD_IN_BLOCK: Final = 21
+
+
+def read_name(data: bytes) -> bytes:
+    """Return the name that the data of a GNU ``L`` or ``K`` header hold."""
+    return data.split(b"\0", 1)[0]
+
+
+# -- pax records -----------------------------------------------------------------------------------------------------
+
+
+def read_records(data: bytes) -> tuple[Records, str | None]:
+    """Return the ``(key, value)`` records in the data of a pax header, and what is wrong with them in words, or None.
+
+    Records that are broken are passed over. Where a length is damaged, reading goes on at the first line from which all
+    lengths agree to the end; a single line before that is a record itself, whatever its length says.
+    """
+    records: Records = []
+    problem = None
+    at = 0
+    while at < len(data) and data[at]:  # some writers pad with zeros
+        match = _LENGTH.match(data, at)
+        end = at + int(match[1]) if match is not None else 0
+        if match is None or not match.end() < end <= len(data) or data[end - 1] != 0x0A:
+            problem = problem or f"the length of a pax record is damaged, {len(data) - at} bytes before their end"
+            end = _agreeing(data, at)
+            found = _DAMAGED.fullmatch(data, at, end)
+            if found is not None:
+                records.append((found[1], found[2]))
+        else:
+            key, equals, value = data[match.end() : end - 1].partition(b"=")
+            if equals and key:
+                records.append((key, value))
+            else:
+                problem = problem or "a pax record has no key"
+        at = end
+    return records, problem
+
+
+def _agreeing(data: bytes, at: int) -> int:
+    """Return the first start of a line behind ``at`` from which all lengths lead to the end; the end, if there is none.
+
+    One look from behind: a line agrees if its record ends where an agreeing one begins.
+    """
+    end = len(data.rstrip(b"\0"))
+    if end <= at or data[end - 1] != 0x0A:
+        return len(data)
+    good = {end}
+    line = data.rfind(b"\n", at, end - 1)
+    while line >= 0:
+        match = _LENGTH.match(data, line + 1)
+        if match is not None and line + 1 + int(match[1]) in good:
+            good.add(line + 1)
+        line = data.rfind(b"\n", at, line) if line > at else -1
+    return min(good) if min(good) < end else len(data)
+
+
+class Attributes:
+    """What pax records say of a member; attributes are None where they say nothing.
+
+    ``path`` and ``link`` (bytes), ``size`` (stored bytes), ``mtime``; ``sparse``, the version (0.0, 0.1, 1.0) of a
+    sparse member, with its ``real_size`` and, but for 1.0, its ``map``: offset and length of each stored stretch.
+    ``problem`` says in words what is wrong with the records.
+    """
+
+    __slots__ = ("link", "map", "mtime", "path", "problem", "real_size", "size", "sparse")
+
+    def __init__(self) -> None:
+        self.path: bytes | None = None
+        self.link: bytes | None = None
+        self.size: int | None = None
+        self.mtime: float | None = None
+        self.sparse: str | None = None
+        self.real_size: int | None = None
+        self.map: array[int] | None = None
+        self.problem: str | None = None
+
+    def note(self, problem: str | None) -> None:
+        """Keep the first problem."""
+        self.problem = self.problem or problem
+
+    def apply(self, records: Iterable[tuple[bytes, bytes]]) -> None:
+        """Take over what ``records`` say; later ones win. A value that means nothing is passed over, and noted."""
+        seen: dict[bytes, bytes] = {}
+        pairs = array("q")
+        for key, value in records:
+            if key not in _KNOWN:
+                continue
+            if key in (b"GNU.sparse.offset", b"GNU.sparse.numbytes"):
+                number = self._number(key, value)
+                if number is not None and (len(pairs) % 2 == 1) is (key == b"GNU.sparse.numbytes"):
+                    pairs.append(number)
+                else:
+                    self.note("a pair of a sparse map is damaged")
+            else:
+                seen[key] = value
+        if not seen:
+            return
+        self.path = self._text(seen, b"GNU.sparse.name") or self._text(seen, b"path") or self.path
+        self.link = self._text(seen, b"linkpath") or self.link
+        size = self._number(b"size", seen.get(b"size"))
+        self.size = self.size if size is None else size
+        self._apply_mtime(seen.get(b"mtime"))
+        if len(seen) > 1 or b"GNU.sparse.size" in seen:
+            self._apply_sparse(seen, pairs)
+
+    def _text(self, seen: dict[bytes, bytes], key: bytes) -> bytes | None:
+        value = seen.get(key)
+        if value is not None and (not value or b"\0" in value):
+            self.note(f"the pax record {key.decode()} holds no name")
+            return None
+        return value
+
+    def _number(self, key: bytes, value: bytes | None) -> int | None:
+        if value is None:
+            return None
+        if not value.isdigit() or len(value) > _DIGITS or int(value) >= LARGEST:
+            self.note(f"the pax record {key.decode()} holds no number")
+            return None
+        return int(value)
+
+    def _apply_mtime(self, value: bytes | None) -> None:
+        if value is None:
+            return
+        if len(value) <= 64 and _TIME.fullmatch(value):
+            self.mtime = float(value)
+        else:
+            self.note("the pax record mtime holds no time")
+
+    def _apply_sparse(self, seen: dict[bytes, bytes], pairs: array[int]) -> None:
+        if seen.get(b"GNU.sparse.major") == b"1":
+            self.sparse = "1.0"
+            self.real_size = self._number(b"GNU.sparse.realsize", seen.get(b"GNU.sparse.realsize"))
+            return
+        size = self._number(b"GNU.sparse.size", seen.get(b"GNU.sparse.size"))
+        if size is None:
+            return
+        self.real_size = size
+        text = seen.get(b"GNU.sparse.map")
+        if text is not None:
+            self.sparse, self.map = "0.1", array("q")
+            for word in text.split(b","):
+                number = self._number(b"GNU.sparse.map", word)
+                if number is None:
+                    break
+                self.map.append(number)
+        else:
+            self.sparse, self.map = "0.0", pairs
+
+
+def name_of(raw: bytes) -> str:
+    """Return a name as text; see `pparse.parsers.tar.headers.text_of` (``hdrcharset`` changes nothing in that)."""
+    return text_of(raw)
+
+
+# -- sparse maps -----------------------------------------------------------------------------------------------------
+
+
+class SparseMap:
+    """The stored stretches of a sparse member: ``pairs`` of offset and length, ascending, inside ``real_size``.
+
+    ``problem`` says in words what is wrong with it: then the map holds what came before that. ``skip``: bytes of the
+    stored data that the map itself takes.
+    """
+
+    __slots__ = ("pairs", "problem", "real_size", "skip")
+
+    def __init__(self, pairs: array[int], real_size: int | None, skip: int = 0, problem: str | None = None) -> None:
+        self.pairs = pairs
+        self.skip = skip
+        self.problem = problem
+        self.real_size = 0 if real_size is None else real_size
+        if real_size is None:
+            self.problem = self.problem or "the size of the sparse file is not known"
+            self.real_size = max((pairs[at] + pairs[at + 1] for at in range(0, len(pairs) - 1, 2)), default=0)
+
+    @property
+    def stored(self) -> int:
+        """How many bytes the stretches have together."""
+        return sum(self.pairs[1::2])
+
+    def check(self, packed: int) -> None:
+        """Cut the map where it contradicts itself, the file's size, or the ``packed`` bytes that are stored."""
+        end = used = 0
+        pairs = self.pairs
+        for at in range(0, len(pairs), 2):
+            if at + 1 >= len(pairs):
+                reason = "ends in the middle of a pair"
+            elif pairs[at] < end:
+                reason = "is not in ascending order"
+            elif pairs[at + 1] > self.real_size - pairs[at]:
+                reason = "goes beyond the size of the file"
+            elif pairs[at + 1] > packed - used:
+                reason = "lists more than is stored"
+            else:
+                used += pairs[at + 1]
+                end = pairs[at] + pairs[at + 1]
+                continue
+            self.problem = self.problem or f"its sparse map {reason}"
+            del pairs[at:]
+            return
+
+
+def old_pairs(block: bytes, at: int, count: int, pairs: array[int]) -> bool:
+    """Add the pairs of an old GNU map at ``at`` in a block to ``pairs``; return whether they are sound."""
+    for place in range(at, at + 24 * count, 24):
+        field = block[place : place + 24]
+        if not field.strip(b"\0 "):
+            continue
+        offset, length = read_number(field[:12]), read_number(field[12:])
+        if offset is None or length is None or not 0 <= offset < LARGEST or not 0 <= length < LARGEST:
+            return False
+        pairs.append(offset)
+        pairs.append(length)
+    return True
+
+
+def old_map(header: bytes) -> tuple[SparseMap, bool]:
+    """Return the map in an old GNU sparse header, and whether a block with more of it follows."""
+    pairs = array("q")
+    problem = None if old_pairs(header, 386, _OLD_IN_HEADER, pairs) else "its sparse map holds what is no number"
+    real = read_number(header[483:495])
+    real = None if real is not None and not 0 <= real < LARGEST else real
+    return SparseMap(pairs, real, 0, problem), header[482] not in (0, 0x30)
+
+
+def extend_old_map(map: SparseMap, block: bytes) -> bool:
+    """Add the pairs in a block behind an old GNU sparse header; return whether another one follows.
+
+    Raises `MalformedError` for a map beyond all bounds.
+    """
+    if len(map.pairs) > 2 * _MAX_ENTRIES:
+        raise MalformedError("the sparse map has more than a million entries")
+    if not old_pairs(block, 0, _OLD_IN_BLOCK, map.pairs):
+        map.problem = map.problem or "its sparse map holds what is no number"
+    return block[504] not in (0, 0x30)
+
+
+class MapText:
+    """Reads the decimal lines of a 1.0 map from blocks as they come: ``feed`` them until it says that it is done."""
+
+    __slots__ = ("_left", "_rest", "blocks", "pairs", "problem")
+
+    def __init__(self) -> None:
+        self.pairs = array("q")
+        self.problem: str | None = None
+        self.blocks = 0
+        self._left = -1  # numbers still to come; -1: how many is not known yet
+        self._rest = b""
+
+    def feed(self, block: bytes) -> bool:
+        """Take a block; return whether the map goes on in the next one."""
+        self.blocks += 1
+        lines = (self._rest + block).split(b"\n")
+        self._rest = lines.pop()
+        for line in lines:
+            if not line.isdigit() or len(line) > _DIGITS or int(line) >= LARGEST:
+                return self._stop("its sparse map holds what is no number")
+            number = int(line)
+            if self._left < 0:
+                if number > _MAX_ENTRIES:
+                    return self._stop("its sparse map has more than a million entries")
+                self._left = 2 * number
+            else:
+                self.pairs.append(number)
+                self._left -= 1
+            if not self._left:
+                return False
+        if len(self._rest) > _DIGITS:
+            return self._stop("its sparse map holds what is no number")
+        return True
+
+    def _stop(self, problem: str) -> bool:
+        self.problem = problem
+        return False
+
+    def end(self) -> None:
+        """The data end before the map does."""
+        self.problem = self.problem or "its sparse map ends early"
+
+    def map(self, real_size: int | None) -> SparseMap:
+        """Return the map that was read."""
+        return SparseMap(self.pairs, real_size, self.blocks * BLOCK, self.problem)

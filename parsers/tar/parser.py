@@ -1,0 +1,334 @@
+"""tar archives: v7, ustar, pax, GNU and star, one after the other if need be, and what is left of damaged ones.
+
+State::
+
+    state          needs  reads                                            goes to
+    expect_member  0      zeros, extended headers, and one header, through expect_member behind the member; DONE at the
+                          `pparse.parsers.tar.walk`, which reads ahead     end of the data
+
+What decides is in `pparse.parsers.tar.walk`. Listing does not go through the engine: see `TarParser.files`.
+"""
+
+from __future__ import annotations
+
+from pparse.containers.archive import ArchiveMember, ArchiveParser
+from pparse.data.base import Access
+from pparse.data.spliced import MissingData, SplicedData, ZeroData
+from pparse.findings import Status
+from pparse.parsers.tar.blank import stretches_unwritten, zeros_to_the_end
+from pparse.parsers.tar.headers import (
+    BLOCK,
+    LARGEST,
+    USUAL,
+    dialect_of,
+    judge_header,
+    read_header,
+    read_number,
+    sum_of,
+)
+from pparse.parsers.tar.repair import padded
+from pparse.parsers.tar.walk import TarWalker
+from pparse.tree.parser import DONE, Confidence
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any, Final
+
+    from pparse.budget import Charge
+    from pparse.containers.content import Sink, Skip, Verdict
+    from pparse.data.base import Data
+    from pparse.data.reader import Range, Reader
+    from pparse.errors import MalformedError
+    from pparse.findings import Finding
+    from pparse.parsers.tar.extended import SparseMap
+    from pparse.parsers.tar.walk import Outcome
+    from pparse.tree.node import Node
+    from pparse.tree.parser import NodeContext
+    from pparse.tree.result import Result
+    from pparse.tree.visit import Visit
+
+_PEEK: Final = 64 << 10
+_SEARCH: Final = 1 << 20  # read at a time where headers are searched
+_GROUP: Final = 64  # members that are made visible at a time, at most
+_PIECE_SIZE: Final = 240  # bytes that a piece of a sparse file takes in memory, and the hole before it
+
+
+class SparseContent(SplicedData):
+    """The content of a sparse file: stored stretches, zeros between. Holds a charge for its pieces."""
+
+    def __init__(self, parts: list[Range], name: str, charge: Charge) -> None:
+        super().__init__(parts, name=name)
+        self._charge = charge
+
+    def close(self) -> None:
+        """Give back what the pieces took."""
+        super().close()
+        self._charge.release()
+
+
+class TarParser(ArchiveParser):
+    """A tar archive."""
+
+    name = "tar"
+    description = "tar archive (v7, ustar, pax, GNU, star)"
+    extensions = (".tar",)
+    media_type = "application/x-tar"
+    references = ("POSIX.1-2017, pax: Extended Interchange Format", "GNU tar manual: Tar Internals", "star(5)")
+    limitations = (
+        "owners, devices' numbers, extended attributes and access lists are not read",
+        "a part of a multi-volume archive gives the parts of files that are in it",
+        "sparse files as star writes them (SCHILY.realsize) are given as stored",
+    )
+
+    def __init__(self, result: Result) -> None:
+        super().__init__(result)
+        self.walker = TarWalker(result.extraction)
+        self._missing: int | None = None
+        self._tail: Finding | None = None  # what is said of zeros that the last member ends with
+        self._checking = False
+
+    @classmethod
+    def match(cls, reader: Reader) -> Confidence:
+        """CERTAIN by a header with its checksum, LIKELY by one that is damaged or stands behind zeros."""
+        head = reader.peek(BLOCK)
+        if len(head) < BLOCK:
+            return Confidence.NO
+        sure = Confidence.CERTAIN
+        if not head.strip(b"\0"):
+            head = reader.peek(_PEEK)
+            begin = (len(head) - len(head.lstrip(b"\0"))) // BLOCK * BLOCK
+            head = head[begin : begin + BLOCK]
+            sure = Confidence.LIKELY
+        header = judge_header(head) if len(head) == BLOCK else None
+        if header is None:
+            return cls.match_further(reader, thorough=True)
+        return sure if header.sound and header.dialect != "v7" else Confidence.LIKELY
+
+    @classmethod
+    def match_further(cls, reader: Reader, *, thorough: bool) -> Confidence:
+        """LIKELY by a sound header behind a first one that is destroyed."""
+        if not thorough:
+            return Confidence.NO
+        head = reader.peek(_PEEK)
+        if len(head) < 2 * BLOCK:
+            return Confidence.NO
+        size = read_number(head[124:136])  # where the second header stands, if that is left of the first one
+        places = [BLOCK + padded(size)] if size is not None and 0 < size < LARGEST else []
+        for at in (*places, *range(BLOCK, len(head) - BLOCK + 1, BLOCK)):
+            raw = head[at : at + BLOCK]
+            if not raw and reader.data.access is Access.FREE and reader.remaining is not None:
+                raw = reader.data.pread(reader.start + at, max(0, min(BLOCK, reader.remaining - at)))
+            if len(raw) == BLOCK and dialect_of(raw) is not None and read_header(raw) is not None:
+                return Confidence.LIKELY
+        return Confidence.NO
+
+    @classmethod
+    def search(cls, reader: Reader, poll: Callable[[], object]) -> int | None:
+        """Return where the first sound header with its magic stands, at any offset."""
+        at, end = reader.start, reader.start + (reader.size or 0)
+        while end - at >= BLOCK:
+            poll()
+            block, _ = reader.data.read_known(at, min(_SEARCH, end - at))
+            place = block.find(b"ustar", 257)
+            while place >= 0:
+                raw = block[place - 257 : place - 257 + BLOCK]
+                if len(raw) == BLOCK and read_header(raw) is not None:
+                    return at + place - 257 - reader.start
+                place = block.find(b"ustar", place + 1)
+            if len(block) < BLOCK:
+                break
+            at += len(block) - BLOCK + 1
+        return None
+
+    # -- members -----------------------------------------------------------------------------------------------------
+
+    def begin(self, ctx: NodeContext) -> tuple[int, Any, int]:
+        """Begin the archive."""
+        return ctx.node.start, self.expect_member, 0
+
+    def expect_member(self, ctx: NodeContext, block: bytes, base: int) -> tuple[int, Any, int]:
+        """Make the next member visible, and those whose headers are in the block with it: one at a time is slow."""
+        if block:
+            self.walker.source.offer(block, base)
+        pos = ctx.pos
+        for _ in range(_GROUP):
+            outcome = self.walker.step(pos)
+            self._take(ctx, outcome)
+            if outcome.pos is None:
+                return max(pos, self.walker.source.known_end()), DONE, 0
+            pos = outcome.pos
+            enough = ctx.answer is not None or (ctx.collected is not None and ctx.satisfied)
+            if enough or pos + BLOCK > base + len(block):
+                break
+        return pos, self.expect_member, 0
+
+    def _take(self, ctx: NodeContext, outcome: Outcome) -> None:
+        if ctx.collected is None:
+            self._note(outcome, ctx.node)
+        if outcome.member is not None:
+            ctx.emit(self.entry_of(outcome.member))
+
+    def _note(self, outcome: Outcome, root: Node) -> None:
+        """Note what is wrong with a member, or the end of the archive."""
+        member = outcome.member
+        self._note_blank(outcome, root)
+        hole = outcome.finding is not None and outcome.finding.code == "unwritten"
+        if outcome.status is Status.TRUNCATED and member is not None and member.size is not None and not hole:
+            self._missing = max(0, member.size - (member.end - member.start))
+        if outcome.status is not None:
+            known = root.known_status
+            finding = None if self._checking and member is not None else outcome.finding
+            self.result.close_node(root, known if known is Status.DAMAGED else outcome.status, finding)
+        elif outcome.finding is not None:
+            self.result.findings.add(outcome.finding)
+
+    def _note_blank(self, outcome: Outcome, root: Node) -> None:
+        """Note what is wrong with zeros where a header was due."""
+        status, finding = outcome.blank
+        if status is not None:
+            known = root.known_status
+            self.result.close_node(root, known if known is Status.DAMAGED else status, finding)
+        elif finding is not None:
+            self.result.findings.add(finding)
+
+    def note_damage(self, node: Node, error: MalformedError) -> None:
+        """Note nothing: a gap of the data is no damage before it is known what lies in it."""
+
+    def resync(self, ctx: NodeContext, error: MalformedError) -> tuple[int, Any, int] | None:
+        """Go on behind a gap that begins where a header is due."""
+        outcome = self.walker.step(ctx.pos)
+        self._take(ctx, outcome)
+        if outcome.pos is None:
+            if ctx.collected is None:
+                self.finish(ctx)
+            return None
+        return outcome.pos, self.expect_member, 0
+
+    def files(self) -> Iterator[ArchiveMember]:
+        """Yield every member, in order, without the engine: what is as it should be is read in a tight loop."""
+        root = self.result.root
+        pos: int | None = self.walker.source.start
+        while pos is not None:
+            self.result.check_open()
+            pos = yield from self._usual_files(pos)
+            outcome = self.walker.step(pos)
+            self._note(outcome, root)
+            if outcome.member is not None:
+                yield outcome.member
+            pos = outcome.pos
+
+    def _usual_files(self, pos: int) -> Iterator[ArchiveMember]:
+        """Yield files and folders whose headers are as most writers make them; return where one is not.
+
+        A member is given once the header behind it is right too; else that is where the way of all others begins.
+        """
+        walker = self.walker
+        source, match = walker.source, USUAL.match
+        data = source.data
+        if walker.globals or data.gaps or source.has_holes:
+            return pos
+        jumps = data.access is Access.FREE and data.size is not None
+        block, base = source.stretch(pos)
+        have = base + len(block) - BLOCK
+        member: ArchiveMember | None = None
+        while True:
+            if pos > have:
+                if not jumps and pos > base + len(block):
+                    break
+                if member is not None and not jumps:
+                    source.probe(member.at)  # remembered: decoded data are not to be read backwards
+                block, base = source.stretch(pos)
+                have = base + len(block) - BLOCK
+                if pos > have:
+                    break
+            at = pos - base
+            found = match(block, at + 100)
+            if found is None:
+                break
+            mode, digits, mtime, checksum, letter, version = found.groups()
+            raw = block[at : at + BLOCK]
+            name = raw[:100].split(b"\0", 1)[0]
+            size = int(digits, 8)
+            folder = letter == b"5"
+            if sum_of(raw) != int(checksum, 8) or (size if folder else letter == b"\0" and name[-1:] == b"/"):
+                break
+            if version == b"\x0000" and raw[345]:
+                if raw[508] == 0x74:  # "tar": star has another prefix
+                    break
+                name = raw[345:500].split(b"\0", 1)[0] + b"/" + name
+            if member is not None:
+                yield member
+            start = pos + BLOCK
+            member = ArchiveMember(
+                name.decode("utf-8", "surrogateescape"), name, "folder" if folder else "file", pos, start, start + size,
+                size, packed=size, mtime=int(mtime, 8), mode=int(mode, 8) & 0o7777,
+            )  # fmt: skip
+            pos = start + size + (-size % BLOCK)
+        return pos if member is None else member.at
+
+    # -- content -----------------------------------------------------------------------------------------------------
+
+    def content(self, member: ArchiveMember) -> tuple[Data, int, int | None]:
+        """Return what a member holds: a stretch of the archive, or pieces of it with zeros or lost bytes between."""
+        data, start, end = self.result.extraction.data, member.start, member.end
+        if member.pieces is not None:
+            data = SplicedData(member.pieces, name=member.name)
+            start, end = 0, data.size or 0
+        if member.extra is None:
+            return data, start, end
+        found = self.walker.step(member.at, keep_map=True).member
+        map: SparseMap | None = found.extra if found is not None else None
+        if map is None:
+            return data, start, end
+        return self._spread(map, data, start + map.skip, member)
+
+    def _spread(self, map: SparseMap, data: Data, start: int, member: ArchiveMember) -> tuple[Data, int, int | None]:
+        """Spread the stored stretches of a sparse file over its size."""
+        pairs = map.pairs
+        charge = self.result.extraction.session.budget.charge(_PIECE_SIZE * (len(pairs) // 2 + 1), "a sparse map")
+        parts: list[Range] = []
+        end = 0
+        for place in range(0, len(pairs), 2):
+            offset, length = pairs[place], pairs[place + 1]
+            if offset > end:
+                parts.append(ZeroData(offset - end).range(0, offset - end))
+            parts.append(data.range(start, start + length))
+            start += length
+            end = offset + length
+        if end < map.real_size:
+            rest = map.real_size - end
+            # What a broken map says no more of is not known to be zeros.
+            parts.append((ZeroData(rest) if map.problem is None else MissingData(rest)).range(0, rest))
+        content = SparseContent(parts, member.name, charge)
+        return content, 0, content.size
+
+    def check(self, *, strict: bool = False) -> Iterator[Visit]:
+        """Read every member through; what is said of one then is not said while it is found."""
+        visits = super().check(strict=strict)
+        while True:
+            self._checking = True  # not while it is suspended: another thread may list the archive meanwhile
+            try:
+                visit = next(visits, None)
+            finally:
+                self._checking = False
+            if visit is None:
+                return
+            yield visit
+
+    def examine(self, member: ArchiveMember, sink: Sink | None, skip: Skip | None) -> Verdict:
+        """Read a member through; what was never written of it may be wrong, and nothing else."""
+        verdict = super().examine(member, sink, skip)
+        if member.finding is not None and member.finding.code == "unwritten" and member.extra is None:
+            found = stretches_unwritten(self.walker.source, member.start, member.end)
+            verdict.doubtful = tuple((low - member.start, high - low) for low, high in found)
+            verdict.source = None  # the file system knows of it, and tells whoever asks
+        elif verdict.status is Status.COMPLETE and self._tail is None:
+            self._tail = zeros_to_the_end(self.walker.source, member)
+            if self._tail is not None:
+                self.result.findings.add(self._tail)
+        return verdict
+
+    def missing(self) -> int | None:
+        """Return how many bytes the member lacks in which a cut archive ends."""
+        return self._missing if self.result.root.known_status is Status.TRUNCATED else None

@@ -1,0 +1,283 @@
+"""The bytes of a tar archive as its walker needs them: single blocks, what stands in them, and where headers are.
+
+One stretch of the archive is kept at a time. It grows while reading goes on in sequence, and is small after a jump, so
+that large members cost one small read each.
+"""
+
+from __future__ import annotations
+
+import enum
+from bisect import bisect_right
+
+from pparse.data.base import Access
+from pparse.errors import GapError
+from pparse.limits import KIB
+from pparse.parsers.tar.headers import BLOCK, ZEROS, TarHeader, judge_header, read_header
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
+    from pparse.data.base import Data, Gap
+    from pparse.document.extraction import Extraction
+
+_FIRST: Final = 4 * KIB
+_MOST: Final = 128 * KIB
+_KEPT: Final = 8 * KIB
+_SEARCH: Final = 256 * KIB  # looked at together while a header is searched
+_REMEMBERED: Final = 64
+
+
+class Blank(enum.Enum):
+    """What a block is that is no header."""
+
+    ZERO = "zeros"
+    END = "nothing: the archive ends here"
+    CUT = "less than a block: the archive ends in it"
+    GAP = "lost, in a gap of which nobody knows how long it is"
+    BAD = "anything else"
+
+
+class TarSource:
+    """Blocks of an archive; ``data``, ``start`` and ``end`` (None: not known) as of its extraction."""
+
+    def __init__(self, extraction: Extraction) -> None:
+        self.data: Data = extraction.data
+        self.start = extraction.start
+        self.end = extraction.end
+        self._extraction = extraction
+        self._charge = extraction.session.budget.charge(2 * _MOST, "blocks of an archive")
+        self._block = b""
+        self._base = self.start
+        self._size = _FIRST
+        self._probed: dict[int, TarHeader | Blank] = {}
+        self._holes: bool | None = None
+
+    @property
+    def name(self) -> str:
+        """Name of what is read, for findings."""
+        return self._extraction.name
+
+    @property
+    def has_holes(self) -> bool:
+        """Whether parts of the file were never written: one question to the file system."""
+        if self._holes is None:
+            end = self.data.size if self.end is None else self.end
+            self._holes = end is not None and next(self.data.holes(self.start, end), None) is not None
+        return self._holes
+
+    # -- bytes -------------------------------------------------------------------------------------------------------
+
+    def offer(self, block: bytes, base: int) -> None:
+        """Take over a stretch that somebody else read."""
+        if base + len(block) > self._base + len(self._block) or base < self._base:
+            self._block, self._base = block, base
+
+    def stretch(self, pos: int) -> tuple[bytes, int]:
+        """Return a stretch of bytes and where it begins; it has the block at ``pos``, unless data end there."""
+        have = self._base + len(self._block) - pos
+        if pos < self._base or have < BLOCK:
+            near = self._base <= pos and -have <= len(self._block)
+            self._size = min(4 * self._size, _MOST) if near else _FIRST
+            # A little of what came before stays: extended headers are read when what follows them was seen.
+            if near and have > -_KEPT:
+                end = pos + have
+                kept = self._block[-_KEPT:]
+                self._block, self._base = kept + self._pread(end, self._size), end - len(kept)
+            if not near or pos >= self._base + len(self._block):  # a jump; or a gap is between
+                self._block, self._base = self._pread(pos, self._size), pos
+        return self._block, self._base
+
+    def _pread(self, pos: int, count: int) -> bytes:
+        if self.end is not None:
+            count = min(count, max(0, self.end - pos))
+        try:
+            return self.data.pread(pos, count)
+        except GapError:
+            return b""
+
+    def read(self, pos: int, count: int) -> tuple[bytes, list[tuple[int, int]]]:
+        """Return up to ``count`` bytes at ``pos``, zeros for unknown ones, and the stretches of these, from 0."""
+        if count <= BLOCK:
+            block, base = self.stretch(pos)
+            found = block[pos - base : pos - base + count]
+            if len(found) == count:
+                return found, []
+        if self.end is not None:
+            count = min(count, max(0, self.end - pos))
+        found, unknown = self.data.read_known(pos, count)
+        return found, [(at - pos, length) for at, length in unknown]
+
+    def reach(self, start: int, end: int) -> int:
+        """Return where the bytes from ``start`` on end, ``end`` at most; gaps of known extent do not count."""
+        if self._base <= start and end - _KEPT <= self._base + len(self._block) < end:
+            self.stretch(end - BLOCK)  # so little further that what is between is kept
+        if self._block and self._base <= end <= self._base + len(self._block):
+            # The bytes before it were read, or jumped over.
+            return max(start, self._before_the_last_gap(start, end))
+        limit = self.data.size if self.end is None else self.end
+        if end <= start:
+            return end
+        if limit is None or self.data.access is not Access.FREE:
+            # Decoded as far as that, the data know of their gaps and their end.
+            there = self._pread(end - 1 if self.end is None else min(end, self.end) - 1, 1)
+            if not there and self.data.size is None:
+                gap = self.data.next_gap(end - 1)
+                if gap is None or gap.offset > end - 1:
+                    end = min(end, max(start, self._extraction.known_end()))
+            limit = self.data.size if self.end is None else self.end
+        if limit is not None:
+            end = min(end, limit if self.data.size is None else min(limit, self.data.size))
+        return max(start, self._before_the_last_gap(start, end))
+
+    def _before_the_last_gap(self, start: int, end: int) -> int:
+        gaps = self.data.gaps
+        if gaps and gaps[-1].length is None and gaps[-1].offset < end:
+            return max(start, gaps[-1].offset)
+        return end
+
+    def known_end(self) -> int:
+        """Return where the bytes of the archive end in fact; a source of unknown size is read through for that."""
+        return self._before_the_last_gap(self.start, self._extraction.known_end())
+
+    def gap_in(self, start: int, end: int) -> Gap | None:
+        """Return the first gap that touches ``[start, end)`` and of which nobody knows how long it is."""
+        if not self.data.gaps:
+            return None
+        while (gap := self.data.next_gap(start)) is not None and gap.offset < end and gap.length is not None:
+            if not gap.exact:
+                return gap
+            start = gap.offset + gap.length
+        return None
+
+    def lost_in(self, start: int, end: int) -> tuple[int, int]:
+        """Return how many bytes of ``[start, end)`` lie in gaps of known extent, and in how many of them."""
+        lost = count = 0
+        at = start
+        while self.data.gaps and (gap := self.data.next_gap(at)) is not None and gap.offset < end and gap.length:
+            lost += min(gap.offset + gap.length, end) - max(gap.offset, start)
+            count += 1
+            at = gap.offset + gap.length
+        return lost, count
+
+    # -- blocks ------------------------------------------------------------------------------------------------------
+
+    def probe(self, pos: int) -> TarHeader | Blank:
+        """Say what stands in the block at ``pos``, where a header is expected."""
+        found = self._probed.get(pos)
+        if found is None:
+            if len(self._probed) >= _REMEMBERED:
+                self._probed.clear()
+            found = self._probed[pos] = self._look(pos)
+        return found
+
+    def _look(self, pos: int) -> TarHeader | Blank:
+        raw, unknown = self.read(pos, BLOCK)
+        if len(raw) < BLOCK:
+            return Blank.CUT if raw else Blank.END
+        if not unknown:
+            return Blank.ZERO if raw == ZEROS else judge_header(raw) or Blank.BAD
+        if self.gap_in(pos, pos + BLOCK) is not None:
+            return Blank.GAP
+        header = judge_header(raw, unknown)
+        if header is not None:
+            return header
+        known = BLOCK - sum(length for _, length in unknown)
+        return Blank.ZERO if raw == ZEROS and known >= BLOCK // 2 else Blank.BAD
+
+    def skip_zeros(self, pos: int) -> int:
+        """Return where the first block at or behind ``pos`` begins that is not known to be zeros."""
+        while True:
+            block, base = self.stretch(pos)
+            part = block[pos - base :] if pos != base else block
+            rest = len(part.lstrip(b"\0"))
+            if rest or len(part) < BLOCK:
+                return pos + (len(part) - rest) // BLOCK * BLOCK
+            pos += len(part) // BLOCK * BLOCK
+
+    def trim_zeros(self, start: int, end: int) -> int:
+        """Return where the last block in ``[start, end)`` ends that is not zeros; ``start`` if all are."""
+        while end > start:
+            count = min(_MOST, end - start)
+            raw, unknown = self.read(end - count, count)
+            if unknown and unknown[-1][0] + unknown[-1][1] == len(raw):
+                return end
+            rest = len(raw.rstrip(b"\0"))
+            if rest:
+                return min(end, start + -(-(end - count + rest - start) // BLOCK) * BLOCK)
+            end -= count
+        return start
+
+    # -- headers behind damage ---------------------------------------------------------------------------------------
+
+    def search(self, pos: int, grid: int | None, stop: int | None = None) -> int | None:
+        """Return where the first header at or behind ``pos`` stands, before ``stop``; None if there is none.
+
+        A header with its magic and a checksum that agrees counts at any offset. On the grid (any position of a block,
+        if that is known) so does one without magic (v7), and one of which all but the checksum is as it should be.
+        """
+        step = 2 * _FIRST
+        with self._extraction.session.budget.charge(2 * _SEARCH, "a search for headers"):
+            while stop is None or pos < stop:
+                self._extraction.session.check_cancelled()
+                gap = self.gap_in(pos, pos + step)
+                raw, unknown = self.read(pos, step if gap is None else max(0, gap.offset - pos))
+                gap = self.gap_in(pos, pos + step)  # reading may have found one
+                if gap is not None:
+                    raw = raw[: max(0, gap.offset - pos)]
+                found = self._first(raw, unknown, pos, grid) if len(raw) >= BLOCK else None
+                if found is not None:
+                    return found if stop is None or found < stop else None
+                if gap is not None and gap.length is not None:
+                    pos, grid = gap.offset + gap.length, None
+                elif len(raw) < BLOCK:
+                    return None
+                else:
+                    pos += len(raw) - BLOCK + 1
+                    step = min(4 * step, _SEARCH)
+            return None
+
+    def _first(self, raw: bytes, unknown: list[tuple[int, int]], base: int, grid: int | None) -> int | None:
+        """Return the offset of the first header in ``raw``."""
+        last = len(raw) - BLOCK  # where the last one may begin
+        best = last + 1
+        place = raw.find(b"ustar", 257)
+        while 0 <= place <= last + 257:
+            at = place - 257
+            aligned = grid is not None and (base + at - grid) % BLOCK == 0
+            lost = _within(unknown, at)
+            # A name is at its beginning: behind zeros of padding, a header may sum up that lacks one of its own.
+            named = raw[at] or (lost and not lost[0][0])
+            if named and _believed(raw[at : at + BLOCK], lost, aligned=aligned):
+                best = at
+                break
+            place = raw.find(b"ustar", place + 1)
+        if grid is not None:
+            for at in range((grid - base) % BLOCK, best, BLOCK):
+                if raw[at] and raw[at + 155] in b"\0 " and read_header(raw[at : at + BLOCK]) is not None:
+                    return base + at
+        return base + best if best <= last else None
+
+
+def _within(unknown: list[tuple[int, int]], at: int) -> list[tuple[int, int]]:
+    """Return the unknown stretches in the block at ``at``, counted from there."""
+    found = []
+    for first, length in unknown[max(0, bisect_right(unknown, at, key=_first_of) - 1) :] if unknown else ():
+        if first >= at + BLOCK:
+            break
+        if first + length > at:
+            begin = max(first - at, 0)
+            found.append((begin, min(first + length - at, BLOCK) - begin))
+    return found
+
+
+def _first_of(stretch: tuple[int, int]) -> int:
+    return stretch[0]
+
+
+def _believed(raw: bytes, unknown: list[tuple[int, int]], *, aligned: bool) -> bool:
+    if unknown:
+        return judge_header(raw, unknown, aligned=False) is not None
+    if aligned:
+        return judge_header(raw, aligned=False) is not None
+    return read_header(raw) is not None

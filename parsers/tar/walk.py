@@ -1,0 +1,579 @@
+"""Goes through a tar archive from member to member, behind damage too.
+
+`TarWalker.step` reads what stands at a position, and nothing it remembers but the global pax records changes the
+answer: reading can begin again at any member. Rules:
+
+- Zero blocks are not the end: archives may follow each other. The data end where they end.
+- A header is believed if its checksum agrees; one of which the checksum or a byte is damaged, where a header is due.
+- What follows a member must be a header, zeros or the end. If not, and a header stands *inside* of what the size says,
+  so that the members from there on lead past the member's end, the size lies: the member ends at that header.
+- A header that stands a few bytes *behind* where it was due, with the member's padding before it, is as many bytes late
+  as came into the member: it goes on for so many.
+- A block that is no header where one is due is a header destroyed: what lies between it and the next header is a
+  ``gap`` (a file, if extended headers before it are left that name it).
+- A gap of the data of which nobody knows how long it is ends all knowledge of positions: the next header is searched at
+  any offset. If the size of the member around the gap leaves room for it, what lies before that header is its tail.
+"""
+
+from __future__ import annotations
+
+from pparse.containers.archive import ArchiveMember
+from pparse.data.base import Access
+from pparse.errors import MalformedError
+from pparse.findings import Finding, Severity, Status
+from pparse.limits import MIB, count_words
+from pparse.parsers.tar.blank import judge_blank, note_unwritten
+from pparse.parsers.tar.extended import (
+    Attributes,
+    MapText,
+    SparseMap,
+    extend_old_map,
+    name_of,
+    old_map,
+    read_name,
+    read_records,
+)
+from pparse.parsers.tar.headers import BLOCK, TarHeader, size_that_fits
+from pparse.parsers.tar.repair import Body, holds_archive, leads_past, padded, rejoin, trusts_end
+from pparse.parsers.tar.source import Blank, TarSource
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
+    from pparse.document.extraction import Extraction
+    from pparse.parsers.tar.extended import Records
+
+_KINDS: Final = {
+    b"0": "file", b"\0": "file", b"7": "file", b"S": "file", b"M": "file", b"1": "hardlink", b"2": "symlink",
+    b"3": "device", b"4": "device", b"5": "folder", b"6": "fifo", b"D": "folder", b"V": "other",
+}  # fmt: skip
+_EXTENDED: Final = frozenset((b"L", b"K", b"x", b"g", b"X"))
+_BODILESS: Final = frozenset((b"1", b"2", b"3", b"4", b"5", b"6", b"V"))
+_MAX_RECORDS: Final = 4 * MIB  # of the data of one pax header
+_MAX_GLOBALS: Final = 256
+_MAGIC: Final = b"ustar"
+_UNPADDED: Final = "no padding follows it: bytes of it are wrong, missing or too many"
+_MOST_SHIFTED: Final = 8 << 10  # how far behind a member the rest of a torn header is looked for
+
+
+class Pending:
+    """What extended headers said of the member that is to come; ``at``, where the first of them begins."""
+
+    __slots__ = ("at", "link", "name", "only_global", "problem", "records")
+
+    def __init__(self, at: int) -> None:
+        self.at = at
+        self.name: bytes | None = None
+        self.link: bytes | None = None
+        self.records: list[Records] = []
+        self.problem: str | None = None
+        self.only_global = True
+
+    def note(self, problem: str | None) -> None:
+        """Keep the first problem."""
+        self.problem = self.problem or problem
+
+
+class Outcome:
+    """What a step came to.
+
+    ``member`` (None: no further one), ``pos``, where to go on (None: at the end), and what that makes of the archive:
+    a ``status`` (None: nothing) and a ``finding``; ``blank``: the same of zeros that stand before the member.
+    """
+
+    __slots__ = ("blank", "finding", "member", "pos", "status")
+
+    def __init__(
+        self, member: ArchiveMember | None, pos: int | None, status: Status | None = None,
+        finding: Finding | None = None,
+    ) -> None:  # fmt: skip
+        self.member = member
+        self.pos = pos
+        self.status = status
+        self.finding = finding
+        self.blank: tuple[Status | None, Finding | None] = (None, None)
+
+
+class TarWalker:
+    """Reads members one by one; see the module."""
+
+    def __init__(self, extraction: Extraction) -> None:
+        self.source = TarSource(extraction)
+        self._extraction = extraction
+        self._limits = extraction.session.limits
+        self.globals: list[tuple[int, Records]] = []  # where each begins, and all in force from there on
+        self._found: tuple[int, int | None, int | None] | None = None  # the last search: from, grid modulo 512, result
+        self._unpadded: int | None = None  # where the data end inside of the padding of the last member
+
+    # -- a step ------------------------------------------------------------------------------------------------------
+
+    def step(self, pos: int, *, keep_map: bool = False) -> Outcome:
+        """Read what stands at ``pos``: the next member, and where to go on.
+
+        With ``keep_map`` the map of a sparse member is left in its ``extra``.
+        """
+        begin, zeros = pos, 0
+        blank: tuple[Status | None, Finding | None] = (None, None)
+        pending: Pending | None = None
+        while True:
+            found = self.source.probe(pos)
+            if isinstance(found, TarHeader):
+                if found.letter not in _EXTENDED:
+                    outcome = self._member(found, pos, pending, keep_map)
+                    outcome.blank = blank
+                    return outcome
+                pending = pending or Pending(pos)
+                pos = self._extend(found, pos, pending)
+            elif found is Blank.ZERO and (pending is None or pending.only_global):
+                after = self.source.skip_zeros(pos)
+                zeros += (after - pos) // BLOCK
+                start, (pos, pending) = pos, (max(after, pos + BLOCK), None)
+                last = self.source.probe(pos)
+                at_end = last is Blank.END or (last is Blank.CUT and self._is_zero(pos))
+                blank = judge_blank(self.source, start, pos, at_end=at_end)
+            elif found is Blank.END or (found is Blank.CUT and zeros and self._is_zero(pos)):
+                outcome = self._end(begin, pos, zeros, pending)
+                outcome.blank = blank
+                return outcome
+            elif found is Blank.CUT:
+                return self._cut_header(pos, pending)
+            else:
+                return self._lost(begin, pos, zeros, pending)
+
+    def _is_zero(self, pos: int) -> bool:
+        return not self.source.read(pos, BLOCK)[0].strip(b"\0")
+
+    def _end(self, begin: int, pos: int, zeros: int, pending: Pending | None) -> Outcome:
+        """The data end at ``pos``."""
+        if pending is not None and not pending.only_global:
+            finding = self._finding(
+                "truncated", "the archive ends between an extended header and the member it is of", "", pos, None
+            )
+            return Outcome(None, None, Status.TRUNCATED, finding)
+        if begin == self._unpadded:
+            reason = "the archive ends inside of the padding of its last member"
+            return Outcome(None, None, Status.TRUNCATED, self._finding("truncated", reason, "", pos, None))
+        if begin == self.source.start and not zeros and pending is None:
+            return Outcome(None, None, None, self._finding("empty", "the archive is empty", "", pos, None, "warning"))
+        if zeros < 2:
+            marks = "one of the two blocks of zeros" if zeros else "no blocks of zeros"
+            reason = f"the archive ends with {marks} that mark its end: it may have been cut"
+            return Outcome(None, None, None, self._finding("no-end-mark", reason, "", pos, None, "warning"))
+        return Outcome(None, None)
+
+    def _finding(
+        self, code: str, reason: str, name: str, offset: int, length: int | None, severity: str = "error"
+    ) -> Finding:
+        return Finding(
+            code, reason, path=name, source=self._extraction.name, offset=offset, length=length,
+            severity=Severity(severity),
+        )  # fmt: skip
+
+    def search_from(self, pos: int, grid: int | None) -> int | None:
+        """Return where the first header at or behind ``pos`` stands; what was searched last is not searched again."""
+        rest = None if grid is None else grid % BLOCK
+        known = self._found
+        if known is not None and known[0] <= pos and known[1] == rest and (known[2] is None or pos <= known[2]):
+            return known[2]
+        found = self.source.search(pos, grid)
+        self._found = (pos, rest, found)
+        return found
+
+    # -- extended headers --------------------------------------------------------------------------------------------
+
+    def _extend(self, header: TarHeader, pos: int, pending: Pending) -> int:
+        """Take over what an extended header at ``pos`` says; return where to go on."""
+        source, start = self.source, pos + BLOCK
+        size = header.size
+        pending.only_global = pending.only_global and header.letter == b"g"
+        pending.note(header.problem)
+        end = start + padded(size or 0)
+        if not header.sound or size is None or source.reach(start, start + size) < start + size or self._is_bad(end):
+            after = self.search_from(start, pos)
+            if after is not None and (size is None or after < end):
+                pending.note("the size of an extended header lies")
+                size, end = after - start, after
+        if size is None:
+            size, end = 0, start
+        is_name = header.letter in (b"L", b"K")
+        limit = self._limits.name_bytes if is_name else min(self._limits.header_bytes, _MAX_RECORDS)
+        if size > limit:
+            pending.note(f"an extended header of {count_words(size, 'byte')} was passed over")
+            return source.reach(start, end)
+        data, unknown = source.read(start, size)
+        if unknown:
+            pending.note("bytes of an extended header are lost")
+            changed = bytearray(data)
+            for at, length in unknown:
+                changed[at : at + length] = b"?" * length
+            data = bytes(changed)
+        if len(data) < size:
+            return source.reach(start, end)
+        self._apply(header.letter, data, pos, pending)
+        return source.reach(start, end)
+
+    def _is_bad(self, pos: int) -> bool:
+        return self.source.probe(pos) in (Blank.BAD, Blank.GAP)
+
+    def _apply(self, letter: bytes, data: bytes, pos: int, pending: Pending) -> None:
+        if letter == b"L":
+            pending.name = read_name(data) or pending.name
+        elif letter == b"K":
+            pending.link = read_name(data) or pending.link
+        else:
+            records, problem = read_records(data)
+            pending.note(problem)
+            if letter != b"g":
+                pending.records.append(records)
+            else:
+                self._note_globals(pos, records, pending)
+
+    def _note_globals(self, pos: int, records: Records, pending: Pending) -> None:
+        """Keep global records that say something of files; they hold for all that follows."""
+        records = [(key, value) for key, value in records if key in (b"path", b"linkpath", b"size", b"mtime")]
+        if not records or (self.globals and self.globals[-1][0] >= pos):
+            return
+        if len(self.globals) >= _MAX_GLOBALS or sum(len(key) + len(value) for key, value in records) > 64 << 10:
+            pending.note("there are too many global pax records; these were passed over")
+            return
+        merged = dict(self.globals[-1][1]) if self.globals else {}
+        merged.update(records)
+        self.globals.append((pos, list(merged.items())))
+
+    def _attributes(self, pos: int, pending: Pending | None) -> Attributes:
+        """Return what the pax records in force at ``pos`` say."""
+        attributes = Attributes()
+        for begin, records in reversed(self.globals):
+            if begin < pos:
+                attributes.apply(records)
+                break
+        for records in pending.records if pending is not None else ():
+            attributes.apply(records)
+        return attributes
+
+    # -- members -----------------------------------------------------------------------------------------------------
+
+    def _member(self, header: TarHeader, pos: int, pending: Pending | None, keep_map: bool) -> Outcome:
+        """Make the member whose header stands at ``pos``."""
+        attributes = self._attributes(pos, pending)
+        raw_name, raw_link = header.raw_name, header.raw_link
+        problem = header.problem
+        if pending is not None:
+            raw_name, raw_link = pending.name or raw_name, pending.link or raw_link
+            problem = problem or pending.problem
+        raw_name, raw_link = attributes.path or raw_name, attributes.link or raw_link
+        problem = problem or attributes.problem
+        kind = _KINDS.get(header.letter, "file")
+        if kind == "file" and header.letter == b"\0" and raw_name.endswith(b"/"):
+            kind = "folder"  # as v7 had it
+        size = header.size if attributes.size is None else attributes.size
+        start, map = pos + BLOCK, None
+        if header.letter == b"S":
+            map, start = self._old_map(header, start)
+        body = self._body(header, kind, pos, start, size)
+        declared = kind
+        if kind not in ("file", "other") and body.size and header.letter != b"D":
+            kind = "file"  # there are bytes, whatever the type says
+        if attributes.sparse is not None:
+            map = self._pax_map(attributes, body)
+        if map is not None:
+            map.check(body.end - body.start - map.skip if body.pieces is None else body.size or 0)
+            if map.problem is not None:
+                body.spoil(Status.DAMAGED, "malformed", map.problem)
+        if problem is not None:
+            body.spoil(Status.DAMAGED, "malformed", problem)
+        if header.letter == b"M":
+            body.spoil(Status.TRUNCATED, "truncated", "it begins in another volume: this is the rest of it")
+        member = ArchiveMember(
+            name_of(raw_name), raw_name, kind, pos if pending is None else pending.at, body.start, body.end,
+            body.size if map is None else map.real_size,
+            mtime=attributes.mtime if attributes.mtime is not None else header.mtime,
+            mode=None if header.mode is None else header.mode & 0o7777,
+            link=name_of(raw_link) if kind in ("symlink", "hardlink") else None,
+            pieces=body.pieces, extra=None if map is None else map if keep_map else True,
+        )  # fmt: skip
+        if declared != kind and not body.reason:
+            reason = f"its type says {declared}; it holds bytes, and is a file"
+            member.finding = self._finding("kind", reason, member.name, member.start, member.packed, "note")
+            return Outcome(member, body.next, None, member.finding)
+        return self._outcome(member, body)
+
+    def _outcome(self, member: ArchiveMember, body: Body) -> Outcome:
+        if not body.reason:
+            return Outcome(member, body.next)
+        member.status = body.status
+        place, length = body.place or (member.start, member.packed)
+        member.finding = self._finding(body.code, body.reason, member.name, place, length)
+        return Outcome(member, body.next, body.status, member.finding)
+
+    def _old_map(self, header: TarHeader, pos: int) -> tuple[SparseMap, int]:
+        """Read an old GNU sparse map, and the blocks of it that follow the header; return where the data begin."""
+        map, more = old_map(header.raw)
+        while more:
+            block, unknown = self.source.read(pos, BLOCK)
+            if len(block) < BLOCK or unknown:
+                map.problem = map.problem or "its sparse map is lost or cut"
+                pos += BLOCK if unknown else 0
+                break
+            try:
+                more = extend_old_map(map, block)
+            except MalformedError as error:
+                map.problem, more = error.reason, False
+            pos += BLOCK
+        return map, pos
+
+    def _pax_map(self, attributes: Attributes, body: Body) -> SparseMap:
+        """Return the map that pax records have, or that stands before the data."""
+        if attributes.map is not None:
+            return SparseMap(attributes.map, attributes.real_size)
+        text = MapText()
+        pos = body.start
+        while True:
+            block, unknown = self.source.read(pos, BLOCK)
+            if len(block) < BLOCK or unknown or pos >= body.end:
+                text.end()
+                break
+            pos += BLOCK
+            if not text.feed(block):
+                break
+        return text.map(attributes.real_size)
+
+    # -- the bytes of a member ---------------------------------------------------------------------------------------
+
+    def _body(self, header: TarHeader, kind: str, pos: int, start: int, size: int | None) -> Body:
+        """Find out where the stored bytes of a member are, and where to go on."""
+        source = self.source
+        if size and (header.letter in _BODILESS or kind == "folder") and header.letter != b"D":
+            # Some writers give a size to links and folders, and no bytes.
+            end = start + padded(size)
+            if not self._is_bad(start) or source.reach(start, end) < start + size or self._is_bad(end):
+                size = 0
+        body = Body(start, size)
+        if size is None:
+            self._until_header(body, pos, header)
+            return body
+        there = source.reach(start, body.next)
+        gap = source.gap_in(start, min(there, body.next))
+        if gap is not None and gap.offset < body.end:
+            rejoin(self, body, gap)
+        elif gap is not None:
+            body.next = gap.offset  # the content is whole; its padding is lost
+        elif there < body.end:
+            self._cut_body(body, pos, there, header.sound)
+        elif there < body.next:
+            body.next = self._unpadded = there
+        elif not header.sound:
+            self._check_doubted(body, pos)
+        elif self._is_bad(body.next):
+            self._check_size(body, pos)
+        elif source.probe(body.next) is Blank.ZERO:
+            self._check_last(body, pos)
+        self._note_lost(body)
+        return body
+
+    def _note_lost(self, body: Body) -> None:
+        """Note gaps of known extent."""
+        if body.pieces is None and self.source.data.gaps:
+            lost, count = self.source.lost_in(body.start, body.end)
+            if lost:
+                reason = f"{count_words(lost, 'byte')} of it lost in {count_words(count, 'gap')}"
+                body.spoil(Status.DAMAGED, "gap", reason)
+        note_unwritten(self.source, body)
+
+    def _until_header(self, body: Body, pos: int, header: TarHeader) -> None:
+        """The size is lost: the member goes on to the next header, or as digits that are left of its size say."""
+        after = self.search_from(body.start, pos)
+        if after is None:
+            body.next = self.source.known_end()
+            body.end = self.source.trim_zeros(body.start, body.next)
+        else:
+            body.end = body.next = after
+        if self.source.gap_in(body.start, body.end) is None:
+            body.size = size_that_fits(header.raw[124:136], body.end - body.start)
+        if body.size is not None:
+            body.end = body.start + body.size
+            body.spoil(Status.DAMAGED, "malformed", "its size is damaged; what follows it tells what it was")
+        else:
+            body.spoil(Status.DAMAGED, "malformed", "its size is lost; it is taken to end at the next header")
+
+    def _cut_body(self, body: Body, pos: int, there: int, sound: bool) -> None:
+        """The data end inside of the member; or its size lies."""
+        if trusts_end(self.source, body.start, there):
+            after = self.search_from(body.start, pos)
+            after = after if not sound or after != body.start else None
+            if after is not None and leads_past(self.source, after, body.next, there):
+                self._cut_at(body, after)
+                return
+        body.spoil(
+            Status.TRUNCATED, "truncated", f"it ends after {there - body.start:,} of {body.size or 0:,} bytes"
+        )  # fmt: skip
+        body.end = body.next = there
+
+    def _check_size(self, body: Body, pos: int) -> None:
+        """No header follows the member: find out whether its size lies, or the next header is destroyed."""
+        after = self.search_from(body.start, pos)
+        if after is None:
+            if self._has_more(body):
+                body.spoil(Status.DAMAGED, "malformed", _UNPADDED)
+        elif after < body.next:
+            if after > body.start or leads_past(self.source, after, body.next, None):
+                self._cut_at(body, after)
+        elif after > body.next and not self._has_grown(body, after):
+            if self._has_more(body) and (after - body.start) % BLOCK == 0:
+                # Only on the grid: where bytes are missing or came in, the sizes are right, and headers may be lost.
+                self._cut_at(body, after)
+            elif self._has_more(body):
+                body.spoil(Status.DAMAGED, "malformed", _UNPADDED)
+            elif (after - body.next) % BLOCK and not self._header_was_here(body, after):
+                body.spoil(Status.DAMAGED, "malformed", "what follows it is shifted: bytes came in, here or behind it")
+
+    def _has_grown(self, body: Body, after: int) -> bool:
+        """Say whether bytes came into the member, so that it goes on behind its size; it is made to end there then.
+
+        The header at ``after`` is so far from where it was due as the bytes are too many. As much padding as the member
+        had precedes it; and there is no other header that was lost.
+        """
+        more = after - body.next
+        padding, unknown = self.source.read(body.end + more, body.next - body.end)
+        if more > _MOST_SHIFTED or unknown or padding.strip(b"\0"):
+            return False
+        if (more % BLOCK == 0 and not self._has_more(body)) or self._header_was_here(body, after):
+            return False
+        body.spoil(
+            Status.DAMAGED, "size", f"bytes came into it: {body.size or 0:,} are declared, and it goes on for "
+            f"{count_words(more, 'byte')} more",
+        )  # fmt: skip
+        body.end, body.next, body.size = body.end + more, after, body.end + more - body.start
+        return True
+
+    def _check_last(self, body: Body, pos: int) -> None:
+        """Zeros follow the member: bytes of it may be missing, so that it reaches over the last headers.
+
+        One that lies across its end, where padding should be, tells; or an empty member right before the zeros, if that
+        is the one header in it. An archive that is a member itself begins with a header, and has more of them.
+        """
+        source = self.source
+        if source.data.access is not Access.FREE or isinstance(source.probe(body.start), TarHeader):
+            return  # decoded data are not to be read backwards
+        tail = source.trim_zeros(max(body.start, body.next - _MOST_SHIFTED), body.next)
+        last = source.probe(tail - BLOCK) if tail - BLOCK > body.start else None
+        if body.end < body.next and self._has_more(body):
+            after = self.search_from(body.start, pos)
+            if after is not None and after < body.next and leads_past(source, after, body.end, None):
+                self._cut_at(body, after)
+        elif (
+            isinstance(last, TarHeader)
+            and last.sound
+            and not last.size
+            and self.search_from(body.start, pos) == tail - BLOCK
+        ):
+            self._cut_at(body, tail - BLOCK)
+
+    def _header_was_here(self, body: Body, after: int) -> bool:
+        """Say whether what shifts the header at ``after`` lies behind the member: in the header that followed it.
+
+        The magic of that header is left. Or the padding is all zeros, and a name begins right behind it: had bytes come
+        in (or gone) before that, there would be something else in the padding, or more of it.
+        """
+        head, unknown = self.source.read(body.next, min(after - body.next, _MOST_SHIFTED))
+        if unknown or not head:
+            return False
+        return _MAGIC in head or (body.end < body.next and head[0] != 0 and not self._has_more(body))
+
+    def _has_more(self, body: Body) -> bool:
+        """Say whether the padding of a member holds anything."""
+        padding, _ = self.source.read(body.end, body.next - body.end)
+        return bool(padding.strip(b"\0"))
+
+    def _check_doubted(self, body: Body, pos: int) -> None:
+        """The header is damaged, and the size may be what is damaged in it: any header before its end decides."""
+        after = self.search_from(body.start, pos)
+        if after is None:
+            if self._has_more(body):
+                self._cut_at(body, body.next)
+        elif after < body.next:
+            if after > body.start or not holds_archive(self.source, after, body.next):
+                self._cut_at(body, after)
+        elif self._has_more(body) or (after > body.next and self._is_bad(body.next)):
+            self._cut_at(body, after)
+
+    def _cut_at(self, body: Body, after: int) -> None:
+        """The size lies: the member ends where the next one begins."""
+        body.spoil(
+            Status.DAMAGED, "size", f"its size lies: {body.size or 0:,} bytes are declared, and {after - body.start:,} "
+            "come before what follows",
+        )  # fmt: skip
+        body.end = body.next = after
+        body.size = after - body.start
+
+    # -- damage ------------------------------------------------------------------------------------------------------
+
+    def _cut_header(self, pos: int, pending: Pending | None) -> Outcome:
+        """The data end inside of a header: a member without content, if it can be told, else a gap."""
+        from pparse.parsers.tar.headers import judge_header
+
+        raw, unknown = self.source.read(pos, BLOCK)
+        there = len(raw)
+        header = judge_header(raw + bytes(BLOCK - there), [*unknown, (there, BLOCK - there)])
+        attributes = self._attributes(pos, pending)
+        name = attributes.path or (pending.name if pending is not None else None)
+        name = name or (header.raw_name if header is not None else None)
+        at, end = pos if pending is None else pending.at, pos + there
+        reason = "the archive ends inside of its header"
+        if name is None or (header is not None and header.letter in _EXTENDED):
+            member = ArchiveMember(f"gap {pos}", b"", "gap", at, pos, end, end - pos)
+        else:
+            size = attributes.size if attributes.size is not None else header.size if header is not None else None
+            member = ArchiveMember(name_of(name), name, "file", at, end, end, size)
+        body = Body(member.start, member.size)
+        body.next = end
+        body.spoil(Status.TRUNCATED, "truncated", reason)
+        return self._outcome(member, body)
+
+    def _lost(self, begin: int, pos: int, zeros: int, pending: Pending | None) -> Outcome:
+        """No header stands where one is due: go on at the next one, and give what lies before it."""
+        source = self.source
+        gap = source.gap_in(pos, pos + BLOCK)
+        if gap is not None and gap.length is not None:
+            after = self.search_from(gap.offset + gap.length, None)
+        else:
+            after = self.search_from(pos + 1, pos)
+        end = after
+        if end is None:
+            end = source.known_end()
+            if end <= pos:  # a gap goes on to the end
+                reason = "the bytes from here to the end of the archive are lost"
+                return Outcome(None, None, Status.TRUNCATED, self._finding("truncated", reason, "", pos, None))
+            body_end = source.trim_zeros(pos, end)
+        else:
+            body_end = end
+        attributes = self._attributes(pos, pending)
+        name = attributes.path or (pending.name if pending is not None else None)
+        body = Body(pos, None)
+        body.end, body.next = body_end, end
+        at = begin if pending is None else pending.at
+        if name is not None and gap is None:
+            body.start = min(pos + BLOCK, body.end)
+            size = attributes.size
+            if size is not None and size <= body.end - body.start:
+                body.end, body.size = body.start + size, size
+                body.next = min(end, body.start + padded(size))
+            body.spoil(Status.DAMAGED, "malformed", "its header is destroyed; an extended header tells its name")
+            member = ArchiveMember(name_of(name), name, "file", at, body.start, body.end, body.size)
+            return self._outcome(member, body)
+        whole = source.gap_in(pos, body.end) is None
+        if gap is not None and gap.offset <= pos and (gap.length or 0) >= body.end - pos:
+            reason = "an unknown number of bytes is lost here, with the headers in them"
+        elif gap is not None:
+            reason = "the header is lost; these bytes are what is left before the next one"
+        else:
+            reason = f"no header stands here; {count_words(body.end - pos, 'byte')} before the next one, or the end"
+        member = ArchiveMember(f"gap {pos}", b"", "gap", at, pos, body.end, body.end - pos if whole else None)
+        if after is None and zeros >= 2 and gap is None and not source.lost_in(pos, body.end)[0]:
+            # Behind the mark of the end, and nothing in it is an archive: somebody else's bytes.
+            reason = f"{count_words(body.end - pos, 'byte')} follow the end of the archive"
+            member.finding = self._finding("trailing", reason, member.name, pos, member.packed, "warning")
+            return Outcome(member, body.next, None, member.finding)
+        body.spoil(Status.DAMAGED, "header", reason)
+        return self._outcome(member, body)

@@ -1,0 +1,545 @@
+"""The central directory of a zip archive: finding it, checking that it is the archive's own, and reading it.
+
+A directory is trusted when it accounts for the file: its entries follow each other to its very end, local headers of
+the same names stand where it says, and no other local header precedes the first of them. So the directory of a zip
+that is stored *in* a damaged zip is not taken for that of the outer one.
+
+Everything is read in blocks; a directory of a million entries costs no memory, unless entries overlap.
+"""
+
+from __future__ import annotations
+
+import re
+from array import array
+from bisect import bisect_left
+from struct import Struct
+
+from pparse.errors import LimitError
+from pparse.limits import KIB, MIB
+from pparse.parsers.zip.records import (
+    CENTRAL,
+    CENTRAL_SIZE,
+    END,
+    END64_SIZE,
+    END_SIZE,
+    FULL,
+    LOCAL,
+    LOCAL_SIZE,
+    LOCATOR_SIZE,
+    RESERVED,
+    SIGNATURE,
+    CentralEntry,
+    EndRecord,
+    LocalHeader,
+    central_length,
+    local_length,
+    read_central,
+    read_end,
+    read_end64,
+    read_local,
+    read_locator,
+)
+from pparse.tree.key_table import KeyTable, ranked
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Final
+
+    from pparse.budget import Charge, MemoryBudget
+    from pparse.data.base import Data
+
+# Read at once; above the length of the longest entry (46 + 3 * 65,535).
+BLOCK: Final = 256 * KIB
+# How far from the end of the data a directory may end, with what is behind it.
+TAIL: Final = MIB + 64 * KIB + END_SIZE
+# How much of what precedes the first entry is looked through for local headers that are not listed.
+PREFIX: Final = 16 * MIB
+# Entries may overlap by this much: some writers miscount a descriptor.
+TOLERANCE: Final = 32
+SAMPLES: Final = 32
+# Overlaps of so many entries may be damage of the directory.
+_FEW: Final = 1_000
+
+# signature, flags, CRC, packed, lengths of name, extra field and comment, offset
+_SURVEY: Final = Struct("<4s4xH6xII4xHHH8xI").unpack_from
+_LOCALS: Final = re.compile(re.escape(LOCAL))
+_CENTRALS: Final = re.compile(re.escape(CENTRAL))
+
+
+def known_bytes(data: Data, offset: int, length: int) -> bytes:
+    """Return up to ``length`` bytes at ``offset``, as far as they are known."""
+    if not data.gaps:
+        return data.pread(offset, length)
+    chunk, unknown = data.read_known(offset, length)
+    return chunk[: unknown[0][0] - offset] if unknown else chunk
+
+
+def local_at(data: Data, pos: int, end: int, *, broken: bool = False) -> LocalHeader | None:
+    """Return the local header at ``pos`` if all of it is known; None otherwise. ``broken``: whatever its signature."""
+    head = known_bytes(data, pos, max(0, min(LOCAL_SIZE + 128, end - pos)))
+    if len(head) < LOCAL_SIZE or (not broken and not head.startswith(LOCAL)):
+        return None
+    length = local_length(head)
+    if length > len(head):
+        head = known_bytes(data, pos, max(0, min(length, end - pos)))
+    return read_local(head, broken=broken)
+
+
+class Directory:
+    """A directory that accounts for the archive.
+
+    Its entries lie in ``[begin, end)``, ``count`` of them; a member's local header stands at its offset plus ``shift``;
+    the lowest of these is ``first``. ``finish`` is where the archive ends, its comment included, ``declared`` how many
+    entries the end record names. ``wide``: some of them have zip64 fields; ``torn``: local headers are damaged.
+    """
+
+    __slots__ = (
+        "_charge",
+        "_overlaps",
+        "begin",
+        "count",
+        "declared",
+        "end",
+        "finish",
+        "first",
+        "shift",
+        "torn",
+        "wide",
+    )
+
+    def __init__(self, begin: int, end: int, shift: int) -> None:
+        self.begin = begin
+        self.end = end
+        self.shift = shift
+        self.count = 0
+        self.first = end
+        self.finish = end
+        self.declared = 0
+        self.wide = False
+        self.torn = False
+        self._overlaps = array("q")
+        self._charge: Charge | None = None
+
+    @property
+    def has_overlaps(self) -> bool:
+        """Whether members share bytes."""
+        return bool(self._overlaps)
+
+    def overlaps(self, at: int) -> bool:
+        """Say whether the entry at ``at`` claims bytes of a member that begins before it."""
+        place = bisect_left(self._overlaps, at)
+        return place < len(self._overlaps) and self._overlaps[place] == at
+
+    def set_overlaps(self, places: array[int], budget: MemoryBudget) -> None:
+        """Keep where the entries stand (ascending) that claim bytes of others. Raises `LimitError`."""
+        if places:
+            self._charge = budget.charge(8 * len(places), "a list of overlapping members")
+        self._overlaps = places
+
+
+def find_directory(data: Data, start: int, end: int, budget: MemoryBudget) -> Directory | None:
+    """Return the directory of the archive ``data[start:end]``; None if there is none that accounts for it.
+
+    Raises `LimitError` if overlapping members are more than fit the budget.
+    """
+    if any(not gap.exact for gap in data.gaps):
+        return None  # offsets behind such a gap mean nothing
+    for at in end_records(data, start, end):
+        found = _check_end(data, at, start, end, budget)
+        if found is not None:
+            return found
+    return None
+
+
+def end_records(data: Data, start: int, end: int) -> Iterator[int]:
+    """Yield where end records may stand, the last one first, as far as `TAIL` from the end."""
+    high, step, lowest = end, 4 * KIB, max(start, end - TAIL)
+    while high > lowest:
+        low = max(lowest, high - step)
+        block, _ = data.read_known(low, min(high - low + len(END) - 1, end - low))
+        place = len(block)
+        while (place := block.rfind(END, 0, place + len(END) - 1)) >= 0:
+            yield low + place
+        high, step = low, min(4 * step, BLOCK)
+
+
+def read_end_at(data: Data, at: int, start: int, end: int) -> tuple[EndRecord, int] | None:
+    """Return the end record at ``at``, zip64 seen to, and where the directory before it ends."""
+    record = read_end(known_bytes(data, at, min(END_SIZE, end - at)))
+    if record is None:
+        return None
+    place = at - LOCATOR_SIZE
+    offset = read_locator(known_bytes(data, place, LOCATOR_SIZE)) if place >= start else None
+    if offset is None:
+        return (record, at) if not record.needs_64 or record.entries == 0xFFFF else None
+    for where in (place - END64_SIZE, start + offset):
+        if start <= where < place:
+            wide = read_end64(known_bytes(data, where, END64_SIZE))
+            if wide is not None:
+                wide.comment, wide.length = record.comment, record.length
+                return wide, where
+    return None if record.needs_64 else (record, place)
+
+
+def _check_end(data: Data, at: int, start: int, end: int, budget: MemoryBudget) -> Directory | None:
+    found = read_end_at(data, at, start, end)
+    if found is None or found[0].disks_differ:
+        return None
+    record, stop = found
+    for begin, shift in dict.fromkeys(((stop - record.size, stop - record.size - record.offset),
+                                       (start + record.offset, start))):  # fmt: skip
+        if begin < start or begin > stop or shift < 0:
+            continue
+        if begin < stop and known_bytes(data, begin, len(CENTRAL)) not in (CENTRAL, SIGNATURE):
+            continue  # before more of it is read
+        data.keep(begin, stop)  # members are read in turn with it
+        directory = Directory(begin, stop, shift)
+        directory.declared, directory.finish = record.entries, at + record.length
+        if _survey(data, directory, start, end, budget):
+            return directory
+    return None
+
+
+def _survey(data: Data, directory: Directory, start: int, stop: int, budget: MemoryBudget) -> bool:
+    """Walk all entries; say whether they account for ``data[start:stop]``. Sets what is learned on the way."""
+    at, end, shift = directory.begin, directory.end, directory.shift
+    reached, count = 1 << 64, 0  # so that the first entry is looked at
+    ordered = True
+    lowest, lowest_at = directory.begin - shift, -1
+    samples: list[int] = []
+    odd: list[int] = []  # entries that need a look at what they are of
+    # Locals save a tenth of the time.
+    survey, central, size, reserved, full, local = _SURVEY, CENTRAL, CENTRAL_SIZE, RESERVED, FULL, LOCAL_SIZE
+    while at < end:
+        block = known_bytes(data, at, min(BLOCK, end - at))
+        there = len(block)
+        pos, last = 0, there - size
+        if len(samples) < SAMPLES:
+            samples.append(at)
+        while pos <= last:
+            signature, flags, crc, packed, name, extra, comment, offset = survey(block, pos)
+            length = size + name + extra + comment
+            if signature != central or pos + length > there:
+                break
+            if (flags & reserved or (crc and not packed)) and len(odd) < SAMPLES:
+                odd.append(at + pos)
+            if packed == full or offset == full:
+                directory.wide = True
+                entry = read_central(block, pos)
+                packed, offset = (entry.packed, entry.offset) if entry is not None else (packed, offset)
+            if offset < reached:
+                if lowest_at < 0:
+                    lowest, lowest_at = offset, at + pos
+                else:
+                    ordered = False
+                    if offset < lowest:
+                        lowest, lowest_at = offset, at + pos
+            reached = offset + local + name + packed
+            pos += length
+            count += 1
+        if not pos:
+            if block[:4] == SIGNATURE and len(block) >= 6 and 6 + int.from_bytes(block[4:6], "little") == end - at:
+                directory.end = at
+                break
+            return False
+        at += pos
+    directory.count, directory.first = count, lowest + shift
+    if count:
+        if lowest_at < 0 or lowest + shift < start:
+            return False
+        samples += [
+            place for (place, _), _ in zip(entries(data, directory.begin, directory.end), range(8), strict=False)
+        ]
+        if not _fits_headers(data, directory, [lowest_at, *sorted(samples)], start):
+            return False
+        if any(_denies(data, directory, place) for place in odd):
+            return False
+    if _has_locals(data, start, directory.first, directory.first) or _has_locals(data, directory.finish, stop, stop):
+        return False
+    if count and ordered and reached > directory.begin - shift + TOLERANCE:
+        return False
+    if not ordered:
+        found = _find_overlaps(data, directory, budget)
+        if 0 < len(found) <= max(2, min(count // 4, _FEW)):
+            return False  # a size or an offset is wrong, rather than all of it a bomb
+        directory.set_overlaps(found, budget)
+    return True
+
+
+def _fits_headers(data: Data, directory: Directory, places: list[int], start: int) -> bool:
+    """Say whether local headers of the same names stand where entries say; some may be damaged."""
+    right = wrong = 0
+    for place in dict.fromkeys(places):
+        block = known_bytes(data, place, min(BLOCK, directory.end - place))
+        entry = read_central(block)
+        if entry is None:
+            continue
+        pos = entry.offset + directory.shift
+        if not start <= pos < directory.begin:
+            wrong += 1
+            continue
+        header = local_at(data, pos, directory.begin)
+        if header is not None and header.raw_name == entry.raw_name:
+            right += 1
+        elif len(known_bytes(data, pos, 4)) == 4:
+            wrong += 1
+            directory.torn = directory.torn or header is None
+        if place == places[0] and (right or (wrong and directory.first != start)):
+            return bool(right)  # the first one of all: enough
+    return right >= wrong
+
+
+def _denies(data: Data, directory: Directory, place: int) -> bool:
+    """Say whether the file denies an odd entry: its flags, or that a member with a CRC has no bytes."""
+    entry = entry_at(data, place, directory.end)
+    if entry is None:
+        return True
+    pos = entry.offset + directory.shift
+    header = local_at(data, pos, directory.begin)
+    if entry.flags & RESERVED:
+        return header is None or header.flags != entry.flags
+    if entry.packed or not entry.crc or header is None:
+        return False
+    return pos + header.length != directory.begin and known_bytes(data, pos + header.length, 2) != LOCAL[:2]
+
+
+def _has_locals(data: Data, low: int, high: int, end: int) -> bool:
+    """Say whether there is a local header in ``[low, high)``, where the directory knows of none."""
+    return next(local_headers(data, low, min(high, low + PREFIX), end), None) is not None
+
+
+def local_headers(data: Data, low: int, high: int, end: int) -> Iterator[int]:
+    """Yield where sane local headers begin in ``[low, high)``; they may reach as far as ``end``."""
+    while low < high:
+        block, _ = data.read_known(low, min(BLOCK, high - low + len(LOCAL) - 1, end - low))
+        for match in _LOCALS.finditer(block):
+            header = local_at(data, low + match.start(), end)
+            if header is not None and header.is_sane():
+                yield low + match.start()
+        if len(block) < len(LOCAL):
+            return
+        low += len(block) - len(LOCAL) + 1
+
+
+def _find_overlaps(data: Data, directory: Directory, budget: MemoryBudget) -> array[int]:
+    """Return where the entries stand that claim bytes of a member before them (in the file, then in the list)."""
+    offsets, lengths, places = array("q"), array("q"), array("q")
+    with budget.charge(48 * directory.count, "comparing where members lie"):
+        for at, entry in entries(data, directory.begin, directory.end):
+            offsets.append(min(entry.offset, 1 << 62))
+            lengths.append(min(LOCAL_SIZE + len(entry.raw_name) + entry.packed, 1 << 62))
+            places.append(at)
+        offsets, order = ranked(offsets)
+        found = array("q")
+        reached, limit = 0, directory.begin - directory.shift + TOLERANCE
+        for offset, ordinal in zip(offsets, order, strict=True):
+            if offset < reached - TOLERANCE or offset + lengths[ordinal] > limit:
+                found.append(places[ordinal])
+            else:
+                reached = offset + lengths[ordinal]
+    return array("q", sorted(found))
+
+
+def entries(data: Data, at: int, end: int) -> Iterator[tuple[int, CentralEntry]]:
+    """Yield ``(where it stands, entry)`` from ``at`` to ``end``, or as far as they follow each other."""
+    while at < end:
+        block = known_bytes(data, at, min(BLOCK, end - at))
+        pos = 0
+        while (entry := read_central(block, pos)) is not None and pos + entry.length <= len(block):
+            yield at + pos, entry
+            pos += entry.length
+        if not pos:
+            return
+        at += pos
+
+
+def entry_at(data: Data, at: int, end: int) -> CentralEntry | None:
+    """Return the directory entry at ``at``."""
+    head = known_bytes(data, at, max(0, min(1 * KIB, end - at)))
+    if len(head) >= CENTRAL_SIZE and central_length(head) > len(head):
+        head = known_bytes(data, at, max(0, min(central_length(head), end - at)))
+    return read_central(head)
+
+
+# -- what is left of a directory -------------------------------------------------------------------------------------
+
+
+class Hints:
+    """Entries of a directory that is not whole, or does not fit: what they say is believed where the file agrees.
+
+    ``shifts`` are what may have to be added to an offset to get a position, the likeliest first. Behind a gap of
+    unknown length no position follows from an offset. ``whole``: the archive's own directory is all there and lies
+    where its end record says, so a member begins where it says, whatever stands there now.
+    """
+
+    def __init__(self, data: Data, start: int, end: int, budget: MemoryBudget) -> None:
+        self._data = data
+        self._start = start
+        self._end = end
+        self._charge = budget.charge(0, "what is left of a zip directory")
+        self._offsets = array("q")  # as stored, ascending
+        self._places = array("q")
+        self._names = KeyTable(())
+        self.shifts: list[int] = []
+        self._reach = min((gap.offset for gap in data.gaps if not gap.exact), default=end)
+        self.trusted = False  # whether local headers were found where entries say, or it lies where it should
+        self.whole = False
+        self._apart = False  # no two members share bytes, as the entries say
+        self._cached: dict[int, CentralEntry | None] = {}
+        try:
+            self._collect(budget)
+        except LimitError:  # then without them
+            self._offsets, self._places, self._names = array("q"), array("q"), KeyTable(())
+        if self._offsets:
+            self._find_shifts()
+
+    def __len__(self) -> int:
+        return len(self._offsets)
+
+    def _collect(self, budget: MemoryBudget) -> None:
+        offsets, places, names, ends = array("q"), array("q"), array("q"), array("q")
+        high, lowest = self._end, max(self._start, self._end - TAIL)
+        seen = False
+        while high > lowest or (high > self._start and seen):
+            low = max(self._start, high - MIB)
+            block, _ = self._data.read_known(low, min(high - low + 3, self._end - low))
+            seen = False
+            for match in _CENTRALS.finditer(block):
+                at = low + match.start()
+                entry = entry_at(self._data, at, self._end)
+                if entry is not None and entry.is_sane() and entry.offset < 1 << 62:
+                    seen = True
+                    offsets.append(entry.offset)
+                    places.append(at)
+                    names.append(hash(entry.raw_name))
+                    ends.append(entry.offset + LOCAL_SIZE + len(entry.raw_name) + min(entry.packed, 1 << 61))
+            self._charge.resize(64 * len(offsets))
+            high = low
+        offsets, places, names, ends = self._without_nested(offsets, places, names, ends)
+        self._offsets, order = ranked(offsets)
+        starts = iter(self._offsets[1:])
+        self._apart = all(ends[ordinal] <= start + TOLERANCE for ordinal, start in zip(order, starts, strict=False))
+        self._places = array("q", (places[ordinal] for ordinal in order))
+        self._names = KeyTable(names[ordinal] for ordinal in order)
+
+    def _without_nested(
+        self, offsets: array[int], places: array[int], names: array[int], ends: array[int]
+    ) -> tuple[array[int], array[int], array[int], array[int]]:
+        """Leave out entries among the members, which are of archives in this one, if its own directory is all there."""
+        own = self._own_directory()
+        if own is None:
+            return offsets, places, names, ends
+        begin, stop, record = own
+        listed = [offset for offset, place in zip(offsets, places, strict=True) if begin <= place < stop]
+        if not listed or len(listed) != record.entries:
+            return offsets, places, names, ends
+        first = begin - record.offset + min(listed)
+        kept = [number for number, place in enumerate(places) if not first <= place < begin]
+        return tuple(array("q", (column[number] for number in kept)) for column in (offsets, places, names, ends))  # type: ignore[return-value]
+
+    def _own_directory(self) -> tuple[int, int, EndRecord] | None:
+        """Return where the last directory begins and ends by its end record, and that; None if there is none."""
+        for at in end_records(self._data, self._start, self._end):
+            found = read_end_at(self._data, at, self._start, self._end)
+            if found is not None:
+                return found[1] - found[0].size, found[1], found[0]
+        return None
+
+    @property
+    def first_place(self) -> int:
+        """Where the first entry stands."""
+        return min(self._places)
+
+    def _find_shifts(self) -> None:
+        """Find out what offsets are counted from, by the local headers that stand where some entries say."""
+        wanted = [self._start]
+        exact = False  # whether a directory lies where its end record says, counted from the start
+        for number, at in enumerate(end_records(self._data, self._start, self._end)):
+            found = read_end_at(self._data, at, self._start, self._end)
+            if found is not None:
+                record, stop = found
+                wanted.append(stop - record.size - record.offset)
+                exact = exact or (
+                    wanted[-1] == self._start and not self._data.gaps and stop - record.size in self._places
+                )
+            if number > 8:
+                break
+        step = max(1, len(self._offsets) // SAMPLES)
+        scores: dict[int, int] = {}
+        for shift in dict.fromkeys(wanted):
+            scores[shift] = sum(self._agrees(ordinal, shift) for ordinal in range(0, len(self._offsets), step))
+        self.shifts = sorted(scores, key=lambda shift: -scores[shift])
+        self.trusted = scores[self.shifts[0]] > 0 or exact
+        own = self._own_directory() if exact and self._apart and self.shifts[0] == self._start else None
+        self.whole = own is not None and own[0] == self.first_place and own[2].entries == len(self._offsets)
+
+    def _agrees(self, ordinal: int, shift: int) -> bool:
+        entry = self.entry(ordinal)
+        pos = self._offsets[ordinal] + shift
+        if entry is None or not self._start <= pos < self._end:
+            return False
+        header = local_at(self._data, pos, self._end)
+        return header is not None and header.raw_name == entry.raw_name
+
+    def entry(self, ordinal: int) -> CentralEntry | None:
+        """Return one entry, by its rank among all offsets."""
+        place = self._places[ordinal]
+        if place not in self._cached:
+            if len(self._cached) >= 256:
+                self._cached.clear()
+            self._cached[place] = entry_at(self._data, place, self._end)
+        return self._cached[place]
+
+    def for_header(self, pos: int, header: LocalHeader) -> CentralEntry | None:
+        """Return the entry of the member whose local header stands at ``pos``; None if none has its name.
+
+        An entry with the right offset comes first; then one with the same name and CRC or size, the nearest one.
+        """
+        for shift in self.shifts:
+            for ordinal in self._at(pos - shift):
+                entry = self.entry(ordinal)
+                if entry is not None and entry.raw_name == header.raw_name:
+                    return entry
+        best: tuple[int, CentralEntry] | None = None
+        for number, ordinal in enumerate(self._names.candidates(header.raw_name)):
+            entry = self.entry(ordinal)
+            if number >= 64 or entry is None or entry.raw_name != header.raw_name or entry.method != header.method:
+                continue
+            if header.crc and header.crc != entry.crc:
+                continue
+            if header.size and header.size != entry.size:
+                continue
+            distance = abs(pos - self.shifts[0] - entry.offset)
+            if best is None or distance < best[0]:
+                best = distance, entry
+        return best[1] if best is not None else None
+
+    def _at(self, offset: int) -> Iterator[int]:
+        place = bisect_left(self._offsets, offset)
+        while place < len(self._offsets) and self._offsets[place] == offset:
+            yield place
+            place += 1
+
+    def entry_for(self, pos: int) -> CentralEntry | None:
+        """Return the entry whose local header should stand at ``pos``, whatever is there."""
+        if self.trusted and pos < self._reach:
+            for ordinal in self._at(pos - self.shifts[0]):
+                return self.entry(ordinal)
+        return None
+
+    def next_position(self, pos: int) -> int | None:
+        """Return the first position from ``pos`` on where a local header should stand; None if none is known."""
+        if not self.trusted:
+            return None
+        place = bisect_left(self._offsets, pos - self.shifts[0])
+        if place >= len(self._offsets):
+            return None
+        found = self._offsets[place] + self.shifts[0]
+        return found if found < self._reach else None
+
+    def precedes(self, header: LocalHeader, entry: CentralEntry | None) -> bool:
+        """Say whether the member with ``header`` is listed right before ``entry`` (None: last), in file order."""
+        place = len(self._offsets) if entry is None else bisect_left(self._offsets, entry.offset)
+        before = self.entry(place - 1) if place else None
+        return before is not None and before.raw_name == header.raw_name

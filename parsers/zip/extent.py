@@ -1,0 +1,236 @@
+"""Where the bytes of a zip member end that nobody says the size of: by decoding them, or by the descriptor behind them.
+
+Both are linear in the input. What is decoded or summed up in vain is counted, and an input that makes us do that again
+and again is not followed (`Work`).
+"""
+
+from __future__ import annotations
+
+import re
+from struct import Struct
+from zlib import crc32
+
+from pparse.codecs import decompressor
+from pparse.errors import EndOfDataError, GapError, LimitError, MalformedError, PparseError, UnsupportedError
+from pparse.limits import KIB, MIB
+from pparse.parsers.zip.records import CODECS, DESCRIPTOR, LAYOUTS, LZMA, LZMA_END
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
+    from pparse.data.base import Data
+    from pparse.document.session import Session
+
+BLOCK: Final = 256 * KIB
+# Read for a decoder: a little first, as most of what is measured may be tiny; then more each time, up to `_STEP`.
+_FIRST_STEP: Final = 1 * KIB
+_STEP: Final = 64 * KIB
+# Descriptors kept in mind; beyond that the oldest are looked for again when they are asked for.
+_MOST: Final = 20_000
+# No member holds more: a size above that is the next record, read as one.
+_MOST_SIZE: Final = 1 << 48
+# Before one of these, a descriptor without signature may stand.
+_MARKS: Final = re.compile(rb"PK(?:\x07\x08|\x03\x04|\x01\x02|\x05\x06|\x06\x06|\x06\x08)")
+_UNSIGNED: Final = tuple((length, layout) for length, signed, layout in LAYOUTS if not signed)
+_SIGNED: Final = tuple((length, layout) for length, signed, layout in LAYOUTS if signed)
+_U32: Final = Struct("<I")
+# In front of the properties of a zip's LZMA stream: version (2 bytes), their length (2 bytes).
+LZMA_HEAD: Final = 4
+
+
+class Work:
+    """How many bytes may still be read in vain."""
+
+    __slots__ = ("left",)
+
+    def __init__(self, size: int) -> None:
+        self.left = 8 * size + 64 * MIB
+
+    def spend(self, count: int) -> bool:
+        """Count bytes; False if that is more than there may be."""
+        self.left -= count
+        return self.left > 0
+
+
+class Measure:
+    """What decoding gave: where it ended (``end``), CRC and size of what came out, and the ``error`` that ended it."""
+
+    __slots__ = ("crc", "end", "error", "size")
+
+    def __init__(self, end: int, size: int, crc: int, error: PparseError | None) -> None:
+        self.end = end
+        self.size = size
+        self.crc = crc
+        self.error = error
+
+
+def lzma_alone(head: bytes, flags: int, size: int | None) -> bytes | None:
+    """Return the header of an lzma file ("alone") for the stream that ``head`` (9 bytes) begins; None if it is none."""
+    if len(head) < LZMA_HEAD + 5 or head[2:4] != b"\5\0":
+        return None
+    open_end = flags & LZMA_END or size is None
+    return head[4:9] + (b"\xff" * 8 if open_end or size is None else size.to_bytes(8, "little"))
+
+
+def measure(data: Data, start: int, end: int, method: int, flags: int, size: int | None, session: Session) -> Measure:
+    """Decode what begins at ``start``, to the end of its stream, of the data, or to damage."""
+    codec = CODECS[method]
+    at, crc, total = start, 0, 0
+    error: PparseError | None = None
+    stream = None
+    base, step = start, _FIRST_STEP
+    try:
+        # The dictionary of LZMA may be larger than anything it holds.
+        stream = decompressor(codec, budget=session.budget, size=size if method == LZMA else None)
+        if method == LZMA:
+            head = lzma_alone(data.pread(start, min(LZMA_HEAD + 5, end - start)), flags, size)
+            if head is None:
+                raise MalformedError("no LZMA properties begin the stream", offset=start)
+            at = start + LZMA_HEAD + 5
+            base = at - len(head)
+            stream.decompress(head, 0)
+        while not stream.eof:
+            piece = b""
+            if stream.needs_input:
+                session.check_cancelled()
+                piece = data.pread(at, min(step, end - at)) if at < end else b""
+                at += len(piece)
+                step = min(4 * step, _STEP)
+                if not piece:
+                    stream.finish()
+            out = stream.decompress(piece, 2 * _STEP)
+            crc = crc32(out, crc)
+            total += len(out)
+            session.limits.check("inflated_bytes", total, "what the member holds")
+    except (MalformedError, EndOfDataError, GapError, UnsupportedError, LimitError) as caught:
+        error = caught
+    reached = base + stream.consumed if stream is not None else start
+    if stream is not None:
+        stream.close()
+    return Measure(max(start, min(reached, end)), total, crc, error)
+
+
+class Summing:
+    """CRC-32 of ``data[start:...]`` at ascending positions, each byte read once (but for the last 32)."""
+
+    __slots__ = ("_at", "_crc", "_data", "_work", "known")
+
+    def __init__(self, data: Data, start: int, work: Work) -> None:
+        self._data = data
+        self._at = start
+        self._crc = 0
+        self._work = work
+        self.known = True  # no unknown byte so far
+
+    def at(self, end: int) -> int | None:
+        """Return the CRC of everything before ``end``; None where bytes are unknown, or too much was read in vain."""
+        # Candidates may be a little out of order: the sum stays behind by more than the longest descriptor.
+        while self.known and end - self._at > 32:
+            chunk = self._read(min(BLOCK, end - 32 - self._at))
+            self._crc = crc32(chunk, self._crc)
+            self._at += len(chunk)
+        return crc32(self._read(end - self._at), self._crc) if self.known and end >= self._at else None
+
+    def _read(self, count: int) -> bytes:
+        chunk, unknown = self._data.read_known(self._at, count)
+        if unknown or len(chunk) < count or not self._work.spend(count):
+            self.known = False
+        return chunk
+
+
+class Descriptors:
+    """Finds the data descriptor of a member by where that begins: the size in the descriptor says so.
+
+    The data is looked through once, as far as is needed; what is found for other members is kept in mind.
+    """
+
+    def __init__(self, data: Data, end: int, work: Work) -> None:
+        self._data = data
+        self._end = end
+        self._work = work
+        self._from = self._to = -1  # what was looked through
+        self._found: dict[int, list[tuple[int, int, int]]] = {}  # start: (end, descriptor length, crc)
+        self._count = 0
+
+    def find(self, start: int, stop: int, *, check: bool) -> tuple[int, int, int] | None:
+        """Return ``(end of the bytes, length of the descriptor, crc)`` of the member whose bytes begin at ``start``.
+
+        ``check``: what is stored is the content, so its CRC has to agree; where bytes are unknown, the size decides.
+        ``stop``: the descriptor must begin before that. None if there is none.
+        """
+        if not self._from <= start <= self._to:
+            self._from = self._to = start
+            self._found.clear()
+            self._count = 0
+        summing = Summing(self._data, start, self._work) if check else None
+        done = 0
+        while True:
+            candidates = self._found.get(start, [])
+            while done < len(candidates):
+                end, length, crc = candidates[done]
+                done += 1
+                if end >= stop:
+                    return None
+                if summing is None or (found := summing.at(end)) == crc or (found is None and not summing.known):
+                    return end, length, crc
+            if self._to >= min(stop + 24, self._end):
+                return None
+            self._look_on(start)
+
+    def _look_on(self, start: int) -> None:
+        low = self._to
+        count = min(BLOCK, self._end - low)
+        first = max(self._from, low - 20)
+        block, _ = self._data.read_known(first, low - first + min(count + 27, self._end - low))
+        for match in _MARKS.finditer(block, low - first):
+            at = match.start()
+            if at >= low - first + count:
+                break
+            for length, layout in _SIGNED if match[0] == DESCRIPTOR else _UNSIGNED:
+                place = at if match[0] == DESCRIPTOR else at - length
+                self._note(block, place, first, length, layout, start)
+        self._to = low + count
+        if self._to >= self._end:  # an unsigned descriptor may be the last there is, or the next record be cut
+            for cut in range(4):
+                if block.endswith((b"PK\x03"[:cut], b"PK\x01"[:cut])):
+                    for length, layout in _UNSIGNED:
+                        self._note(block, len(block) - cut - length, first, length, layout, start)
+
+    def _note(self, block: bytes, place: int, base: int, length: int, layout: Struct, start: int) -> None:
+        if place < 0 or len(block) - place < length:
+            return
+        crc, packed, size = layout.unpack_from(block, place)
+        begin = base + place - packed
+        if begin < self._from or size >= _MOST_SIZE:
+            return
+        kept = self._found.setdefault(begin, [])
+        if begin != start:
+            self._count += 1
+        # Longest first at one place: a 12-byte layout also fits the end of a 20-byte one of an empty member.
+        kept.append((base + place, length, crc))
+        while self._count > _MOST:
+            oldest = next((key for key in self._found if key != start), None)
+            if oldest is None:
+                break
+            self._count -= len(self._found.pop(oldest))
+            self._from = max(self._from, oldest + 1)
+
+
+def descriptor_before(data: Data, at: int, start: int, least: int | None = None) -> tuple[int, int, int, int] | None:
+    """Return ``(end of the bytes, crc, packed, size)`` by a descriptor that ends at ``at``; None if there is none.
+
+    The size in it must be the distance from ``start``; with ``least``, it must be that at least, and the descriptor
+    have a signature (bytes are missing before it).
+    """
+    for length, signed, layout in LAYOUTS:
+        place = at - length
+        if place < start or (least is not None and not signed):
+            continue
+        block, unknown = data.read_known(place, length)
+        if unknown or len(block) < length or (signed and not block.startswith(DESCRIPTOR)):
+            continue
+        crc, packed, size = layout.unpack_from(block)
+        if packed == place - start or (least is not None and least <= packed < _MOST_SIZE):
+            return place, crc, packed, size
+    return None

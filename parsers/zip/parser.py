@@ -1,0 +1,610 @@
+"""Zip archives, whole or not.
+
+States::
+
+    state          needs  reads                                              goes to
+    expect_member  0..    a directory entry, where the directory accounts    expect_member behind it; DONE at the end
+                          for the archive; else what stands at a position    of the directory, or of the data
+                          of the archive (`pparse.parsers.zip.scan`)
+
+The root is a map of names to members. Where the directory is trusted, a member's ``at`` is its entry there, and its
+``start`` the local header, which is not read before the member is opened: ``[start, end)`` then is that header and the
+bytes, as far as the directory knows. Else ``at`` is the local header, and ``[start, end)`` the stored bytes.
+"""
+
+from __future__ import annotations
+
+from array import array
+from itertools import islice
+
+from pparse.containers.archive import ArchiveMember, ArchiveParser
+from pparse.document.named_formats import MOST_NAMES, held_model
+from pparse.errors import MalformedError, UnsupportedError
+from pparse.findings import Finding, Severity, Status
+from pparse.limits import KIB, count_words
+from pparse.parsers.zip.directory import (
+    BLOCK,
+    entry_at,
+    find_directory,
+    known_bytes,
+    local_at,
+)
+from pparse.parsers.zip.extent import LZMA_HEAD, lzma_alone
+from pparse.parsers.zip.match import TAIL_READ, find_record, match_tail, match_zip
+from pparse.parsers.zip.records import (
+    CENTRAL_SIZE,
+    CODECS,
+    DEFLATE,
+    ENCRYPTED,
+    END_SIZE,
+    LOCAL_SIZE,
+    LZMA,
+    MASKED,
+    STORED,
+    STREAMED,
+    CentralEntry,
+    LocalHeader,
+    central_length,
+    declared_kind,
+    decode_name,
+    describe_encryption,
+    descriptor_crc,
+    kind_of,
+    match_descriptor,
+    method_name,
+    mode_of,
+    modified,
+    read_central,
+)
+from pparse.parsers.zip.rows import READABLE, ZipNote, listing
+from pparse.parsers.zip.scan import Scanner, cut_header
+from pparse.tree.parser import DONE, Confidence
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any, Final
+
+    from pparse.containers.content import Sink, Skip, Verdict
+    from pparse.data.base import Data
+    from pparse.data.reader import Range, Reader
+    from pparse.parsers.zip.directory import Directory
+    from pparse.parsers.zip.scan import Extent, Found
+    from pparse.tree.parser import NodeContext, Step
+    from pparse.tree.result import Result
+    from pparse.tree.visit import Member
+
+# Entries made visible at a time; when scanning, as long as they are near.
+_GROUP: Final = 64
+_NEAR: Final = 256 * KIB
+# What a packed byte may yield at most.
+_MOST_INFLATED: Final = {DEFLATE: 1_100}
+_MOST_RATIO: Final = 1 << 15
+# Members that are looked for, at most, because they are not where the directory says.
+_MOST_SEARCHES: Final = 16
+
+
+class ZipParser(ArchiveParser):
+    """A zip archive, also one that is cut, damaged, or has no directory."""
+
+    name = "zip"
+    description = "zip archive"
+    extensions = (".zip", ".jar", ".war", ".apk", ".whl", ".egg", ".xpi", ".cbz", ".epub", ".docx", ".xlsx", ".pptx",
+                  ".odt", ".ods", ".odp", ".npz", ".zipx")  # fmt: skip
+    media_type = "application/zip"
+    root_at = "back"
+    references = ("PKWARE APPNOTE.TXT 6.3.10", "Info-ZIP extrafld.txt")
+    limitations = (
+        "encrypted members, deflate64 and other rare methods are listed, not read",
+        "archives that are spread over several disks are read as far as their parts go",
+        "DOS times have no time zone and are taken as UTC",
+        "symbolic links are told from files by the directory only",
+    )
+
+    def __init__(self, result: Result) -> None:
+        super().__init__(result)
+        self._start = result.extraction.start
+        self._looked = False
+        self._directory: Directory | None = None
+        self._scanner: Scanner | None = None
+        self._searches = 0
+        self._shown = False  # whether the notes on the archive as a whole were made
+
+    @classmethod
+    def match(cls, reader: Reader) -> Confidence:
+        """CERTAIN by a sane local header or an empty directory, LIKELY by a directory behind something else.
+
+        Also LIKELY: a first header whose signature is damaged. Only the head and the last 64 KiB are read, and a little
+        of a directory that is found by them.
+        """
+        return match_zip(reader.data, reader.start, reader.start + (reader.size or 0))
+
+    @classmethod
+    def match_further(cls, reader: Reader, *, thorough: bool) -> Confidence:
+        """LIKELY by a directory at the very end of data that begin as nothing known."""
+        data, start = reader.data, reader.start
+        if data.size is None:
+            return Confidence.NO
+        end = start + (reader.size or 0)
+        return match_tail(data, start, end, TAIL_READ if thorough else END_SIZE, at_end=True)
+
+    @classmethod
+    def search(cls, reader: Reader, poll: Callable[[], object]) -> int | None:
+        """Return where the first local header or entry of a directory begins that may be one."""
+        return find_record(reader.data, reader.start, reader.start + (reader.size or 0), poll)
+
+    # -- how it is read ----------------------------------------------------------------------------------------------
+
+    @property
+    def directory(self) -> Directory | None:
+        """The directory, if it accounts for the archive. Raises `LimitError`."""
+        if not self._looked:
+            extraction = self.result.extraction
+            self._directory = find_directory(
+                extraction.data, self._start, extraction.known_end(), extraction.session.budget
+            )
+            self._looked = True
+        return self._directory
+
+    @property
+    def scanner(self) -> Scanner:
+        """Reads the archive without trusting its directory."""
+        if self._scanner is None:
+            extraction = self.result.extraction
+            end = extraction.known_end()
+            for gap in extraction.data.gaps:
+                if gap.length is None:
+                    end = min(end, max(gap.offset, self._start))
+            self._scanner = Scanner(extraction.data, self._start, end, extraction.session)
+        return self._scanner
+
+    def begin(self, ctx: NodeContext) -> tuple[int, Any, int]:
+        """Begin at the first entry of the directory, or at the front."""
+        directory = self.directory
+        return (self._start if directory is None else directory.begin), self.expect_member, 0
+
+    def expect_member(self, ctx: NodeContext, block: bytes, base: int) -> Step:
+        """Make visible what an entry of the directory says, or what stands at the position."""
+        if self.directory is not None:
+            return self._list(ctx, self.directory, block, base)
+        return self._scan(ctx)
+
+    def resync(self, ctx: NodeContext, error: MalformedError) -> tuple[int, Any, int] | None:
+        """Go on behind a gap of the data."""
+        if self.directory is not None:
+            return None
+        pos, state, need = self._scan(ctx)
+        return (pos, state, need) if pos > ctx.pos else (ctx.pos + 1, DONE, 0)
+
+    # -- by the directory --------------------------------------------------------------------------------------------
+
+    def _list(self, ctx: NodeContext, directory: Directory, block: bytes, base: int) -> Step:
+        """Make some entries of the directory visible: where they stand, and what they say if that is asked for."""
+        if ctx.collected is None:
+            self._note_archive(directory)
+        asked = ctx.collected is not None or ctx.wanted_occurrence or ctx.index is None
+        most = _GROUP if asked or ctx.wanted_count is not None else BLOCK
+        places = array("q")
+        pos, need = ctx.pos, 0
+        while pos < directory.end and most:
+            at = pos - base
+            need = min(CENTRAL_SIZE, directory.end - pos)
+            if len(block) - at >= CENTRAL_SIZE:
+                need = central_length(block, at)
+            if len(block) - at < need:
+                break
+            if asked:
+                entry = read_central(block, at)
+                if entry is None:
+                    raise MalformedError("no directory entry stands here", offset=pos, source=ctx.data.name)
+                ctx.emit(self.entry_of(self.listed(entry, pos, directory)))
+            else:
+                places.append(pos)
+            pos, need, most = pos + need, 0, most - 1
+        if places and ctx.index is not None:
+            ctx.index.add_many(places)
+            ctx.emitted += len(places)
+            ctx.result.extraction.session.limits.check("entries", ctx.index.count, "the number of members")
+        return pos, DONE if pos >= directory.end else self.expect_member, need
+
+    def listed(self, entry: CentralEntry, at: int, directory: Directory) -> ArchiveMember:
+        """Return the member that an entry of a trusted directory says."""
+        start = entry.offset + directory.shift
+        end = start + LOCAL_SIZE + len(entry.raw_name) + entry.packed
+        name = decode_name(entry.raw_name, entry.flags, entry.extra)
+        member = ArchiveMember(
+            name, entry.raw_name, kind_of(name, entry.creator, entry.external, entry.packed and entry.size), at, start,
+            end, entry.size,
+            packed=entry.packed, mtime=modified(entry.date, entry.time, entry.extra),
+            mode=mode_of(entry.creator, entry.external), method=method_name(entry.method, entry.flags),
+            checksum=("crc32", entry.crc), extra=ZipNote(
+                entry.flags, entry.method, declared_kind(name, entry.creator, entry.external), listed=True,
+                listed_crc=entry.crc,
+            ),
+        )  # fmt: skip
+        if directory.has_overlaps and directory.overlaps(at):
+            self._blame(member, Status.DAMAGED, "overlap", "its bytes are those of a member before it")
+        elif start >= directory.begin:
+            self._blame(member, Status.DAMAGED, "malformed", "it should begin behind all members")
+        elif not self._refuse(member, entry.extra) and not self._doubt_size(member):
+            gap = self.result.extraction.data.next_gap(start) if self.result.extraction.data.gaps else None
+            if gap is not None and gap.offset < end:
+                self._blame(member, Status.DAMAGED, "gap", "bytes of it are missing")
+        return member
+
+    def listed_member(self, at: int) -> ArchiveMember | None:
+        """Return the member whose directory entry stands at ``at``."""
+        directory = self.directory
+        entry = entry_at(self.result.extraction.data, at, directory.end) if directory is not None else None
+        return None if entry is None or directory is None else self.listed(entry, at, directory)
+
+    def _refuse(self, member: ArchiveMember, extra: bytes) -> bool:
+        """Say whether the member cannot be read here, and why."""
+        note: ZipNote = member.extra
+        if note.flags & (ENCRYPTED | MASKED):
+            member.checksum = None
+            self._blame(member, Status.UNSUPPORTED, "encrypted", f"it is {describe_encryption(note.method, extra)}")
+        elif note.method not in READABLE:
+            self._blame(member, Status.UNSUPPORTED, "unsupported", f"its method, {member.method}, is not supported")
+        else:
+            return False
+        return True
+
+    def _doubt_size(self, member: ArchiveMember) -> bool:
+        """Say whether the member cannot be as large as is said; its size then is not known."""
+        method = member.extra.method
+        most = _MOST_INFLATED.get(method, _MOST_RATIO) * (member.packed + 64)
+        if method == STORED or member.size is None or member.size <= most:
+            return False
+        self._blame(member, Status.COMPLETE, "contradiction", f"{member.size:,} bytes do not fit into so few")
+        member.size = None
+        return True
+
+    def _blame(self, member: ArchiveMember, status: Status, code: str, reason: str) -> None:
+        member.status = status
+        member.finding = Finding(
+            code, reason, path=member.name, source=self.result.extraction.name, offset=member.start,
+            length=member.packed, severity=Severity.WARNING if status is Status.COMPLETE else Severity.ERROR,
+        )  # fmt: skip
+
+    def _note_archive(self, directory: Directory) -> None:
+        """Say what is odd about an archive whose directory is sound; once."""
+        if self._shown:
+            return
+        self._shown = True
+        end = self.result.extraction.known_end()
+        if directory.first > self._start:
+            self._note("prefix", "other bytes precede the archive", self._start, directory.first - self._start,
+                       Severity.NOTE)  # fmt: skip
+        if directory.declared not in (directory.count, directory.count & 0xFFFF):
+            self._note("count", "the end record names another number of entries", directory.end, None,
+                       wanted=directory.declared, got=directory.count)  # fmt: skip
+        if directory.finish < end:
+            rest = end - directory.finish
+            zeros = rest <= BLOCK and not known_bytes(self.result.extraction.data, directory.finish, rest).strip(b"\0")
+            self._note("trailing", "zeros follow the archive" if zeros else "other bytes follow the archive",
+                       directory.finish, rest, Severity.NOTE if zeros else Severity.WARNING)  # fmt: skip
+        elif directory.finish > end:
+            self._note("truncated", "the archive's comment is cut", end, None, wanted=directory.finish - end, got=0)
+
+    def _note(
+        self, code: str, reason: str, offset: int, length: int | None, severity: Severity = Severity.WARNING,
+        **numbers: int,
+    ) -> None:  # fmt: skip
+        self.result.findings.add(Finding(
+            code, reason, severity=severity, source=self.result.extraction.name, offset=offset, length=length,
+            wanted=numbers.get("wanted"), got=numbers.get("got"),
+        ))  # fmt: skip
+
+    def is_doubted(self, member: ArchiveMember) -> bool:
+        """Say whether only its CRC could tell that ``member`` is right: bytes at or before its own are not."""
+        note, directory = member.extra, self.directory
+        if not isinstance(note, ZipNote) or member.checksum is None or member.status is not Status.COMPLETE:
+            return False
+        lost = note.broken
+        if note.listed and directory is not None and directory.torn:
+            lost = local_at(self.result.extraction.data, member.start, self.result.extraction.known_end()) is None
+        return lost or super().is_doubted(member)
+
+    def members(self) -> Iterator[Member]:
+        """Yield what `pparse ls` lists; by a trusted directory, without making nodes."""
+        directory = self.directory
+        odd = directory is None or directory.has_overlaps or directory.torn
+        if directory is None or odd or self.spoilt or self.result.extraction.data.flawed:
+            return super().members()
+        self.result.check_open()
+        self._note_archive(directory)
+        return listing(self, directory)
+
+    # -- by scanning -------------------------------------------------------------------------------------------------
+
+    def _scan(self, ctx: NodeContext) -> tuple[int, Any, int]:
+        """Make visible what stands at the position, and some more if that is near: one at a time is slow."""
+        begin = pos = ctx.pos
+        for _ in range(_GROUP):
+            found = self.scanner.step(pos)
+            pos = max(found.next, pos)
+            self._note_passed(ctx, found)
+            if found.kind == "end":
+                if ctx.collected is None:
+                    self._close_scanned(ctx, whole=found.closed)
+                return pos, DONE, 0
+            ctx.emit(self.entry_of(self._gap(found) if found.kind == "gap" else self._scanned(found)))
+            if pos - begin > _NEAR or ctx.answer is not None or (ctx.collected is not None and ctx.satisfied):
+                break
+        return pos, self.expect_member, 0
+
+    def _note_passed(self, ctx: NodeContext, found: Found) -> None:
+        for code, offset, length, reason in found.notes:
+            if ctx.collected is None or code == "local-header":
+                severity = {"local-header": Severity.ERROR, "prefix": Severity.NOTE}.get(code, Severity.WARNING)
+                self._note(code, reason, offset, length, severity)
+
+    def _gap(self, found: Found) -> ArchiveMember:
+        data = self.result.extraction.data
+        member = ArchiveMember("", b"", "gap", found.at, found.at, found.next, found.next - found.at)
+        if cut_header(data, found.at, found.next):
+            self._blame(member, Status.TRUNCATED, "truncated", "the archive ends in a local header")
+        else:
+            self._blame(member, Status.DAMAGED, "gap", "no member can be told from these bytes")
+        return member
+
+    def _close_scanned(self, ctx: NodeContext, *, whole: bool) -> None:
+        """Say why the directory is not trusted."""
+        end = self.scanner.end
+        if end == self._start:
+            finding = Finding("empty", "there is nothing in it", source=self.result.extraction.name, offset=end)
+            self.result.close_node(ctx.node, Status.TRUNCATED, finding)
+            return
+        reason = ("its directory does not account for what is in it" if whole
+                  else "its directory, which comes last, is missing or cut")  # fmt: skip
+        finding = Finding(
+            "directory" if whole else "truncated", f"{reason}; the members were found by their own headers",
+            source=self.result.extraction.name, offset=end,
+        )  # fmt: skip
+        worse = whole or ctx.node.known_status is Status.DAMAGED
+        self.result.close_node(ctx.node, Status.DAMAGED if worse else Status.TRUNCATED, finding)
+
+    def _scanned(self, found: Found) -> ArchiveMember:
+        """Return the member that was found by scanning."""
+        header, entry, extent = found.header, found.entry, found.extent
+        assert header is not None  # noqa: S101 -- it is a member
+        assert extent is not None  # noqa: S101
+        name = decode_name(header.raw_name, header.flags, entry.extra if entry is not None else header.extra)
+        creator, external = (entry.creator, entry.external) if entry is not None else (0, 0)
+        times = header if entry is None else entry
+        sure = extent.code != "contradiction"
+        member = ArchiveMember(
+            name, header.raw_name, kind_of(name, creator, external, extent.content), found.at, extent.start, extent.end,
+            extent.size,
+            packed=extent.packed, mtime=modified(times.date, times.time, times.extra),
+            mode=mode_of(creator, external), method=method_name(header.method, header.flags),
+            checksum=None if extent.crc is None else ("crc32", extent.crc),
+            extra=ZipNote(
+                header.flags, header.method, declared_kind(name, creator, external), listed=False, sure=sure,
+                listed_crc=None if entry is None else entry.crc, rival=extent.rival,
+                broken=any(code == "local-header" for code, *_ in found.notes),
+            ),
+        )  # fmt: skip
+        if extent.missing is not None:
+            member.pieces = self._pieces(extent)
+        if not self._refuse(member, header.extra):
+            self._doubt_size(member)
+            self._judge(member, header, extent)
+        return member
+
+    def _judge(self, member: ArchiveMember, header: LocalHeader, extent: Extent) -> None:
+        data = self.result.extraction.data
+        gap = data.next_gap(extent.start) if data.gaps else None
+        if extent.cut:
+            self._blame(member, Status.TRUNCATED, extent.code, extent.reason)
+        elif extent.code == "contradiction":
+            self._blame(member, Status.COMPLETE, extent.code, extent.reason)
+        elif extent.code:
+            self._blame(member, Status.DAMAGED, extent.code, extent.reason)
+        elif gap is not None and gap.offset < extent.end:
+            self._blame(member, Status.DAMAGED, "gap", "bytes of it are missing")
+        elif not header.whole:
+            self._blame(member, Status.DAMAGED, "name", "letters of its name are lost")
+
+    def _pieces(self, extent: Extent) -> tuple[Range, ...]:
+        """Return the stored bytes of a member of which ``extent.missing`` bytes are lost."""
+        from pparse.data.spliced import MissingData
+
+        data, missing = self.result.extraction.data, extent.missing or 0
+        head, tail = extent.gap_start - extent.start, max(0, extent.end - extent.gap_end)
+        head = min(head, max(0, extent.packed - tail))  # damage may have brought bytes in, too
+        pieces = [data.range(extent.start, extent.start + head)]
+        if missing:
+            pieces.append(MissingData(missing).range(0, missing))
+        if tail:
+            pieces.append(data.range(extent.gap_end, extent.end))
+        return tuple(pieces)
+
+    # -- what a member holds -----------------------------------------------------------------------------------------
+
+    def content(self, member: ArchiveMember) -> tuple[Data, int, int | None]:
+        """Return data, start and end of what ``member`` holds. Raises `UnsupportedError`, `MalformedError`."""
+        note: ZipNote | None = member.extra
+        data = self.result.extraction.data
+        if note is None:
+            return data, member.start, member.end
+        if member.finding is not None and member.status is Status.UNSUPPORTED:
+            raise UnsupportedError(member.finding.reason, path=member.name, offset=member.start)
+        if member.finding is not None and member.finding.code == "overlap":
+            header = local_at(data, member.start, self.result.extraction.known_end())
+            if header is not None:  # else its offset is wrong, and no byte is to be had twice
+                raise MalformedError(member.finding.reason, path=member.name, offset=member.start)
+        start, end = self._find_bytes(member) if note.listed else (member.start, member.end)
+        beyond = end > self.result.extraction.known_end()  # it was cut: that much arithmetic tells
+        if member.pieces is not None:
+            from pparse.data.spliced import SplicedData
+
+            data = SplicedData(member.pieces, f"{self.result.extraction.name}::{member.name}")
+            start, end = 0, data.size or 0
+        if note.method == STORED:
+            return data, start, end
+        source = data.range(start, max(start, min(end, self._known_end(data))))
+        suspect = beyond or member.pieces is not None or self.is_suspect(member)
+        bounded = not beyond and member.status is not Status.TRUNCATED
+        return self._inflated(member, note, source, suspect=suspect, bounded=bounded), 0, None
+
+    def _known_end(self, data: Data) -> int:
+        return self.result.extraction.known_end() if data is self.result.extraction.data else data.size or 0
+
+    def _find_bytes(self, member: ArchiveMember) -> tuple[int, int]:
+        """Return where the bytes of a listed member begin and end, by its local header. Raises `MalformedError`."""
+        pos = member.start
+        data, end = self.result.extraction.data, self.result.extraction.known_end()
+        header = local_at(data, pos, end)
+        if header is None:
+            header = local_at(data, pos, end, broken=True)
+            if header is None or header.raw_name != member.raw_name:
+                pos, header = self._locate(member)
+            if header is None:
+                header = self.scanner.listed_header(pos)
+            if header is None:
+                raise MalformedError("its local header is damaged, and where its bytes begin cannot be told",
+                                     path=member.name, offset=pos, source=self.result.extraction.name)  # fmt: skip
+            self._note_member(
+                member, "local-header", "its local header is damaged; the directory has it", Severity.ERROR
+            )
+        return pos + header.length, pos + header.length + member.packed
+
+    def _locate(self, member: ArchiveMember) -> tuple[int, LocalHeader | None]:
+        """Look for the local header of a listed member that is not where the directory says."""
+        pos, end = self._start, self.scanner.end
+        if self._searches < _MOST_SEARCHES:
+            self._searches += 1
+            while pos < end:
+                found = self.scanner.step(pos)
+                if found.header is not None and found.header.raw_name == member.raw_name:
+                    return found.at, found.header
+                pos = max(found.next, pos + 1)
+        return member.start, None
+
+    def _inflated(self, member: ArchiveMember, note: ZipNote, source: Range, *, suspect: bool, bounded: bool) -> Data:
+        from pparse.compressed.resumed import ResumedData
+
+        session = self.result.extraction.session
+        size = member.size if note.sure else None
+        if note.method == LZMA:
+            source = self._lzma_source(member, note, source, size)
+        return ResumedData(
+            source, CODECS[note.method], size=size, budget=session.budget, limits=session.limits,
+            scratch=session.spools, concatenated=CODECS[note.method] == "zstd",
+            name=f"{self.result.extraction.name}::{member.name}", stats=session.stats,
+            tail_is_error=note.method != LZMA, poll=session.check_cancelled, suspect=suspect,
+            checksum=member.checksum, bounded=bounded,
+        )  # fmt: skip
+
+    def _lzma_source(self, member: ArchiveMember, note: ZipNote, source: Range, size: int | None) -> Range:
+        """Return the stream of a member with the header that LZMA files have, in place of the zip's own."""
+        from pparse.data.base import BytesData
+        from pparse.data.spliced import SplicedData
+
+        head = lzma_alone(known_bytes(source.data, source.start, min(LZMA_HEAD + 5, len(source))), note.flags, size)
+        if head is None:
+            raise MalformedError("no LZMA properties begin the stream", path=member.name, offset=source.start)
+        rest = source.data.range(source.start + LZMA_HEAD + 5, source.end)
+        spliced = SplicedData([BytesData(head).range(0, len(head)), rest], source.data.name)
+        return spliced.range(0, spliced.size or 0)
+
+    # -- checks ------------------------------------------------------------------------------------------------------
+
+    def examine(self, member: ArchiveMember, sink: Sink | None, skip: Skip | None) -> Verdict:
+        """Read the content through, and compare what the local header says with the directory.
+
+        Where they contradict each other about sizes, the one that the content agrees with is right. A content of which
+        they name different checksums agrees with one of them at most: it is not verified, and damaged if that is not
+        the one in the directory.
+        """
+        note: ZipNote | None = member.extra
+        if note is None:
+            return super().examine(member, sink, skip)
+        if note.declared not in (member.kind, "file"):
+            said = "socket" if note.declared == "other" else note.declared
+            self._note_member(
+                member, "kind", f"its mode or name says {said}; it holds bytes, and is a file", Severity.NOTE
+            )
+        rival = note.rival
+        if note.listed and (member.finding is None or member.finding.code not in ("overlap", "gap", "malformed")):
+            header = local_at(self.result.extraction.data, member.start, self.result.extraction.known_end())
+            if header is not None and not self._agrees(member, note, header):
+                self._note_member(member, "contradiction", "its local header says other sizes, method or CRC")
+                rival = self._local_crc(member, header)
+                member = self._better(member)
+        verdict = super().examine(member, sink, skip)
+        if verdict.verified and member.checksum is not None:
+            self._compare_checksums(verdict, member, member.checksum[1], note.listed_crc, rival)
+        return verdict
+
+    def _compare_checksums(
+        self, verdict: Verdict, member: ArchiveMember, crc: int, listed: int | None, rival: int | None
+    ) -> None:
+        """Take back that a content with ``crc`` is verified, if the archive says another one anywhere."""
+        if listed not in (None, crc):
+            verdict.verified = False
+            reason = f"its CRC-32 is {crc:08x}, as its local header says, and should be {listed:08x} by the directory"
+            verdict.worsen(Status.DAMAGED, "checksum", reason)
+        elif rival not in (None, crc):
+            verdict.verified = None
+            reason = f"its CRC-32 is {crc:08x}; its local header or descriptor says {rival:08x}"
+            self._note_member(member, "checksum", reason)
+
+    def _agrees(self, member: ArchiveMember, note: ZipNote, header: LocalHeader) -> bool:
+        """Say whether the local header (and the descriptor) of a listed member say what the directory does."""
+        if header.raw_name != member.raw_name:
+            shown = decode_name(header.raw_name, header.flags, header.extra)
+            self._note_member(member, "name", f"its local header has another name: {shown[:200]}")
+        if header.method != note.method or (header.flags ^ note.flags) & (ENCRYPTED | STREAMED | MASKED):
+            return False
+        crc = member.checksum[1] if member.checksum is not None else None
+        if not header.flags & STREAMED:
+            return (header.packed, header.size) == (member.packed, member.size) and crc in (None, header.crc)
+        at = member.start + header.length + member.packed
+        return (
+            match_descriptor(known_bytes(self.result.extraction.data, at, 24), 0, crc, member.packed, member.size) > 0
+        )
+
+    def _local_crc(self, member: ArchiveMember, header: LocalHeader) -> int | None:
+        """Return the CRC-32 that the local header of a listed member, or the descriptor behind it, says; None: none."""
+        if header.flags & STREAMED:
+            at = member.start + header.length + member.packed
+            block = known_bytes(self.result.extraction.data, at, 24)
+            return descriptor_crc(block, member.packed, member.size)
+        return header.crc if header.crc or header.packed or header.size else None
+
+    def _better(self, member: ArchiveMember) -> ArchiveMember:
+        """Return ``member`` as its local header says, if only that is right."""
+        if super().examine(member, None, None).verified:
+            return member
+        found = self.scanner.alone(member.start)
+        if found is None:
+            return member
+        other = self._scanned(found)
+        return other if super().examine(other, None, None).verified else member
+
+    def _note_member(
+        self, member: ArchiveMember, code: str, reason: str, severity: Severity = Severity.WARNING
+    ) -> None:
+        self.result.findings.add(Finding(
+            code, reason, severity=severity, path=member.name, source=self.result.extraction.name,
+            offset=member.start,
+        ))  # fmt: skip
+
+    def holds(self) -> str | None:
+        """Say which model its members are, if any."""
+        most = MOST_NAMES if self.directory is not None else 64  # beyond that, it must be searched for them
+        return held_model(member.name for member in islice(self.members(), most))
+
+    def details(self) -> Iterator[tuple[str, str]]:
+        """Yield what `pparse info` shows."""
+        held = self.holds()
+        if held is not None:
+            yield "holds", f"{held}, whose tensors this version does not read yet"
+        directory = self.directory
+        if directory is None:
+            yield "directory", "missing or not to be trusted"
+        else:
+            yield "directory", f"{count_words(directory.count, 'entry')} at {directory.begin:,}"

@@ -1,0 +1,606 @@
+"""Reading a zip archive from the front, local header by local header, without trusting its directory.
+
+The bytes of a member end, in this order of trust:
+
+1. where the directory says, if there its name stands at a local header and the next record follows, or the descriptor;
+2. where the local header says, if the same holds;
+3. where the stream ends by itself (deflate and others), perhaps with a descriptor in any of the four layouts;
+4. where a descriptor names just this distance and, for what is stored, the CRC measured.
+
+A member that fails any check ends at the last good byte, and what follows is looked through for the next record. A byte
+that belongs to one member is never read as the header of another, so archives that overlap themselves are harmless.
+"""
+
+from __future__ import annotations
+
+from pparse.errors import EndOfDataError, GapError, LimitError, UnsupportedError
+from pparse.parsers.zip.directory import known_bytes
+from pparse.parsers.zip.extent import Descriptors, Measure, Summing, descriptor_before, measure
+from pparse.parsers.zip.records import (
+    CODECS,
+    DESCRIPTOR,
+    ENCRYPTED,
+    END,
+    LAYOUTS,
+    LOCAL,
+    LOCAL_SIZE,
+    MASKED,
+    STORED,
+    STREAMED,
+    UTF8,
+    CentralEntry,
+    LocalHeader,
+    descriptor_crc,
+    local_length,
+    match_descriptor,
+    read_end,
+)
+from pparse.parsers.zip.walk import LENGTHS, SHORT, Walker, inexact_gap
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
+    from pparse.data.base import Data, Gap
+    from pparse.document.session import Session
+
+_UNSURE: Final = "its local header is lost, and where its bytes may begin, none have the CRC-32 that they should"
+# Missing bytes that may be believed without a directory: as many as the gap was said to have, and this much more.
+_SLACK: Final = 64 << 10
+_MOST_KEPT: Final = 4096
+# How late a decoder notices damage, in compressed bytes, as a rule.
+_LATE: Final = 1 << 10
+# Records behind the end that a header names, at which a stored member may end after all.
+_MOST_BEYOND: Final = 64
+# Bytes that came into a stored member, at most, so that it is taken to end at the next record.
+_MOST_INSERTED: Final = 16 << 20
+
+
+class Extent:
+    """The stored bytes ``[start, end)`` of a member, and where scanning goes on (``next``).
+
+    ``size`` and ``crc`` of the content (None: unknown) and ``packed`` as somebody says, or as measured. ``code`` and
+    ``reason`` say what is wrong (empty: nothing), ``cut`` that it is an end that is missing. ``missing`` bytes are
+    lost somewhere in ``[gap_start, gap_end)``; None where there is no such gap. ``rival`` is a CRC that somebody else
+    says of it, if another one.
+    """
+
+    __slots__ = (
+        "code", "crc", "cut", "end", "gap_end", "gap_start", "missing", "next", "packed", "reason", "rival", "size",
+        "start",
+    )  # fmt: skip
+
+    def __init__(self, start: int, end: int, following: int, size: int | None, crc: int | None) -> None:
+        self.start = start
+        self.end = end
+        self.next = following
+        self.size = size
+        self.crc = crc
+        self.packed = end - start
+        self.code = self.reason = ""
+        self.cut = False
+        self.missing: int | None = None
+        self.gap_start = self.gap_end = 0
+        self.rival: int | None = None
+
+    @property
+    def content(self) -> int:
+        """How many bytes it holds, as far as known; of unknown ones, how many are stored."""
+        return self.packed if self.size is None else self.packed and self.size
+
+    def blame(self, code: str, reason: str, *, cut: bool = False) -> Extent:
+        """Say what is wrong, and return this."""
+        self.code, self.reason, self.cut = code, reason, cut
+        return self
+
+
+class Claim:
+    """What somebody says of a member's bytes: ``packed``, ``size``, ``crc``; ``listed``: the directory does."""
+
+    __slots__ = ("crc", "listed", "packed", "size")
+
+    def __init__(self, packed: int, size: int | None, crc: int | None, *, listed: bool) -> None:
+        self.packed = packed
+        self.size = size
+        self.crc = crc
+        self.listed = listed
+
+
+class Found:
+    """What stands at a position: a ``member`` (with ``header``, ``entry`` of the directory, ``extent``), a ``gap``, or
+    the ``end``. Scanning goes on at ``next``. ``notes`` are ``(code, offset, length, reason)`` of what was passed over.
+    """
+
+    __slots__ = ("at", "closed", "entry", "extent", "header", "kind", "next", "notes")
+
+    def __init__(self, kind: str, at: int, following: int) -> None:
+        self.kind = kind
+        self.at = at
+        self.next = following
+        self.closed = False
+        self.header: LocalHeader | None = None
+        self.entry: CentralEntry | None = None
+        self.extent: Extent | None = None
+        self.notes: list[tuple[str, int, int, str]] = []
+
+
+class Scanner(Walker):
+    """Scans ``data[start:end]``. What is found at a position does not depend on how scanning came there."""
+
+    def __init__(self, data: Data, start: int, end: int, session: Session) -> None:
+        super().__init__(data, start, end, session)
+        self._descriptors = Descriptors(data, end, self.work)
+        self._kept: dict[int, Extent] = {}
+
+    # -- one step ----------------------------------------------------------------------------------------------------
+
+    def step(self, pos: int) -> Found:
+        """Return what stands at ``pos``: a member, a gap, or (behind all records) the end."""
+        at, records, closed = pos, False, False
+        notes: list[tuple[str, int, int, str]] = []
+        while at < self.end:
+            found = self._member_at(at, meant=at == pos)
+            if found is None:
+                length = self.record_length(at)
+                if length:
+                    closed = closed or self.read(at, 4)[0] == END
+                    at, records = min(at + length, self.end), True
+                    continue
+                following = self.find_next(at + 1)
+                if at == self.start and not self._is_torn(at, following):
+                    if following >= self.end:
+                        found = Found("gap", at, following)
+                    else:
+                        notes.append(("prefix", at, following - at, "other bytes precede the archive"))
+                elif records:
+                    notes.append(
+                        ("trailing", at, following - at, "bytes between or behind the records of the directory")
+                    )
+                else:
+                    found = Found("gap", at, following)
+                if found is None:
+                    at = following
+                    continue
+            found.notes[:0] = notes
+            return found
+        found = Found("end", self.end, self.end)
+        found.notes, found.closed = notes, closed
+        return found
+
+    def _is_torn(self, low: int, high: int) -> bool:
+        """Say whether bytes are missing in ``[low, high)``, or it begins with zeros where a header may have been."""
+        gap = self.data.next_gap(low) if self.data.gaps else None
+        return (gap is not None and gap.offset < high) or self.read(low, LOCAL_SIZE)[0] == bytes(LOCAL_SIZE)
+
+    def _member_at(self, pos: int, *, meant: bool) -> Found | None:
+        header = self.header_at(pos)
+        entry = self.hints.for_header(pos, header) if header is not None and self.hints else None
+        broken = False
+        if header is None:
+            header, entry = self.listed_at(pos, meant=meant) or (self.broken_at(pos) if meant else None, None)
+            if header is None:
+                return None
+            broken = True
+        elif entry is None and not header.whole:
+            entry = self.hints.entry_for(pos)
+        if not header.whole and entry is not None:
+            header.raw_name, header.whole = entry.raw_name, True
+        extent = self._kept.get(pos)
+        if extent is None:
+            extent = self._extent(pos, header, entry)
+            if broken and pos in self.unsure and not extent.code:
+                extent.blame("malformed", _UNSURE)
+            while len(self._kept) >= _MOST_KEPT:
+                del self._kept[next(iter(self._kept))]
+            self._kept[pos] = extent
+        found = Found("member", pos, max(extent.next, pos + 1))
+        found.header, found.entry, found.extent = header, entry, extent
+        if broken:
+            found.notes.append(("local-header", pos, LOCAL_SIZE, "the local header is damaged"))
+        return found
+
+    # -- where a member ends -----------------------------------------------------------------------------------------
+
+    def _extent(self, pos: int, header: LocalHeader, entry: CentralEntry | None) -> Extent:
+        claims = _claims(header, entry)
+        extent = self._claimed_extent(pos + header.length, header, claims)
+        said = [claim.crc for claim in claims]
+        if header.flags & STREAMED and not extent.cut:
+            said.append(descriptor_crc(self.read(extent.end, LAYOUTS[0][0])[0], extent.packed, extent.size))
+        if extent.crc is not None:
+            extent.rival = next((crc for crc in said if crc not in (None, extent.crc)), None)
+        return extent
+
+    def _claimed_extent(self, start: int, header: LocalHeader, claims: list[Claim]) -> Extent:
+        streamed = bool(header.flags & STREAMED)
+        for claim in claims:
+            gap = inexact_gap(self.data, start, start + claim.packed)
+            if gap is not None:
+                return self._over_gap(start, header, claim, gap)
+            following = self._fit(start + claim.packed, claim, streamed)
+            if following is not None:
+                extent = Extent(start, start + claim.packed, following, claim.size, claim.crc)
+                # A local header may have known the size, and not yet the CRC.
+                if claim.crc is None and following > extent.end:
+                    self._false_descriptor(extent, self.read(extent.end, 28)[0])
+                return _contradiction(extent, claim, claims)
+        if streamed:  # what does not fit, and should not be there
+            claims = [claim for claim in claims if claim.listed]
+        extent = self._search(start, header, claims)
+        if extent.crc is None and claims:
+            extent.crc = claims[0].crc
+        return extent
+
+    def _fit(self, end: int, claim: Claim, streamed: bool) -> int | None:
+        """Return where scanning goes on if the bytes of a member end at ``end``; None if nothing speaks for that."""
+        if end > self.end:
+            return None
+        block, _ = self.read(end, 28)
+        if streamed or block.startswith(DESCRIPTOR):
+            length = match_descriptor(block, 0, claim.crc, claim.packed, claim.size)
+            if length:
+                return end + length
+        if self.is_boundary(end):
+            return end
+        if streamed or block.startswith(DESCRIPTOR):
+            for length in LENGTHS:
+                if end + length < self.end and self.is_boundary(end + length):
+                    return end + length
+            left = self.end - end  # the file ends in the descriptor, or with it
+            if 0 < left < LAYOUTS[0][0] or (left == LAYOUTS[0][0] and block.startswith(DESCRIPTOR)):
+                return self.end
+        return None
+
+    def _search(self, start: int, header: LocalHeader, claims: list[Claim]) -> Extent:
+        claim = claims[0] if claims else None
+        if not header.flags & (ENCRYPTED | MASKED):
+            if header.method in CODECS:
+                return self._by_decoding(start, header, claim)
+            if header.method == STORED and claim is not None:
+                return self._by_sum(start, header, claim)
+        return self._undecoded(start, header, claim)
+
+    def _undecoded(self, start: int, header: LocalHeader, claim: Claim | None) -> Extent:
+        if claim is None:
+            return self._by_descriptor(start, header)
+        end = min(start + claim.packed, self.end)
+        return _cut(Extent(start, end, end, claim.size, claim.crc), claim.packed)
+
+    def _by_decoding(self, start: int, header: LocalHeader, claim: Claim | None) -> Extent:
+        size = claim.size if claim is not None else None
+        found = measure(self.data, start, self.end, header.method, header.flags, size, self.session)
+        if found.error is None:
+            return self._measured(start, header, claim, found)
+        if isinstance(found.error, GapError) and (gap := inexact_gap(self.data, start, found.end + 1)) is not None:
+            return self._over_gap(start, header, claim, gap)
+        if isinstance(found.error, LimitError | UnsupportedError):
+            return self._undecoded(start, header, claim)
+        end = start + claim.packed if claim is not None else self.end
+        if isinstance(found.error, EndOfDataError):
+            extent = Extent(start, self.end, self.end, size, claim.crc if claim is not None else None)
+            following = None if claim is None else self._successor(start, min(end, self.end), header)
+            if following is not None or (claim is not None and end <= self.end):
+                extent.end = extent.next = following or end
+                return extent.blame("malformed", "its compressed bytes do not end where they should")
+            return _cut(extent, max(end, self.end + 1) - start)
+        if not self.work.spend(found.end - start):
+            return Extent(start, self.end, self.end, size, None).blame("malformed", "where it ends cannot be told")
+        extent = self._described(start, header) if claim is None else None
+        if extent is None:
+            following = self._next_behind(start, found.end)
+            if claim is not None and following > end:
+                following = min(end, self.end)
+            extent = Extent(start, following, following, size, None)
+        return extent.blame("malformed", f"its compressed bytes are damaged ({found.error.reason})")
+
+    def _next_behind(self, start: int, failed: int) -> int:
+        """Return where the next record begins if decoding what begins at ``start`` failed at ``failed``.
+
+        A decoder notices damage late, so a record a little before that counts, too; one of a member that the
+        directory knows counts anywhere.
+        """
+        low = start if self.hints.trusted else max(start, failed - _LATE)
+        while True:
+            low = self.find_next(low)
+            if low >= failed - _LATE:
+                return low
+            header = self.header_at(low)
+            if header is not None and self.hints.for_header(low, header) is not None:
+                return low
+            low += 1
+
+    def _measured(self, start: int, header: LocalHeader, claim: Claim | None, found: Measure) -> Extent:
+        """The stream ended by itself: look for its descriptor."""
+        packed = found.end - start
+        extent = Extent(start, found.end, found.end, found.size, None)
+        if claim is not None:
+            extent.size, extent.crc = claim.size, claim.crc
+            if found.crc != claim.crc and packed != claim.packed:
+                return self._false_end(extent, claim.packed)
+            if found.crc != claim.crc and (following := self._successor(start, found.end, header)) is not None:
+                extent.end = extent.next = following
+                return extent.blame("malformed", _followed(following - start, packed))
+            if packed != claim.packed or found.size != claim.size:
+                extent.size = found.size
+                extent.blame("contradiction", f"it ends after {packed:,} compressed bytes, not {claim.packed:,}")
+        block, _ = self.read(found.end, 28)
+        if header.flags & STREAMED or block.startswith(DESCRIPTOR):
+            length = match_descriptor(block, 0, found.crc, packed, found.size)
+            extent.next += length
+            if length:
+                extent.crc = found.crc if claim is None else claim.crc
+            elif not self.is_boundary(found.end):
+                self._false_descriptor(extent, block)
+                if claim is None and extent.crc is None and extent.next == extent.end < self.end:
+                    described = self._described(start, header)
+                    if described is not None:
+                        return described.blame("malformed", "its compressed bytes are damaged (they end elsewhere)")
+        return extent
+
+    def _described(self, start: int, header: LocalHeader) -> Extent | None:
+        """Return the extent of a streamed member whose bytes are damaged: its descriptor names the distance."""
+        if not header.flags & STREAMED:
+            return None
+        found = self._descriptors.find(start, self.end, check=False)
+        said = None if found is None else descriptor_before(self.data, found[0] + found[1], start)
+        if found is None or said is None:
+            return None
+        return Extent(start, said[0], found[0] + found[1], said[3], said[1])
+
+    def _false_end(self, extent: Extent, packed: int) -> Extent:
+        """The stream ended by itself, but not where it should: what follows the end is looked through."""
+        following = self._next_behind(extent.start, extent.end)
+        extent.end = extent.next = min(following, extent.start + packed, self.end)
+        return extent.blame("malformed", "its compressed bytes are damaged (they end elsewhere)")
+
+    def _false_descriptor(self, extent: Extent, block: bytes) -> None:
+        """Pass over a descriptor that contradicts what was measured, or was not known; take the CRC that is in it.
+
+        Its CRC is what should have come, if one of its sizes agrees.
+        """
+        packed, size = extent.end - extent.start, extent.size
+        for length, signed, layout in LAYOUTS:
+            behind = extent.end + length
+            if signed is not block.startswith(DESCRIPTOR) or behind > self.end or not self.is_boundary(behind):
+                continue
+            said = layout.unpack_from(block)
+            extent.next = behind
+            if extent.crc is None and (said[1] == packed or said[2] == size):
+                extent.crc = said[0]
+            return
+        if 0 < self.end - extent.end < LAYOUTS[0][0]:  # the data end in it
+            extent.next = self.end
+
+    def _by_sum(self, start: int, header: LocalHeader, claim: Claim) -> Extent:
+        """Stored bytes that are not followed by what should follow: the CRC decides where they end."""
+        end = start + claim.packed
+        summing = Summing(self.data, start, self.work)
+        low, inside, beyond = start, -1, 0
+        while claim.crc is not None and summing.known and beyond < _MOST_BEYOND:
+            at = self.find_next(low)
+            if at >= self.end or not self.work.spend(at - low + SHORT):
+                break
+            inside = at if inside < 0 and at < end else inside
+            beyond += at > end
+            for length in (*LENGTHS, 0) if header.flags & STREAMED else (0,):
+                if at - length >= start and summing.at(at - length) == claim.crc:
+                    extent = Extent(start, at - length, at, None, claim.crc)
+                    return extent.blame("contradiction", f"it has {at - length - start:,} bytes, not {claim.packed:,}")
+            low = at + 1
+        if not claim.packed and summing.known and summing.at(self.end) == claim.crc:  # the last one; no size was said
+            return Extent(start, self.end, self.end, None, claim.crc).blame(
+                "contradiction", f"it has {self.end - start:,} bytes, not 0"
+            )
+        summing = Summing(self.data, start, self.work)
+        whole = end <= self.end and (claim.crc is None or summing.at(end) == claim.crc or not summing.known)
+        if not whole and (inside >= 0 or end > self.end):
+            following = self._successor(start, min(end, self.end), header)
+            if following is None and not self.read(start, 4)[0].startswith(LOCAL) and inside >= 0:
+                following = inside
+            if following is not None:
+                extent = Extent(start, following, following, claim.size, claim.crc)
+                return extent.blame("malformed", _followed(following - start, claim.packed))
+        if not whole and end < self.end and (following := self._late_successor(end, header)) is not None:
+            extent = Extent(start, following, following, claim.size, claim.crc)
+            return extent.blame("malformed", f"the next member begins after {following - start:,} bytes, "
+                                f"{following - end:,} more than it has")  # fmt: skip
+        end = min(end, self.end)
+        return _cut(Extent(start, end, end, claim.size, claim.crc), claim.packed)
+
+    def _successor(self, start: int, end: int, header: LocalHeader) -> int | None:
+        """Return where in ``(start, end)`` the record begins that the directory has right behind the member.
+
+        It is there if bytes of the member are missing. An archive stored in it may hold members of the same names: the
+        last one counts. None if there is none.
+        """
+        low, found = start + 1, None
+        while self.hints and self.work.spend(SHORT):
+            low = self.find_next(low)
+            if low >= end:
+                break
+            listed = self.header_at(low) is not None or low == self.hints.first_place
+            if listed and self._follows(header, low):
+                found = low
+            low += 1
+        return found
+
+    def _late_successor(self, end: int, header: LocalHeader) -> int | None:
+        """Return where the record begins that the directory has right behind the member, if bytes came into that.
+
+        What came in, or what was there before, may look like records itself.
+        """
+        at = self.find_next(end)
+        for _ in range(_MOST_BEYOND):
+            if not self.hints or at >= self.end or at - end > _MOST_INSERTED or not self.work.spend(at - end + SHORT):
+                break
+            listed = self.header_at(at) is not None or at == self.hints.first_place
+            if listed and self._follows(header, at):
+                return at
+            at = self.find_next(at + 1)
+        return None
+
+    def _by_descriptor(self, start: int, header: LocalHeader) -> Extent:
+        """Nobody says how long it is: some descriptor does."""
+        gap = inexact_gap(self.data, start, self.end)
+        stop = gap.offset if gap is not None else self.end
+        check = header.method == STORED and not header.flags & (ENCRYPTED | MASKED)
+        found = self._descriptors.find(start, stop, check=check)
+        if found is not None:
+            end, length, crc = found
+            size = end - start if check else None
+            return Extent(start, end, end + length, size, crc if check else None)
+        if gap is not None:
+            return self._over_gap(start, header, None, gap)
+        own = self._next_alike(start, header)
+        if own < self.end:
+            return Extent(start, own, own, None, None).blame("malformed", "the descriptor that tells its size is lost")
+        return _cut(Extent(start, self.end, self.end, None, None), None)
+
+    def _next_alike(self, start: int, header: LocalHeader) -> int:
+        """Return where a member begins that was written as the one with ``header`` was; else the end of the data.
+
+        The bytes of a stored archive hold members too, which are not ours: what is not alike is passed over.
+        """
+        low = start
+        if self.read(start, 4)[0].startswith(LOCAL):
+            low = self._inner_end(start)
+        top = header.raw_name.partition(b"/")[0]
+        while low < self.end and self.work.spend(SHORT):
+            low = self.find_next(low)
+            other = self.header_at(low)
+            if (
+                other is not None
+                and other.version == header.version
+                and not (other.flags ^ header.flags) & ~UTF8
+                and (other.raw_name.partition(b"/")[0] == top or b"/" not in header.raw_name)
+            ):
+                return low
+            low += 1
+        return self.end
+
+    def _inner_end(self, start: int) -> int:
+        """Return where a stored archive ends that begins at ``start``: its own end record says so."""
+        low = start
+        while low < self.end and self.work.spend(SHORT):
+            low = self.find_next(low, members=False)
+            record = read_end(self.read(low, 22)[0])
+            if record is not None and start + record.offset + record.size == low:
+                return low + record.length
+            low += 1
+        return self.end
+
+    # -- bytes that are missing --------------------------------------------------------------------------------------
+
+    def _over_gap(self, start: int, header: LocalHeader, claim: Claim | None, gap: Gap) -> Extent:
+        """The bytes run into a gap of unknown length: the record behind it, and the size, tell what is missing."""
+        if gap.length is None:
+            extent = Extent(start, gap.offset, self.end, claim.size if claim else None, claim.crc if claim else None)
+            return _cut(extent, claim.packed if claim is not None else None)
+        following = self.find_next(gap.offset + gap.length)
+        last = gap
+        while (more := inexact_gap(self.data, (last.offset + (last.length or 0)), following)) is not None:
+            last = more
+            if more.length is None:
+                break
+        resumed = last.offset + (last.length or 0)
+        end = following
+        gap_start = max(start, gap.offset)
+        head = gap_start - start
+        if header.flags & STREAMED:
+            if claim is not None:
+                end -= self._descriptor_before(following, claim)
+            elif (said := descriptor_before(self.data, following, start, least=head)) is not None:
+                end, claim = said[0], Claim(said[2], said[3], said[1], listed=False)
+        size = claim.size if claim is not None else None
+        extent = Extent(start, max(end, gap_start), following, size, claim.crc if claim is not None else None)
+        extent.blame("gap", "bytes of it are missing")
+        if claim is None:
+            return extent
+        tail = max(0, end - resumed)
+        missing = claim.packed - head - tail
+        believable = 2 * (resumed - gap_start) + _SLACK
+        follows = self._follows(header, following)
+        sure = missing >= 0 and follows is not False and (follows or missing <= believable)
+        extent.packed = claim.packed
+        extent.gap_start, extent.gap_end = gap_start, resumed
+        if sure:
+            extent.missing = missing
+        else:  # what stands behind the gap may belong to another member
+            extent.end = extent.next = extent.gap_end = gap_start
+            extent.missing = 0  # the end is missing: no bytes are made up for it
+        return extent
+
+    def alone(self, pos: int) -> Found | None:
+        """Return the member whose local header stands at ``pos``, as if there were no directory."""
+        header = self.header_at(pos)
+        if header is None:
+            return None
+        found = Found("member", pos, pos)
+        found.header, found.extent = header, self._extent(pos, header, None)
+        found.next = found.extent.next
+        return found
+
+    def _descriptor_before(self, end: int, claim: Claim) -> int:
+        """Return the length of the descriptor before ``end`` that says what ``claim`` does; 0 if none does."""
+        for length in LENGTHS:
+            block, unknown = self.read(end - length, length)
+            if not unknown and match_descriptor(block, 0, claim.crc, claim.packed, claim.size) == length:
+                return length
+        return 0
+
+    def _follows(self, header: LocalHeader, following: int) -> bool | None:
+        """Say whether the record at ``following`` comes right behind the member with ``header``; None: nobody knows."""
+        if following >= self.end:
+            return False
+        other = self.header_at(following)
+        if other is None:
+            return self.hints.precedes(header, None) if self.hints else None
+        entry = self.hints.for_header(following, other) if self.hints else None
+        return None if entry is None else self.hints.precedes(header, entry)
+
+
+def _claims(header: LocalHeader, entry: CentralEntry | None) -> list[Claim]:
+    """Return what directory and local header say of a member's bytes; zeros before a descriptor say nothing."""
+    claims = []
+    if entry is not None:
+        claims.append(Claim(entry.packed, entry.size, entry.crc, listed=True))
+    if header.packed is not None and (header.packed or not header.flags & STREAMED):
+        crc = header.crc if header.crc or not header.flags & STREAMED else None
+        size = header.size if header.size or not header.flags & STREAMED else None
+        if not claims or (header.packed, size, crc) != (claims[0].packed, claims[0].size, claims[0].crc):
+            claims.append(Claim(header.packed, size, crc, listed=False))
+    return claims
+
+
+def _followed(have: int, packed: int) -> str:
+    return f"another member begins after {have:,} of {packed:,} bytes"
+
+
+def _contradiction(extent: Extent, claim: Claim, claims: list[Claim]) -> Extent:
+    """Note that the local header and the directory do not agree; the one that fits the file is right."""
+    if len(claims) < 2:
+        return extent
+    other = claims[1] if claim is claims[0] else claims[0]
+    if (other.packed, other.size or claim.size, other.crc or claim.crc) != (claim.packed, claim.size, claim.crc):
+        who = "local header" if claim.listed else "directory"
+        extent.blame("contradiction", f"the {who} says other sizes, or another CRC, than fit the file")
+    return extent
+
+
+def _cut(extent: Extent, packed: int | None) -> Extent:
+    """Say that the data end before the member does, if so."""
+    have = extent.end - extent.start
+    if packed is None:
+        return extent.blame("truncated", f"the archive ends in it, after {have:,} bytes", cut=True)
+    if packed > have:
+        extent.packed = packed
+        return extent.blame("truncated", f"the archive ends in it, after {have:,} of {packed:,} bytes", cut=True)
+    return extent
+
+
+def cut_header(data: Data, pos: int, end: int) -> bool:
+    """Say whether a local header begins at ``pos`` and the data end in it."""
+    head = known_bytes(data, pos, max(0, min(LOCAL_SIZE, end - pos)))
+    if not head or not (head.startswith(LOCAL) or LOCAL.startswith(head)):
+        return False
+    return len(head) < LOCAL_SIZE or pos + local_length(head) > end

@@ -1,0 +1,312 @@
+"""Finding the records of a zip archive: what stands at a position, and where the next record begins.
+
+A header is judged by what is known of it; one that is broken, or lost in a gap, is found through the directory.
+"""
+
+from __future__ import annotations
+
+import re
+
+from pparse.parsers.zip.directory import BLOCK, Hints, entry_at
+from pparse.parsers.zip.extent import Summing, Work, measure
+from pparse.parsers.zip.records import (
+    CENTRAL,
+    CODECS,
+    DESCRIPTOR,
+    ENCRYPTED,
+    END,
+    END64,
+    EXTRA_DATA,
+    LOCAL,
+    LOCAL_SIZE,
+    LOCATOR,
+    LOCATOR_SIZE,
+    MASKED,
+    SIGNATURE,
+    STORED,
+    STREAMED,
+    CentralEntry,
+    LocalHeader,
+    extra_fields,
+    local_length,
+    match_descriptor,
+    read_end,
+    read_local,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
+    from pparse.data.base import Data, Gap
+    from pparse.document.session import Session
+
+_RECORDS: Final = re.compile(rb"PK(?:\x03\x04|\x01\x02|\x05\x06|\x06\x06)")
+_LOCALS: Final = re.compile(re.escape(LOCAL))
+_BOUNDARIES: Final = (CENTRAL, END, END64, EXTRA_DATA)
+# Lengths of data descriptors, the likelier ones first.
+LENGTHS: Final = (24, 16, 20, 12)
+# Members whose header is lost of which it is remembered where their bytes begin.
+_MOST_STARTS: Final = 4096
+# What is read for a header.
+SHORT: Final = 4 << 10
+
+
+class Walker:
+    """Looks at the records in ``data[start:end]``."""
+
+    def __init__(self, data: Data, start: int, end: int, session: Session) -> None:
+        self.data = data
+        self.start = start
+        self.end = end
+        self.session = session
+        self.hints = Hints(data, start, end, session.budget)
+        self._block = b""
+        self._block_at = 0
+        self._unknown: list[tuple[int, int]] = []
+        self.work = Work(end - start)
+        self.unsure: set[int] = set()  # of these, where no CRC agrees
+        self._starts: dict[int, int] = {}  # of members whose header is lost: where it was, and where the bytes begin
+
+    def read(self, pos: int, count: int) -> tuple[bytes, list[tuple[int, int]]]:
+        """Return bytes at ``pos``, unknown ones as zeros, and where those are, counted from ``pos``."""
+        count = min(count, self.end - pos)
+        if count <= 0:
+            return b"", []
+        at = pos - self._block_at
+        if at < 0 or at + count > len(self._block):
+            size = max(count, SHORT)
+            self._block, self._unknown = self.data.read_known(pos, min(size, self.end - pos))
+            self._block_at, at = pos, 0
+        stretches = [(first - pos, length) for first, length in self._unknown if first < pos + count
+                     and first + length > pos]  # fmt: skip
+        return self._block[at : at + count], stretches
+
+    def header_at(self, pos: int) -> LocalHeader | None:
+        """Return the local header at ``pos``, as far as it is known; None if none is there."""
+        head, unknown = self.read(pos, LOCAL_SIZE)
+        if len(head) < LOCAL_SIZE or not head.startswith(LOCAL) or _meets(unknown, 26, 30):
+            return None
+        length = local_length(head)
+        block, unknown = self.read(pos, length)
+        header = read_local(block)
+        if header is None or (unknown and (inexact_gap(self.data, pos, pos + length) or not header.mask(unknown))):
+            return None
+        if not header.is_sane() and not self._leads_on(pos, header):
+            return None
+        if header.extra and not self._is_extra(pos + LOCAL_SIZE + len(header.raw_name), header):
+            header.length -= len(header.extra)
+            header.extra = b""
+        return header
+
+    def _leads_on(self, pos: int, header: LocalHeader) -> bool:
+        """Say whether a record follows where a header with an odd name, method or flag says that its member ends."""
+        if header.packed is None or (header.flags & STREAMED and not header.packed):
+            return False
+        end = pos + header.length + header.packed
+        signature, unknown = self.read(end, 4)
+        return end == self.end or (not unknown and signature in (LOCAL, DESCRIPTOR, *_BOUNDARIES))
+
+    def _is_extra(self, pos: int, header: LocalHeader) -> bool:
+        """Say whether the extra field may be one: a damaged length makes it cover the records that follow."""
+        used = sum(4 + len(value) for _, value in extra_fields(header.extra))
+        if used == len(header.extra):
+            return True
+        for match in _LOCALS.finditer(header.extra):
+            at = match.start()
+            block, _ = self.read(pos + at, min(self.end - pos - at, LOCAL_SIZE + 256))
+            other = read_local(block)
+            if other is not None and other.is_sane():
+                return False
+        return True
+
+    def listed_header(self, pos: int) -> LocalHeader | None:
+        """Return the local header that should stand at ``pos`` and is broken, if where the bytes begin can be told."""
+        listed = self.listed_at(pos, meant=True)
+        return None if listed is None else listed[0]
+
+    def listed_at(self, pos: int, *, meant: bool) -> tuple[LocalHeader, CentralEntry] | None:
+        """Return the header that should stand at ``pos`` and is broken or unknown, as the directory says.
+
+        ``meant``: something speaks for this position besides the directory. Else the name must be there.
+        """
+        entry = self.hints.entry_for(pos)
+        if entry is None or not entry.is_sane():
+            return None
+        head, unknown = self.read(pos, LOCAL_SIZE + len(entry.raw_name))
+        if not unknown and head[LOCAL_SIZE:] == entry.raw_name:
+            block, unknown = self.read(pos, local_length(head))
+            header = read_local(block, broken=True)
+            if header is not None and header.raw_name == entry.raw_name:
+                if header.method != entry.method:  # broken as well
+                    header.method, header.flags = entry.method, entry.flags
+                return header, entry
+        start = self._start_before_next(pos, entry) if meant or unknown or self.hints.whole else None
+        if start is None:
+            start = self._start_by_content(pos, entry) if self.hints.whole else None
+        if start is None:
+            return None
+        fields = (20, entry.flags, entry.method, entry.time, entry.date, entry.crc, 0, 0)
+        header = LocalHeader(fields, entry.raw_name, b"")
+        header.packed = header.size = header.crc = None
+        header.length = start - pos
+        return header, entry
+
+    def broken_at(self, pos: int) -> LocalHeader | None:
+        """Return the header at ``pos`` whose signature is broken, if its sizes lead to the next record."""
+        head, unknown = self.read(pos, LOCAL_SIZE)
+        if len(head) < LOCAL_SIZE or unknown:
+            return None
+        block, unknown = self.read(pos, local_length(head))
+        header = read_local(block, broken=True)
+        if header is None or unknown or not header.is_sane() or header.packed is None:
+            return None
+        alike = sum(have == meant for have, meant in zip(head, LOCAL, strict=False))
+        fits = bool(header.packed) and self.is_boundary(pos + header.length + header.packed)
+        return header if alike == 3 or (alike and fits) else None
+
+    def _start_before_next(self, pos: int, entry: CentralEntry) -> int | None:
+        """Return where the bytes of a member begin whose local header is lost: the next record says where they end."""
+        least = pos + LOCAL_SIZE + len(entry.raw_name)
+        end = self.hints.next_position(pos + 1)
+        if end is None:
+            low = least + entry.packed
+            end = self.next_record(low, min(low + 0xFFFF + LENGTHS[0], self.end), members=False)
+        if not self.is_boundary(end) and self.read(end, 4) != (bytes(4), [(0, 4)]):
+            return None
+        for length in (*(LENGTHS if entry.flags & STREAMED else ()), 0):
+            start = end - length - entry.packed
+            if not least <= start <= least + 0xFFFF:
+                continue
+            block, _ = self.read(end - length, length)
+            if not length or match_descriptor(block, 0, entry.crc, entry.packed, entry.size) == length:
+                return start
+        return None
+
+    def _start_by_content(self, pos: int, entry: CentralEntry) -> int | None:
+        """Return where the bytes of a member begin whose local header is lost, and perhaps the record behind it, too.
+
+        Its name and its extra field may be as long as in the directory, or the bytes end where the next one begins: the
+        CRC decides, and if it agrees with none, the first that is possible. None if nothing is.
+        """
+        known = self._starts.get(pos)
+        if known is not None:
+            return known
+        least = pos + LOCAL_SIZE + len(entry.raw_name)
+        end = self.hints.next_position(pos + 1) or self.hints.first_place
+        lengths = (*(LENGTHS if entry.flags & STREAMED else ()), 0)
+        starts = dict.fromkeys((*(end - length - entry.packed for length in lengths), least + len(entry.extra), least))
+        possible = [at for at in starts if least <= at <= least + 0xFFFF and at + entry.packed <= end]
+        found = next((at for at in possible if self._sums_up(at, entry)), None)
+        if found is None and possible:
+            found = possible[0]
+            if len(self.unsure) < _MOST_STARTS:
+                self.unsure.add(pos)
+        if found is not None and len(self._starts) < _MOST_STARTS:
+            self._starts[pos] = found
+        return found
+
+    def _sums_up(self, start: int, entry: CentralEntry) -> bool:
+        """Say whether a member whose bytes begin at ``start`` has the CRC that the directory says."""
+        end = start + entry.packed
+        if entry.flags & (ENCRYPTED | MASKED) or not self.work.spend(entry.packed):
+            return False
+        if entry.method == STORED:
+            return Summing(self.data, start, self.work).at(end) == entry.crc
+        if entry.method not in CODECS:
+            return False
+        found = measure(self.data, start, end, entry.method, entry.flags, entry.size, self.session)
+        return found.error is None and found.crc == entry.crc
+
+    def find_next(self, pos: int, *, members: bool = True) -> int:
+        """Return where the next record of an archive begins, from ``pos`` on; the end of the data if there is none.
+
+        A local header that is broken is found if the directory is sure of it.
+        """
+        while True:
+            listed = self.hints.next_position(pos) if members else None
+            stop = self.end if listed is None else min(listed, self.end)
+            found = self.next_record(pos, stop, members=members)
+            if found < stop or listed is None or listed >= self.end:
+                return found
+            if self.header_at(listed) is not None or self.listed_at(listed, meant=False) is not None:
+                return listed
+            pos = listed + 1
+
+    def next_record(self, low: int, stop: int, *, members: bool = True) -> int:
+        """Return where the next record begins in ``[low, stop)``; ``stop`` if there is none."""
+        size = SHORT
+        while low < stop:
+            self.session.check_cancelled()
+            block, _ = self.data.read_known(low, min(size, stop - low + 3, self.end - low))
+            for match in _RECORDS.finditer(block):
+                at = low + match.start()
+                if at >= stop:
+                    break
+                if (members or match[0] != LOCAL) and self._is_record(at, match[0]):
+                    return at
+            if len(block) < 4:
+                break
+            low += len(block) - 3
+            size = min(4 * size, BLOCK)
+        return stop
+
+    def _is_record(self, at: int, signature: bytes) -> bool:
+        if signature == LOCAL:
+            return self.header_at(at) is not None
+        if signature == CENTRAL:
+            entry = entry_at(self.data, at, self.end)
+            return entry is not None and entry.is_sane()
+        if signature == END:
+            record = read_end(self.read(at, 22)[0])
+            return record is not None and (record.size <= at - self.start or record.needs_64)
+        return int.from_bytes(self.read(at + 4, 8)[0], "little") < 1 << 20
+
+    def is_boundary(self, pos: int) -> bool:
+        """Say whether a member may end at ``pos``."""
+        if pos >= self.end:
+            return pos == self.end
+        signature, unknown = self.read(pos, 4)
+        if not unknown and signature in _BOUNDARIES:
+            return True
+        if signature == LOCAL and self.header_at(pos) is not None:
+            return True
+        return self.listed_at(pos, meant=False) is not None
+
+    def record_length(self, pos: int) -> int:
+        """Return the length of the record of the directory at ``pos``; 0 if none is there."""
+        signature, unknown = self.read(pos, 4)
+        if unknown or signature[:2] != b"PK":
+            return 0
+        if signature == CENTRAL:
+            entry = entry_at(self.data, pos, self.end)
+            return entry.length if entry is not None and entry.is_sane() else 0
+        if signature == END:
+            record = read_end(self.read(pos, 22)[0])
+            if record is None:
+                return 0
+            # A damaged length must not hide what follows.
+            return self.next_record(pos + 22, min(pos + record.length, self.end)) - pos
+        if signature == LOCATOR:
+            return LOCATOR_SIZE
+        length = {
+            END64: 12 + int.from_bytes(self.read(pos + 4, 8)[0], "little"),
+            SIGNATURE: 6 + int.from_bytes(self.read(pos + 4, 2)[0], "little"),
+            EXTRA_DATA: 8 + int.from_bytes(self.read(pos + 4, 4)[0], "little"),
+        }.get(signature, 0)
+        follows = self.read(pos + length, 4)[0] if length else b""
+        return length if follows in (LOCATOR, END, END64, CENTRAL) else 0
+
+
+def _meets(unknown: list[tuple[int, int]], low: int, high: int) -> bool:
+    return any(first < high and first + count > low for first, count in unknown)
+
+
+def inexact_gap(data: Data, low: int, high: int) -> Gap | None:
+    """Return the first gap in ``[low, high)`` of which nobody knows how long it is; one without end is such a gap."""
+    gap = data.next_gap(low) if data.gaps else None
+    while gap is not None and gap.offset < high:
+        if not gap.exact or gap.length is None:
+            return gap
+        gap = data.next_gap(gap.offset + gap.length)
+    return None

@@ -1,0 +1,588 @@
+"""A compressed stream, read on behind damage: `ResumedData`.
+
+As long as nothing is wrong it is an `InflatedData`. Where that comes to damage, the codec's module looks for places
+where decoding can begin again (see `pparse.compressed.resync`), once and to the end of the stream; what comes out there
+is placed behind gaps. Where a piece belongs is known exactly if its format says so (a size, an index, a trailer counted
+from the end); else the gap before it is inexact, and offsets behind it are an estimate.
+"""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_right
+from contextlib import suppress
+from functools import partial
+from operator import attrgetter
+
+from pparse.codecs import CODECS
+from pparse.codecs.gzip_header import MAX_HEADER, parse_header
+from pparse.compressed.inflated import ENDS_EARLY, GOES_ON, InflatedData
+from pparse.compressed.resync.pieces import Failure
+from pparse.data.base import Data, GapTable
+from pparse.data.standing import Doubt
+from pparse.errors import ClosedError, EndOfDataError, GapError, LimitError, UnsupportedError
+from pparse.findings import Status
+from pparse.limits import Limits
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Final
+
+    from pparse.budget import MemoryBudget
+    from pparse.compressed.gzip_index import GzipIndex
+    from pparse.compressed.resync.pieces import Piece
+    from pparse.data.base import IoStats
+    from pparse.data.reader import Range
+    from pparse.data.scratch import Scratch
+    from pparse.errors import PparseError
+
+
+# Streams of xz whose headers are looked at; the checks that liblzma knows: CRC-32, CRC-64, SHA-256.
+_MOST_HEADS: Final = 1_000
+_XZ_CHECKS: Final = (b"\x01", b"\x04", b"\x0a")
+
+
+# Codecs without checksums between those of a whole stream.
+_NO_BLOCK_CHECKS: Final = ("gzip", "zlib", "deflate")
+_WRONG_SIZE: Final = "the stream does not hold as many bytes as it should"
+_WRONG_END: Final = "the stream does not end where it should"
+_SUSPECT: Final = "its compressed bytes are in doubt, and what they decode to has not the size or checksum it should"
+
+
+def is_contradiction(data: InflatedData) -> bool:
+    """Say whether a stream came to an end, and its size or its checksum says that what came out is not right."""
+    reason = "" if data.error is None else data.error.reason
+    return (
+        data.contradiction is not None
+        or reason.startswith((ENDS_EARLY, GOES_ON))
+        or ("holds more than" in reason and " bytes" in reason)
+        or ("incorrect data check" in reason or "incorrect length check" in reason)
+    )
+
+
+class Problem:
+    """Damage of a stream: the ``reason``, and the bytes ``[at, end)`` of the source that are passed over for it."""
+
+    __slots__ = ("at", "end", "reason")
+
+    def __init__(self, reason: str, at: int, end: int) -> None:
+        self.reason = reason
+        self.at = at
+        self.end = end
+
+    def __repr__(self) -> str:
+        return f"Problem({self.reason!r}, {self.at}, {self.end})"
+
+
+class _Placed:
+    """``data[skip:]`` at ``[start, end)`` of the whole."""
+
+    __slots__ = ("data", "end", "skip", "start")
+
+    def __init__(self, start: int, end: int, data: Data, skip: int = 0) -> None:
+        self.start = start
+        self.end = end
+        self.data = data
+        self.skip = skip
+
+
+class ResumedData(Data):
+    """What a compressed stream holds, behind damage too; readable at any offset with bounded memory. Thread-safe.
+
+    Parameters as of `InflatedData`; ``index``, of a gzip file, makes reads in its middle cheap, and knows the size;
+    ``suspect``: it is known that something is wrong with the stream (its packed bytes reach beyond the end of the file,
+    say), so `look` decodes it before anything in it is called complete; ``bounded``: all of the source is the stream's.
+    ``gaps``, ``doubts``, ``error``, ``problems`` and ``size`` become final once
+    reading came to the damage, or to the end; `finish` goes there. ``error`` is what is wrong with the end: None if the
+    stream ended as it should, whatever was lost before. ``problems`` are all that was met, in source order.
+    """
+
+    def __init__(
+        self,
+        source: Range,
+        codec: str,
+        *,
+        size: int | None = None,
+        budget: MemoryBudget,
+        limits: Limits | None = None,
+        scratch: Scratch | None = None,
+        concatenated: bool = False,
+        name: str = "<inflated>",
+        stats: IoStats | None = None,
+        tail_is_error: bool = True,
+        poll: Callable[[], object] | None = None,
+        index: GzipIndex | None = None,
+        checksum: tuple[str, int] | None = None,
+        suspect: bool = False,
+        bounded: bool = False,
+    ) -> None:
+        if index is not None and index.complete and size is None:
+            size = index.size
+        super().__init__(name, size, stats)
+        self.codec = codec
+        self.checksum = checksum
+        self._suspect = suspect
+        self._bounded = bounded
+        self.problems: list[Problem] = []
+        # Called once, when all is final; with this lock held, and perhaps those of data on top: it may take none but
+        # the innermost ones (see `pparse.locking`).
+        self.on_end: Callable[[], object] | None = None
+        self._source = source
+        self._budget = budget
+        self._limits = limits or Limits()
+        self._scratch = scratch
+        self._declared = size
+        self._poll = poll
+        self._lock = threading.RLock()
+        self._inflate = partial(
+            InflatedData, codec=codec, size=size, budget=budget, limits=limits, scratch=scratch,
+            concatenated=concatenated, name=name, tail_is_error=tail_is_error, checksum=checksum, bounded=bounded,
+        )  # fmt: skip
+        if index is None:
+            self._head = self._inflate(source)
+        else:
+            from pparse.compressed.gzip_index import IndexedData
+
+            self._head = IndexedData(source, index=index, **self._inflate.keywords)
+        self.access = self._head.access
+        self._placed: list[_Placed] = []
+        self._learned = False
+        self._passed_over: list[Doubt] = []  # where a limit of ours kept more from being had
+        self._suspects: list[tuple[int, int]] = []  # (output before, end in the source) of stretches with damage inside
+        self._revision = 0
+        self._source_revision = source.data.revision
+
+    # -- reading -----------------------------------------------------------------------------------------------------
+
+    @property
+    def revision(self) -> int:  # type: ignore[override]
+        """How often other bytes than before are given, by this or by its source."""
+        return self._revision + self._source.data.revision
+
+    def _refresh(self) -> None:
+        """Begin again if the source gives other bytes than it did."""
+        with self._lock:
+            if self._source_revision != self._source.data.revision:
+                self._source_revision = self._source.data.revision
+                for placed in self._placed:
+                    placed.data.close()
+                self._head.close()
+                self._head = self._inflate(self._source)
+                self._placed, self.problems, self.doubts, self.gaps, self.error = [], [], (), (), None
+                self.size, self._learned = self._declared, False
+
+    def _pread(self, offset: int, length: int) -> bytes:
+        with self._lock:
+            self._refresh()
+            if not self._learned:
+                chunk = self._read_head(offset, length)
+                if chunk or not self.finished:
+                    return chunk
+            # Raises if it lies in a gap that was found just now, perhaps by another thread.
+            return self._read_placed(offset, self._clip(offset, length))
+
+    def _read_head(self, offset: int, length: int) -> bytes:
+        revision = self.revision
+        try:
+            chunk = self._head.pread(offset, length)
+        except GapError:
+            chunk = b""
+        except BaseException:
+            self._notice()
+            raise
+        self._notice()
+        return chunk if self.revision == revision else b""  # else it is read again, from what is known now
+
+    def _read_placed(self, offset: int, length: int) -> bytes:
+        pieces: list[bytes] = []
+        for placed, first, count in self._stretches(offset, length):
+            chunk = placed.data.pread(first, count)
+            pieces.append(chunk)
+            if len(chunk) < count:
+                break
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def _stretches(self, offset: int, length: int) -> Iterator[tuple[_Placed, int, int]]:
+        place = bisect_right(self._placed, offset, key=attrgetter("start")) - 1
+        while length and 0 <= place < len(self._placed):
+            placed = self._placed[place]
+            if not placed.start <= offset < placed.end:
+                return
+            count = min(length, placed.end - offset)
+            yield placed, placed.skip + offset - placed.start, count
+            offset += count
+            length -= count
+            place += 1
+
+    def keep(self, start: int, end: int) -> None:
+        """Keep ``[start, end)`` at hand, as long as nothing is known to be wrong with the stream."""
+        with self._lock:
+            self._refresh()
+            if not self.gaps:
+                with suppress(GapError, LimitError):
+                    self._head.keep(start, end)
+                self._notice()
+
+    def read_known(self, offset: int, length: int) -> tuple[bytes, list[tuple[int, int]]]:
+        """Read on through gaps; see `Data.read_known`. One read a piece, however many small gaps it has."""
+        self._check_open()
+        with self._lock:
+            return self._read_known(offset, length)
+
+    def _read_known(self, offset: int, length: int) -> tuple[bytes, list[tuple[int, int]]]:
+        self._refresh()
+        if not self._learned:
+            chunk = self._read_head(offset, length) if self._clip(offset, length) else b""
+            if len(chunk) == length or not self.finished:
+                return chunk, []
+            more, unknown = self.read_known(offset + len(chunk), length - len(chunk))
+            return chunk + more, unknown
+        chunks: list[bytes] = []
+        unknown = []
+        end = offset + length
+        while offset < end:
+            came = offset
+            for placed, first, count in self._stretches(offset, end - offset):
+                chunk, missing = placed.data.read_known(first, count)
+                unknown += [(offset + start - first, size) for start, size in missing]
+                chunks.append(chunk)
+                offset += len(chunk)
+                if len(chunk) < count:
+                    break
+            gap = self.next_gap(offset)
+            if offset < end and gap is not None and gap.offset <= offset and gap.length is not None:
+                count = min(gap.offset + gap.length, end) - offset
+                chunks.append(bytes(count))
+                unknown.append((offset, count))
+                offset += count
+            if offset == came:
+                break
+        return chunks[0] if len(chunks) == 1 else b"".join(chunks), unknown
+
+    def available(self, offset: int, count: int) -> bool:
+        """Say whether there are ``count`` bytes at ``offset``, decoding no more than those."""
+        self._check_open()
+        with self._lock:
+            if not self._learned:
+                found = self._head.available(offset, count)
+                self._notice()
+                if found or not self.finished:
+                    return found
+            return super().available(offset, count)
+
+    def finish(self) -> None:
+        """Decode to the end, so that ``size``, ``error``, ``gaps`` … are final. Raises `LimitError`."""
+        self._check_open()
+        with self._lock:
+            self._refresh()
+            if not self._learned:
+                self._head.finish()
+                self._notice()
+
+    def member_places(self) -> list[tuple[int, int]]:
+        """Return, for each member (frame, stream), where it begins in the source and in the output; of those before
+        the first damage, and no more than 262,144."""
+        places = self._head.places
+        return list(zip(places[::2], places[1::2], strict=True))
+
+    def members_end(self) -> int:
+        """Return where in the source the last of `member_places` ends, or fails."""
+        consumed, error = self._head.consumed, self._head.error
+        if consumed is not None:
+            return self._source.start + consumed
+        return self._source.end if error is None or error.offset is None else error.offset
+
+    @property
+    def left(self) -> int:
+        """How many bytes of the source were not decoded yet, at most; none once its end was seen."""
+        return 0 if self._learned else max(0, self._source.end - self._head.reached)
+
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether anything but bytes behind its end is wrong with the stream."""
+        return any(not problem.reason.startswith("bytes follow") for problem in self.problems) or bool(self.doubts)
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether the end was seen, nothing was met, and a checksum says that all is right."""
+        return self._head.finished and not self.is_in_doubt and CODECS[self.codec].checked and self._has_checks()
+
+    def _has_checks(self) -> bool:
+        """Say whether all streams have a checksum that their library compares; xz has one by choice."""
+        if self.codec != "xz":
+            return True
+        starts = self._head.places[::2]
+        heads = (self._source.data.read_known(start, 8)[0] for start in starts)  # xz file format 2.1.1.2: stream flags
+        return len(starts) <= _MOST_HEADS and all(head[7:8] in _XZ_CHECKS for head in heads)
+
+    @property
+    def flawed(self) -> bool:
+        """Whether anything is known against this stream or its source."""
+        return self._suspect or super().flawed or self._source.data.flawed
+
+    def look(self) -> None:
+        """Decode to the end if the stream is suspect, or its source is cut or damaged. Raises `LimitError`."""
+        with self._lock:
+            self._refresh()
+            if self._learned or not self.flawed:
+                return
+            source = self._source
+            if self._suspect or source.data.standing(source.start, source.end).status is not Status.COMPLETE:
+                self.finish()
+
+    def is_proved(self, start: int, end: int) -> bool:
+        """Say whether a checksum of this, or of its source, confirmed the bytes."""
+        if super().is_proved(start, end):
+            return True
+        return not self.is_in_doubt and self._source.data.is_proved(self._source.start, self._source.end)
+
+    def add_doubt(self, start: int, end: int, reason: str) -> None:
+        """Note that ``[start, end)`` may be wrong, by what was found out from what the bytes say."""
+        with self._lock:
+            self.doubts = tuple(sorted((*self.doubts, Doubt(start, end, reason)), key=attrgetter("start")))
+
+    @property
+    def finished(self) -> bool:
+        """Whether all is final."""
+        return self._learned
+
+    # -- behind damage -----------------------------------------------------------------------------------------------
+
+    def _notice(self) -> None:
+        """Once the first stretch is decoded to its end: learn what lies behind it."""
+        with self._lock:
+            if self._learned or not self._head.finished:
+                return
+            self._learn()
+            self._learned = True
+            self.stats.discover()
+            if self.on_end is not None:
+                self.on_end()
+
+    def _learn(self) -> None:
+        if self._hide_suspects():
+            self._head.finish()
+        head = self._head
+        error = head.error
+        self.problems, self.doubts, self.error = [], (), None  # a search before may have been interrupted
+        self._passed_over = []
+        self._placed = [_Placed(0, head.produced, head)]
+        gaps = GapTable()
+        self.contradiction = head.contradiction
+        if head.contradiction is not None and error is not None:
+            self.problems.append(Problem(error.reason, self._source.start, self._source.end))
+            self.doubts = (Doubt(0, head.produced, error.reason),)
+            error = None
+        if isinstance(error, EndOfDataError) and self.codec in ("gzip", "zlib", "deflate", "lz4"):
+            error = self._judge_cut(error, gaps)
+        proved = head.is_proved(0, head.produced)
+        if proved and error is not None and error.reason.startswith("bytes follow"):
+            self.problems.append(Problem(error.reason, error.offset or self._source.start, self._source.end))
+            self.error = error
+        elif error is not None and not isinstance(error, EndOfDataError | UnsupportedError):
+            failure = self._failure(error)
+            self._place_all(failure, gaps)
+            self._note_doubt(failure, self._placed[0].end)
+            self._doubt_end(error, self._placed[0].end)
+        elif error is not None:
+            self.problems.append(Problem(error.reason, error.offset or self._source.start, self._source.end))
+            self.error = error
+        self._settle_size(gaps)
+        if self.is_sound or (not self.is_in_doubt and head.is_proved(0, head.produced)):
+            self.vouch(0, head.produced)
+
+    def _hide_suspects(self) -> bool:
+        """If decoding came to the end and is contradicted there, begin again without what is probably damaged."""
+        from pparse.compressed.resync.suspects import suspects
+        from pparse.data.hidden import HiddenData
+
+        error = self._head.error
+        if error is None or self.codec not in _NO_BLOCK_CHECKS or not is_contradiction(self._head):
+            return False
+        first = self._head.member_start
+        if self.codec == "gzip":
+            header = parse_header(self._source.data.read_known(first, MAX_HEADER)[0])
+            first += header.length if header is not None else 0
+        elif self.codec == "zlib":
+            first += 2
+        failed_at = self._source.end if error.offset is None else min(error.offset, self._source.end)
+        member = self._source.data.range(first, failed_at)
+        found = suspects(member, first)
+        if not found:
+            return False
+        self._suspects = [(self._head.member_out + each.out, each.end) for each in found if not each.hidden]
+        self._head.close()
+        hidden = HiddenData(self._source.data, [each.gap for each in found], [(each.start, each.end) for each in found])
+        self._source = hidden.range(self._source.start, self._source.end)
+        self._head = self._inflate(self._source)
+        self._revision += 1
+        self._source_revision = self._source.data.revision
+        return True
+
+    def _failure(self, error: PparseError) -> Failure:
+        at = error.offset if error.offset is not None else self._source.end
+        head = self._head
+        return Failure(at=at, out=head.produced, start=head.member_start, error=error, start_out=head.member_out)
+
+    def _judge_cut(self, error: EndOfDataError, gaps: GapTable) -> PparseError:
+        """A stream that ends early may have its end all the same, or zeros where it was never written."""
+        if self.codec == "lz4":
+            from pparse.compressed.resync.lz4 import judge_cut
+        else:
+            from pparse.compressed.resync.deflate import judge_cut
+
+        failure = self._failure(error)
+        found = judge_cut(self._source, failure, self.codec)
+        if found is error:
+            self._note_doubt(failure, self._head.produced)
+        return found
+
+    def _place_all(self, failure: Failure, gaps: GapTable) -> None:
+        from pparse.compressed.resync import pieces_for
+
+        find = pieces_for(self.codec)
+        end_of_source = failure.at  # of what was decoded
+        reason: PparseError = failure.error
+        self.error = failure.error
+        if find is None:
+            failure.doubt_from = failure.start_out
+            failure.doubt = f"{self.codec} shows damage late, and nothing checks what was decoded before"
+        found = [] if find is None else find(
+            self._source, failure, codec=self.codec, size=self._declared, budget=self._budget, limits=self._limits,
+            scratch=self._scratch, poll=self._poll,
+        )  # fmt: skip
+        pieces: list[tuple[Piece, int]] = []
+        for piece in found:
+            lost = max(0, piece.at - end_of_source)
+            self.problems.append(Problem(reason.reason, end_of_source, max(piece.at, end_of_source)))
+            pieces.append((piece, lost))
+            end_of_source, self.error = piece.end, piece.error
+            reason = piece.error or reason
+        if self.error is not None:
+            self.problems.append(Problem(self.error.reason, end_of_source, self._source.end))
+        ratio = min(max(1.0, failure.out / max(1, failure.at - self._source.start)), 1032)
+        waiting: list[tuple[Piece, int]] = []
+        for piece, lost in pieces:
+            waiting.append((piece, int(lost * ratio)))
+            if piece.position is not None:
+                self._lay(waiting, piece.position, gaps)
+                waiting = []
+        self._lay(waiting, None, gaps)
+        for before, placed, (piece, _) in zip(self._placed, self._placed[1:], pieces, strict=False):
+            if piece.limit is not None:
+                self._passed_over.append(Doubt(before.end, placed.end, piece.limit))
+        if failure.limit is not None:
+            self._passed_over.append(Doubt(self._placed[-1].end, 1 << 62, failure.limit))
+        for out, end in self._suspects:  # what was decoded of them, up to the place where it begins again
+            for placed, reached in zip(self._placed, (failure.at, *(piece.end for piece, _ in pieces)), strict=True):
+                if end <= reached + 1 and out < placed.end:
+                    self.doubts += (Doubt(max(out, placed.start), placed.end, _SUSPECT),)
+                    break
+        for placed, (piece, _) in zip(self._placed[1:], pieces, strict=True):
+            for doubt in piece.data.doubts:  # known only after the failure behind it
+                start, end = placed.start + doubt.start - placed.skip, placed.start + doubt.end - placed.skip
+                if max(start, placed.start) < min(end, placed.end):
+                    self.doubts += (Doubt(max(start, placed.start), min(end, placed.end), doubt.reason),)
+
+    def _lay(self, pieces: list[tuple[Piece, int]], position: int | None, gaps: GapTable) -> None:
+        """Place ``pieces`` behind what is there; the last one begins at ``position``, if that is known.
+
+        With each piece comes an estimate of what is missing before it. If just one place lacks bytes, their number
+        follows from ``position``; else the room there is gets divided.
+        """
+        rooms = [0 if piece.joins and not lost else max(1, lost) for piece, lost in pieces]
+        exact = False
+        if position is not None:
+            base = self._placed[-1].end
+            slack = position - base - sum(piece.data.size or 0 for piece, _ in pieces[:-1])
+            lacking = [place for place, room in enumerate(rooms) if room]
+            if slack < 0 and len(pieces) == 1:  # what was decoded last was too much
+                before = self._placed[-1]
+                before.end = max(before.start, before.end + slack)
+                slack = max(0, position - before.end)
+            exact = len(lacking) <= 1
+            total = sum(rooms)
+            for place in lacking:
+                rooms[place] = max(0, slack) * rooms[place] // total if not exact else max(0, slack)
+            if lacking and not exact:
+                rooms[lacking[-1]] = max(1, slack - sum(rooms[place] for place in lacking[:-1]))
+        for (piece, _), room in zip(pieces, rooms, strict=True):
+            start = self._placed[-1].end
+            if room:
+                gaps.add(start, room, exact)
+            start += room
+            self._placed.append(_Placed(start, start + (piece.data.size or 0), piece.data))
+            gaps.add_all(piece.data.gaps, start)
+
+    def _note_doubt(self, failure: Failure, end: int) -> None:
+        if failure.doubt_from is not None and failure.doubt_from < end:
+            reason = failure.doubt or "decoded from damaged data shortly before that showed"
+            self.doubts = (Doubt(failure.doubt_from, end, reason), *self.doubts)
+
+    def _doubt_end(self, error: PparseError, end: int) -> None:
+        """Where a stream is not as long as it should be, packed or not, what came before its end is not right.
+
+        A decoder may pass damage, be in step again behind it, and find every block that follows: nothing tells where
+        that was. Only what has checksums of its own on the way is not in doubt.
+        """
+        early = error.reason.startswith(ENDS_EARLY)
+        behind = error.reason.startswith(GOES_ON) or (self._bounded and error.reason.startswith("bytes follow"))
+        by_block = self.codec == "bz2" or (self.codec == "xz" and self._has_checks())
+        if not early and not (behind and not by_block):
+            return
+        start = 0 if early or self.codec != "zstd" else self._head.member_out
+        reason = _WRONG_SIZE if early else _WRONG_END
+        kept = [doubt for doubt in self.doubts if doubt.start >= end]
+        if start < end:
+            kept.insert(0, Doubt(start, end, reason))
+        self.doubts = tuple(kept)
+
+    def _settle_size(self, gaps: GapTable) -> None:
+        end = self._placed[-1].end
+        if self._declared is not None:
+            if end < self._declared:
+                gaps.add(end, self._declared - end)
+        elif self.error is None or self.error.reason.startswith("bytes follow") or self._sums_up():
+            self.size = end
+        else:
+            gaps.add(end, None)
+        self.gaps = gaps
+
+    def _sums_up(self) -> bool:
+        """Say whether the stream came to its proper end, and only a checksum contradicts."""
+        return bool(self.doubts) and self.error is not None and "incorrect" in self.error.reason and (
+            "data check" in self.error.reason or "length check" in self.error.reason
+        )  # fmt: skip
+
+    # -- the rest ----------------------------------------------------------------------------------------------------
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise ClosedError("the data is closed", source=self.name)
+
+    def doubtful(self, start: int, end: int) -> str | None:
+        """Say what damage of this stream, or of its source, touches ``[start, end)``."""
+        own = super().doubtful(start, end)
+        if own is not None or super().is_proved(start, end):
+            return own
+        return self._source.data.doubtful(self._source.start, self._source.end)
+
+    def passed_over(self, start: int, end: int) -> str | None:
+        """Say which limit of ours kept bytes of ``[start, end)`` from being had."""
+        found = (stretch.reason for stretch in self._passed_over if stretch.start < end and start < stretch.end)
+        return next(found, None) or self._source.data.passed_over(self._source.start, self._source.end)
+
+    def check_unchanged(self) -> None:
+        """Check the source."""
+        self._check_open()
+        self._source.data.check_unchanged()
+
+    def close(self) -> None:
+        """Give back memory and scratch space; the source belongs to whoever opened it."""
+        with self._lock:
+            super().close()
+            self._head.close()
+            for placed in self._placed:
+                placed.data.close()
+            self._placed = []

@@ -1,0 +1,63 @@
+"""Where a damaged compressed stream can be entered again: for each codec, what can be had behind damage.
+
+`pieces_for` names the function of a codec. It is called as ``pieces(source, failure, codec=…, budget=…, …)`` and
+yields `Piece` after `Piece`, in the order of the source. Memory is bounded and charged to the budget; the time is
+linear in the source and in what it holds, whatever false beginnings are planted in it. Errors of reading the source
+pass through, and so do `LimitError` and `UnsupportedError` (a library that is missing).
+"""
+
+from __future__ import annotations
+
+from pparse.compressed.resync.pieces import Failure, Piece
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Final, Protocol
+
+    from pparse.budget import MemoryBudget
+    from pparse.data.reader import Range
+    from pparse.data.scratch import Scratch
+    from pparse.limits import Limits
+
+    class Pieces(Protocol):
+        """Finds what can be had of ``source`` behind ``failure``."""
+
+        def __call__(
+            self,
+            source: Range,
+            failure: Failure,
+            *,
+            codec: str,
+            size: int | None,
+            budget: MemoryBudget,
+            limits: Limits,
+            scratch: Scratch | None,
+            poll: Callable[[], object] | None,
+        ) -> Iterator[Piece]:
+            """Yield the pieces. ``size``: of the whole output, if known; ``poll`` is called often, and may raise."""
+
+
+__all__ = ["Failure", "Piece", "pieces_for"]
+
+# The module and the function of each codec. Brotli, raw Snappy and lzma-alone have nothing that could be entered.
+_MODULES: Final = {
+    "deflate": "deflate",
+    "gzip": "deflate",
+    "zlib": "deflate",
+    "bz2": "bz2",
+    "xz": "xz",
+    "zstd": "zstd",
+    "lz4": "lz4",
+}
+
+
+def pieces_for(codec: str) -> Pieces | None:
+    """Return what finds pieces in streams of ``codec``; None if they cannot be entered behind damage."""
+    name = _MODULES.get(codec)
+    if name is None:
+        return None
+    import importlib
+
+    found: Pieces = importlib.import_module(f"pparse.compressed.resync.{name}").pieces
+    return found

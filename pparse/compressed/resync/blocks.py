@@ -1,0 +1,324 @@
+"""`Blocks`: blocks that are decoded each by itself, as one Data; and what searching has in common."""
+
+from __future__ import annotations
+
+import threading
+from array import array
+from bisect import bisect_left, bisect_right
+
+from pparse.data.base import Access, Data, Gap
+from pparse.data.standing import Doubt
+from pparse.errors import EndOfDataError, GapError, LimitError, MalformedError
+from pparse.limits import KIB, MIB
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Final
+
+    from pparse.budget import Charge, MemoryBudget
+    from pparse.compressed.inflated import InflatedData
+    from pparse.data.reader import Range
+
+    # Opens a block: called with (start, end, size, tag) as given to `Blocks.add`.
+    OpenBlock = Callable[[int, int, int, int], InflatedData]
+
+# Blocks that are open at a time: two serve who reads around a border.
+_OPEN: Final = 2
+# Entries of the index: how many, before neighbours are joined; what one takes; how many are charged at once.
+_MOST: Final = 16 * KIB
+_ENTRY: Final = 32
+_STEP: Final = 1 * KIB
+# No output is larger, whatever an index says: offsets must stay numbers that others can hold.
+LARGEST: Final = 1 << 62
+# In the tag of a block: of it just so much can be decoded as its size says.
+CUT: Final = 1 << 16
+# Why decoded bytes may be wrong.
+BEFORE_DAMAGE: Final = "decoded from damaged data shortly before that showed"
+CONTRADICTED: Final = "the checksum contradicts what was decoded"
+# What is read at once, by who looks at single things and by who searches.
+_BLOCK: Final = 64 * KIB
+_WINDOW: Final = 256 * KIB
+
+
+class Blocks(Data):
+    """Blocks that decode each by itself, in the order of their output, readable at any offset. Thread-safe.
+
+    ``open_block(start, end, size, tag)`` opens what `add` was called with. An index of 32 bytes a block is kept, and
+    charged to ``budget``; with ``joins``, neighbouring blocks decode in one go as well, and a long index is thinned
+    out. ``proved``: every block was decoded and found sound before it was added; else damage is found by reading: what
+    cannot be decoded becomes a gap, what precedes it in its block (or all of it, if a checksum contradicts) is in
+    doubt, and `error` is the first error of all. ``small``: a block is decoded anew, rather than that a scratch file be
+    asked for, where one reads backwards in it.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        open_block: OpenBlock,
+        budget: MemoryBudget,
+        *,
+        joins: bool = False,
+        proved: bool = False,
+        small: bool = False,
+    ) -> None:
+        super().__init__(name, 0)
+        self.access = Access.CHECKPOINT
+        self._open_block = open_block
+        self._budget = budget
+        self._joins = joins
+        self._proved = proved
+        self._small = small
+        self._starts = array("q")
+        self._ends = array("q")
+        self._outs = array("q")
+        self._tags = array("q")
+        self._total = 0
+        self._charge: Charge | None = None
+        self._lock = threading.RLock()
+        self._opened: list[tuple[int, InflatedData]] = []  # the latest last
+        self._noted: set[int] = set()  # blocks found damaged
+
+    # -- the index -----------------------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return len(self._starts)
+
+    def __bool__(self) -> bool:
+        return True
+
+    def add(self, start: int, end: int, size: int, tag: int = 0) -> None:
+        """Add a block of ``size`` bytes of output. Raises `LimitError`, and `MalformedError` for an absurd size."""
+        if size > LARGEST - self._total:
+            raise MalformedError("a block declares an absurd size", offset=start, wanted=size)
+        if len(self._starts) >= _MOST and self._joins:
+            self._thin()
+        room = len(self._starts) - len(self._starts) % _STEP + _STEP
+        if self._charge is None:
+            self._charge = self._budget.charge(room * _ENTRY, "an index of blocks")
+        elif self._charge.amount < room * _ENTRY:
+            self._charge.resize(room * _ENTRY)
+        self._starts.append(start)
+        self._ends.append(end)
+        self._outs.append(self._total)
+        self._tags.append(tag)
+        self._total += size
+        self.size = self._total
+
+    def _thin(self) -> None:
+        """Join every block with its neighbour, where both are of a kind."""
+        starts, ends, outs, tags = array("q"), array("q"), array("q"), array("q")
+        at = 0
+        while at < len(self._starts):
+            last = at + 1
+            if last == len(self._starts) or self._ends[at] != self._starts[last] or self._tags[at] != self._tags[last]:
+                last = at
+            starts.append(self._starts[at])
+            ends.append(self._ends[last])
+            outs.append(self._outs[at])
+            tags.append(self._tags[at])
+            at = last + 1
+        self._starts, self._ends, self._outs, self._tags = starts, ends, outs, tags
+        self._let_go()
+        self._noted.clear()
+
+    def _size_of(self, number: int) -> int:
+        after = self._outs[number + 1] if number + 1 < len(self._outs) else self._total
+        return after - self._outs[number]
+
+    # -- reading -------------------------------------------------------------------------------------------------
+
+    def _pread(self, offset: int, length: int) -> bytes:
+        pieces: list[bytes] = []
+        at = offset
+        with self._lock:
+            while length:
+                number = bisect_right(self._outs, at) - 1
+                begin = self._outs[number]
+                take = min(length, begin + self._size_of(number) - at)
+                chunk = self._read(number, at - begin, take)
+                pieces.append(chunk)
+                at += len(chunk)
+                length -= len(chunk)
+                if len(chunk) < take:
+                    if at == offset:
+                        self._clip(at, 1)  # raises: the gap was found just now
+                    break
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def _read(self, number: int, at: int, count: int) -> bytes:
+        data = self._block(number)
+        try:
+            chunk = _read(data, at, count)
+        except LimitError as error:
+            if not self._small or "--scratch" not in error.option:
+                raise
+            self._let_go()
+            data = self._block(number)
+            chunk = _read(data, at, count)
+        if data.error is not None:
+            self._note(number, data)
+        return chunk
+
+    def _block(self, number: int) -> InflatedData:
+        for place, (one, data) in enumerate(self._opened):
+            if one == number:
+                if place < len(self._opened) - 1:
+                    self._opened.append(self._opened.pop(place))
+                return data
+        while len(self._opened) >= _OPEN:
+            self._opened.pop(0)[1].close()
+        data = self._open_block(self._starts[number], self._ends[number], self._size_of(number), self._tags[number])
+        self._opened.append((number, data))
+        return data
+
+    def _note(self, number: int, data: InflatedData) -> None:
+        """Note damage of a block."""
+        size = self._size_of(number)
+        good = min(data.gaps[0].offset, size) if data.gaps else size
+        if number in self._noted or (good >= size and self._proved):  # cut out of its surroundings, it has no end
+            return
+        self._noted.add(number)
+        if self.error is None:
+            self.error = data.error
+        begin = self._outs[number]
+        cut = isinstance(data.error, GapError) or (good >= size and isinstance(data.error, EndOfDataError))
+        if good and not cut:  # a source that ends, or has a gap, does not say that anything is wrong
+            reason = BEFORE_DAMAGE if good < size or self._tags[number] & CUT else CONTRADICTED
+            found = Doubt(begin, begin + good, reason)
+            place = bisect_left(self.doubts, begin, key=_start_of)
+            self.doubts = (*self.doubts[:place], found, *self.doubts[place:])
+        if good < size:
+            gap = Gap(begin + good, size - good)
+            place = bisect_left(self.gaps, begin, key=_offset_of)
+            self.gaps = (*self.gaps[:place], gap, *self.gaps[place:])
+
+    def finish(self) -> None:
+        """Decode everything once, so that ``gaps``, ``doubts`` and ``error`` are final. Raises `LimitError`."""
+        for number in range(len(self._starts)):
+            self.prove(number)
+
+    def prove(self, number: int) -> bool:
+        """Decode block ``number``; say whether it is sound. One that the budget does not hold is a gap."""
+        with self._lock:
+            data = self._block(number)
+            try:
+                data.finish()
+            except LimitError as error:
+                if "--budget" not in error.option:
+                    raise
+                data.error = error
+                data.gaps = (Gap(0, None),)
+            if data.error is not None:
+                self._note(number, data)
+            return number not in self._noted
+
+    def check_unchanged(self) -> None:
+        """Check the source, through a block."""
+        super().check_unchanged()
+        with self._lock:
+            if len(self._starts):
+                self._block(self._opened[-1][0] if self._opened else 0).check_unchanged()
+
+    def _let_go(self) -> None:
+        while self._opened:
+            self._opened.pop()[1].close()
+
+    def close(self) -> None:
+        """Give back the memory; the source belongs to whoever opened it."""
+        with self._lock:
+            super().close()
+            self._let_go()
+            if self._charge is not None:
+                self._charge.release()
+
+
+def _read(data: InflatedData, at: int, count: int) -> bytes:
+    try:
+        return data.pread(at, count)
+    except GapError:
+        return b""
+
+
+def _start_of(doubt: Doubt) -> int:
+    return doubt.start
+
+
+def _offset_of(gap: Gap) -> int:
+    return gap.offset
+
+
+class Look:
+    """Looks at small things of a range, anywhere in ``[start, end)``, through a block of 64 KiB."""
+
+    def __init__(self, source: Range) -> None:
+        size = source.data.size
+        self.data = source.data
+        self.start = source.start
+        self.end = source.end if size is None else max(source.start, min(source.end, size))
+        self._block = b""
+        self._at = 0
+
+    def get(self, at: int, count: int) -> bytes:
+        """Return up to ``count`` bytes (at most 64 KiB) at ``at``; fewer at the end, and where a gap begins."""
+        count = min(count, self.end - at)
+        if count <= 0 or at < self.start:
+            return b""
+        first = at - self._at
+        if not 0 <= first <= len(self._block) - count:
+            if first < 0:  # who goes back does so again
+                first = at - self._fill(max(self.start, at + count - _BLOCK))
+            if not 0 <= first <= len(self._block) - count:
+                first = at - self._fill(at)
+        return self._block[first : first + count]
+
+    def _fill(self, at: int) -> int:
+        try:
+            self._block = self.data.pread(at, min(_BLOCK, self.end - at))
+        except GapError:
+            self._block = b""
+        self._at = at
+        return at
+
+    def number(self, at: int, count: int) -> int | None:
+        """Return a little-endian number of ``count`` bytes; None if they are not there."""
+        found = self.get(at, count)
+        return int.from_bytes(found, "little") if len(found) == count else None
+
+
+def windows(source: Look, at: int, overlap: int, end: int | None = None) -> Iterator[tuple[int, bytes]]:
+    """Yield ``(offset, bytes)`` after ``(offset, bytes)`` of ``[at, end)``: each begins ``overlap`` bytes before the
+    last one ended. Gaps are left out, and what follows one begins anew.
+    """
+    end = source.end if end is None else min(end, source.end)
+    tail = b""
+    while at < end:
+        try:
+            block = source.data.pread(at, min(_WINDOW, end - at))
+        except GapError as gap:
+            if gap.length is None:
+                return
+            at += max(1, gap.length)
+            tail = b""
+            continue
+        if not block:
+            return
+        yield at - len(tail), tail + block
+        at += len(block)
+        tail = (tail + block)[-overlap:] if overlap else b""
+
+
+class Effort:
+    """What may be tried in vain: ``base``, and ``rate`` for each byte that a search has passed since ``begin``."""
+
+    __slots__ = ("_base", "_begin", "_rate", "spent")
+
+    def __init__(self, begin: int, base: int = 64 * MIB, rate: int = 16) -> None:
+        self._begin = begin
+        self._base = base
+        self._rate = rate
+        self.spent = 0
+
+    def allows(self, at: int) -> bool:
+        """Say whether the search, being at ``at``, may go on to try."""
+        return self.spent <= self._base + self._rate * max(0, at - self._begin)

@@ -1,0 +1,119 @@
+"""What is looked for in the source of a damaged deflate stream: its end, and where blocks and members may begin."""
+
+from __future__ import annotations
+
+import heapq
+
+from pparse.compressed.resync.deflate_chain import FEED
+from pparse.errors import GapError
+from pparse.limits import KIB, MIB
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Final
+
+    from pparse.data.base import Data
+    from pparse.data.reader import Range
+
+# Searched at once at most, and looked at behind that: a stored block with the header that follows it.
+_SEARCH: Final = 256 * KIB
+_AHEAD: Final = 72 * KIB
+# Searched first, then four times as much; what of a block's head may stand before the byte it is found by.
+_FIRST: Final = 1 * KIB
+_BEFORE: Final = 4
+MAGIC: Final = b"\x1f\x8b\x08"
+
+
+class Candidates:
+    """Finds where blocks of ``data``, which ends at byte ``end``, may begin.
+
+    A search goes no further ahead of what it has found than in proportion, and what was read for it serves the next
+    one: many members that are damaged cost little each.
+    """
+
+    def __init__(self, data: Data, end: int) -> None:
+        self._data = data
+        self._end = end
+        self._at = 0
+        self._buffer = b""
+        self._unknown: list[tuple[int, int]] = []
+
+    def find(self, bit: int, *, members: bool) -> Iterator[tuple[int, bool]]:
+        """Yield bits from ``bit`` on where a block may begin, or (True), with ``members``, a gzip member."""
+        from pparse.kernels.deflate_blocks import find_blocks
+
+        begin = at = bit // 8
+        step = _FIRST
+        while at < self._end:
+            base = max(begin, at - _BEFORE)
+            buffer, unknown = self._read(base, at - base + step + _AHEAD)
+            last = min(at - base + step, len(buffer))
+            if last <= at - base:
+                return
+            first = max(bit, 8 * at) - 8 * base
+            blocks = ((block.bit, False) for block in find_blocks(buffer, first, 8 * last))
+            headers = _headers(buffer, first // 8, last if members else 0)
+            for found, is_member in heapq.merge(blocks, headers):
+                place = base + found // 8
+                if not any(start <= place < start + count for start, count in unknown):
+                    yield 8 * base + found, is_member
+            at, step = base + last, min(4 * step, _SEARCH)
+
+    def _read(self, at: int, count: int) -> tuple[bytes, list[tuple[int, int]]]:
+        """Return what is at ``at``, and which stretches there are not known."""
+        count = min(count, self._end - at)
+        if not self._at <= at <= at + count <= self._at + len(self._buffer):
+            self._at = at
+            self._buffer, unknown = self._data.read_known(at, min(_BEFORE + _SEARCH + _AHEAD, self._end - at))
+            self._unknown = [(at + start, length) for start, length in unknown]
+        return self._buffer[at - self._at : at - self._at + count], self._unknown
+
+
+def _headers(buffer: bytes, first: int, last: int) -> Iterator[tuple[int, bool]]:
+    """Yield the bits of ``buffer`` where the header of a gzip member may begin."""
+    place = buffer.find(MAGIC, first)
+    while 0 <= place < last:
+        if len(buffer) - place > 10 and not buffer[place + 3] & 0xE0:
+            yield 8 * place, True
+        place = buffer.find(MAGIC, place + 1)
+
+
+def zeros_at_end(source: Range, start: int, end: int) -> int:
+    """Return where the zeros begin with which the source ends."""
+    while end > start:
+        count = min(FEED, end - start)
+        block = source.data.read_known(end - count, count)[0]
+        rest = len(block.rstrip(b"\0"))
+        if rest:
+            return end - count + rest
+        end -= count
+    return start
+
+
+def real_end(source: Range) -> int:
+    """Return where the source ends in fact: one that is decoded on the way need not know that yet."""
+    data = source.data
+    finish = getattr(data, "finish", None)
+    if data.size is None and finish is not None:
+        finish()
+    if data.size is not None:
+        return min(source.end, data.size)
+    endless = [gap.offset for gap in data.gaps if gap.length is None]
+    return min(source.end, *endless) if endless else _end_by_reading(data, source.start, source.end)
+
+
+def _end_by_reading(data: Data, at: int, end: int) -> int:
+    while at < end:
+        gap = data.next_gap(at)
+        if gap is not None and gap.offset <= at and gap.end is not None:
+            at = gap.end
+            continue
+        try:
+            chunk = data.pread(at, min(MIB, end - at))
+        except GapError:
+            return at
+        if not chunk:
+            return at
+        at += len(chunk)
+    return end

@@ -1,0 +1,435 @@
+"""Where damaged LZ4 frames can be entered again: at every frame, and at every block that does not need its history.
+
+A block has its length in front, so the next one is found, unless just that is damaged. Blocks of a frame are either
+independent of each other, or linked: then only the next frame can be entered. Nothing says how much a block holds; but
+where a frame declares its size, and that leaves room for nothing but full blocks (the last one aside), positions are
+exact.
+
+A chain of blocks behind a damaged one is believed if it leads to the end of the frame, with another frame or the end of
+the source behind it, or to the end of a source that is cut. A frame that is found by its magic and its header checksum
+is in doubt if something else follows it: it may be a file that sits, stored, in another one.
+"""
+
+from __future__ import annotations
+
+from copy import copy
+from itertools import islice
+
+from pparse.codecs.lz4 import MAGIC
+from pparse.compressed.inflated import InflatedData
+from pparse.compressed.resync.blocks import BEFORE_DAMAGE, CONTRADICTED, CUT, LARGEST, Effort, Look, windows
+from pparse.compressed.resync.runs import Found, Runs
+from pparse.data.base import BytesData
+from pparse.data.spliced import SplicedData
+from pparse.errors import EndOfDataError, GapError
+from pparse.kernels.lz4 import short_xxh32
+from pparse.limits import MIB
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any, Final
+
+    from pparse.budget import MemoryBudget
+    from pparse.compressed.resync.pieces import Failure, Piece
+    from pparse.data.reader import Range
+    from pparse.data.scratch import Scratch
+    from pparse.errors import PparseError
+    from pparse.limits import Limits
+
+_SKIPPABLE: Final = b"\x2a\x4d\x18"
+_HEADER: Final = 7  # of a frame without options
+_LONGEST_HEADER: Final = 20
+# Longer than what is stored, uncut, in one block.
+_LONG: Final = 4 * MIB + 64
+# Blocks that must follow a damaged one in a source that is cut.
+_ENOUGH: Final = 2
+_WHOLE: Final = 1 << 8  # in a tag: a frame, not a block
+_TRAILER: Final = 8  # the end mark, and the checksum of all
+_STORED: Final = "it may be a frame that was stored in a damaged one"
+
+
+def pieces(
+    source: Range,
+    failure: Failure,
+    *,
+    budget: MemoryBudget,
+    limits: Limits,
+    scratch: Scratch | None = None,
+    poll: Callable[[], object] | None = None,
+    **_: Any,
+) -> Iterator[Piece]:
+    """Yield what can be had behind ``failure``, ending a piece at each damage; sets ``failure.doubt_from``."""
+    yield from _Walk(source, failure, budget, limits, scratch, poll).pieces()
+
+
+def judge_cut(source: Range, failure: Failure, codec: str) -> PparseError:
+    """Look at a frame that ends early: return the error that says what it is; perhaps sets ``failure.doubt_from``.
+
+    If the source ends with what looks like an end mark and a checksum, it was perhaps not cut: its last block may have
+    lost bytes, and nobody knows where.
+    """
+    look = Look(source)
+    frame = _frame_at(look, failure.start)
+    if frame is None or frame.trailer != _TRAILER:
+        return failure.error
+    tail = look.get(look.end - _TRAILER, _TRAILER)
+    if tail[:4] == bytes(4) and tail[4:] != bytes(4):
+        failure.doubt_from = max(failure.start_out, failure.out - frame.most)
+        failure.doubt = "the file ends with what looks like the lz4 frame's end: bytes may be missing before it"
+    return failure.error
+
+
+class _Opener:
+    """Opens blocks and frames; see `Blocks`. The tag of a block: twice its size code, plus 1 with a checksum."""
+
+    def __init__(self, source: Range, budget: MemoryBudget, limits: Limits, scratch: Scratch | None) -> None:
+        self._data = source.data
+        self._budget = budget
+        self._limits = limits
+        self._scratch = scratch
+
+    def __call__(self, start: int, end: int, size: int | None, tag: int) -> InflatedData:
+        whole = self._data.range(start, end)
+        if not tag & _WHOLE:
+            flags = bytes([0x60 | (tag & 1) << 4, (tag & 0xE) << 3])
+            head = MAGIC + flags + bytes([short_xxh32(flags) >> 8 & 0xFF])
+            data = SplicedData([_made_up(head), whole, _made_up(bytes(4))], name=self._data.name)
+            whole = data.range(0, data.size or 0)
+        return InflatedData(
+            whole,
+            "lz4",
+            size=size,
+            budget=self._budget,
+            limits=self._limits,
+            scratch=self._scratch,
+            name=self._data.name,
+        )
+
+
+def _made_up(content: bytes) -> Range:
+    return BytesData(content).range(0, len(content))
+
+
+class _Frame:
+    """The header of the frame at ``start``; its blocks begin at ``body`` and hold at most ``most`` bytes each."""
+
+    __slots__ = ("body", "checksum", "code", "content", "linked", "start", "trailer")
+
+    def __init__(self, start: int, head: bytes) -> None:
+        flags = head[4]
+        self.start = start
+        self.body = start + len(head)
+        self.linked = not flags & 0x20
+        self.checksum = 4 if flags & 0x10 else 0  # bytes behind each block
+        self.trailer = 8 if flags & 4 else 4  # the end mark, and the checksum of all
+        self.content = int.from_bytes(head[6:14], "little") if flags & 8 else None
+        self.code = head[5] >> 4
+
+    def entered(self, at: int) -> _Frame:
+        """Return the same frame, as if its blocks began at ``at``."""
+        other = copy(self)
+        other.body = at
+        return other
+
+    @property
+    def most(self) -> int:
+        """The size of a full block."""
+        return 1 << (8 + 2 * self.code)
+
+
+class _Walk:
+    """One pass over what lies behind the failure."""
+
+    def __init__(
+        self,
+        source: Range,
+        failure: Failure,
+        budget: MemoryBudget,
+        limits: Limits,
+        scratch: Scratch | None,
+        poll: Callable[[], object] | None,
+    ) -> None:
+        self._look = Look(source)
+        self._failure = failure
+        self._poll = poll or (lambda: None)
+        self._open = _Opener(source, budget, limits, scratch)
+        self._runs = Runs(self._look.data.name, self._open, budget, limits, head=_HEADER, joins=True, small=True)
+        self._search_from = failure.start + 1
+
+    def pieces(self) -> Iterator[Piece]:
+        """Yield the pieces, in order."""
+        yield from self._runs.pieces(self._behind(), self._failure.out, self._poll)
+
+    def _behind(self) -> Iterator[Found]:
+        failure = self._failure
+        frame = _frame_at(self._look, failure.start)
+        if frame is not None and failure.at >= frame.body:
+            self._search_from = max(frame.start + 1, failure.at - frame.most)
+            failed = self._failed_block(frame)
+            self._note_doubt(frame, failed)
+            yield from self._rest(frame, failed)
+        elif frame is None and failure.at < failure.start + _LONGEST_HEADER:
+            yield from self._without_header(failure.start)
+        yield from self._search()
+
+    def _failed_block(self, frame: _Frame) -> int:
+        """Return where the block begins that failed; or what follows the blocks, if none did."""
+        at = frame.body
+        for start, stop, _ in _blocks_at(self._look, frame, at):
+            if self._failure.at < stop:
+                return start
+            # One that came out in part is told of at its end.
+            damaged = self._failure.at == stop and self._failure.error.reason.startswith("a block")
+            if damaged and not frame.linked and not self._measured(start, stop, frame).proved:
+                return start
+            at = stop
+        return at
+
+    def _rest(self, frame: _Frame, failed: int) -> Iterator[Found]:
+        """Yield what lies behind the block at ``failed``, and the frames that follow."""
+        end, count, last = self._extent(frame)
+        cut = end is None and self._look.end - last <= frame.most + 8
+        if (end is not None and _follows(self._look, end)) or (cut and self._blocks_after(frame) >= _ENOUGH):
+            full = self._full(frame, end, count, last)
+            if not frame.linked:
+                yield from self._blocks(frame, self._failure.start_out if full else None, behind=failed, end=end)
+            if end is not None:
+                yield from self._chain(end, self._behind_frame(frame))
+            return
+        for place in () if frame.linked else self._reentries(frame, failed + 1):
+            yield from self._entered(frame, place, None)
+            return
+
+    def _behind_frame(self, frame: _Frame) -> int | None:
+        if self._failure.error.reason.startswith("bytes follow"):
+            return self._failure.out
+        return None if frame.content is None else self._failure.start_out + frame.content
+
+    def _reentries(self, frame: _Frame, at: int) -> Iterator[int]:
+        """Yield where a chain of blocks begins that leads to the end of the frame, next to ``at``."""
+        import re
+
+        high = bytes(range(max(1, frame.most >> 16) + 1))
+        words = re.compile(b"(?=..[" + re.escape(high) + b"][\\x00\\x80])", re.DOTALL)
+        effort = Effort(at, base=1 * MIB, rate=1)
+        for base, data in windows(self._look, at, 3, self._next_frame(at, at + frame.most + 16)):
+            self._poll()
+            for match in words.finditer(data):
+                place = base + match.start()
+                if not effort.allows(place):
+                    return
+                again = frame.entered(place)
+                end, count, _ = self._extent(again, effort)
+                if count and end is not None and _follows(self._look, end):
+                    first = islice(_blocks_at(self._look, again, place), _ENOUGH)
+                    if all(self._measured(start, stop, again).proved for start, stop, _ in first):
+                        yield place
+
+    def _next_frame(self, at: int, end: int) -> int:
+        """Return where the next frame before ``end`` begins, or ``end``."""
+        for base, data in windows(self._look, at, len(MAGIC) - 1, end):
+            place = data.find(MAGIC)
+            while place >= 0:
+                if _frame_at(self._look, base + place) is not None:
+                    return base + place
+                place = data.find(MAGIC, place + 1)
+        return end
+
+    def _without_header(self, at: int) -> Iterator[Found]:
+        """Yield the blocks of a frame with a damaged header, if some way to read them leads to its end."""
+        for length in (_HEADER, _HEADER + 8):
+            for frame in _made_up_frames(at, length, 7):
+                end, count, _ = self._extent(frame)
+                if count < _ENOUGH or end is None or not _follows(self._look, end):
+                    continue
+                first = islice(_blocks_at(self._look, frame, frame.body), _ENOUGH)
+                if all(self._measured(start, stop, frame).proved for start, stop, _ in first):
+                    yield from self._entered(frame, frame.body, self._failure.start_out)
+                    return
+        for code in (4, 5, 6, 7):
+            for frame in _made_up_frames(at, _HEADER, code):
+                for place in self._reentries(frame, at + 4):
+                    yield from self._entered(frame, place, None)
+                    return
+
+    def _entered(self, frame: _Frame, at: int, position: int | None) -> Iterator[Found]:
+        """Yield the blocks of ``frame`` from ``at`` on, the first one at ``position``, and the frames that follow."""
+        frame = frame.entered(at)
+        end, _, _ = self._extent(frame)
+        for found in self._blocks(frame, None, end=end):
+            if found.start == at:
+                found.position = position
+            yield found
+        if end is not None:
+            yield from self._chain(end, None if frame.content is None else self._failure.start_out + frame.content)
+
+    def _note_doubt(self, frame: _Frame, failed: int) -> None:
+        failure = self._failure
+        if isinstance(failure.error, GapError | EndOfDataError):
+            return
+        if failure.error.reason.startswith("the checksum of the lz4 frame"):
+            failure.doubt_from, failure.doubt = failure.start_out, CONTRADICTED
+        elif failure.error.reason.startswith("a block of the lz4 frame is damaged"):
+            came = frame.most  # the block came out as far as it could be decoded
+            for start, stop, _ in _blocks_at(self._look, frame, failed):
+                if not frame.linked:
+                    came = self._measured(start, stop, frame).size
+                break
+            failure.doubt_from = max(failure.start_out, failure.out - came)
+            failure.doubt = BEFORE_DAMAGE
+
+    def _blocks_after(self, frame: _Frame) -> int:
+        return sum(1 for at, _, _ in _blocks_at(self._look, frame, frame.body) if at > self._failure.at)
+
+    def _extent(self, frame: _Frame, effort: Effort | None = None) -> tuple[int | None, int, int]:
+        """Walk the blocks; return where the frame ends (None: it does not), their number, where the last one begins."""
+        at = last = frame.body
+        count = 0
+        for start, stop, _ in _blocks_at(self._look, frame, at):
+            at, last = stop, start
+            count += 1
+            if effort is not None:
+                effort.spent += 1
+        whole = self._look.number(at, 4) == 0 and at + frame.trailer <= self._look.end
+        return (at + frame.trailer if whole else None), count, last if whole else at
+
+    def _full(self, frame: _Frame, end: int | None, count: int, last: int) -> bool:
+        """Say whether it is certain that all blocks but the last one are full."""
+        if end is None or frame.content is None or frame.linked or not count:
+            return False
+        block = self._measured(last, end - frame.trailer, frame)
+        return block.proved and frame.content - block.size == (count - 1) * frame.most
+
+    # -- what is found -------------------------------------------------------------------------------------------
+
+    def _measured(self, start: int, end: int, frame: _Frame) -> Found:
+        """Decode the block at ``[start, end)``; or all of ``frame``, if its blocks are linked."""
+        tag = _WHOLE if frame.linked else 2 * frame.code + (1 if frame.checksum else 0)
+        found = Found(start, end, 0, tag)
+        data = self._open(start, end, None, tag)
+        try:
+            data.finish()
+            found.size = data.produced
+            found.proved = data.error is None
+        finally:
+            data.close()
+        if not found.proved:
+            found.tag |= CUT
+        return found
+
+    def _blocks(
+        self,
+        frame: _Frame,
+        base: int | None,
+        behind: int = -1,
+        end: int | None = None,
+        doubt: str | None = None,
+        follows: bool = False,
+    ) -> Iterator[Found]:
+        """Yield the blocks of ``frame`` behind a place; with ``base``, all are full, and the frame begins there."""
+        for number, (at, stop, _) in enumerate(_blocks_at(self._look, frame, frame.body)):
+            self._poll()
+            if at > behind:
+                found = self._measured(at, stop, frame)
+                found.doubt, found.follows = doubt, follows
+                if base is not None:
+                    found.position = base + number * frame.most
+                if end is not None and stop == end - frame.trailer:
+                    found.reach = end
+                follows = found.proved
+                yield found
+
+    def _chain(self, at: int, position: int | None, doubt: str | None = None) -> Iterator[Found]:
+        """Yield what the frames hold that follow each other from ``at`` on."""
+        follows = position is not None
+        look = self._look
+        while (at := _skip(look, at)) < look.end and (frame := _frame_at(look, at)) is not None:
+            end, count, last = self._extent(frame)
+            self._search_from = max(self._search_from, at + 1)
+            whole, size = True, 0
+            if frame.linked:
+                blocks: Iterator[Found] = iter([self._measured(at, look.end if end is None else end, frame)])
+            else:
+                full = position is not None and self._full(frame, end, count, last)
+                blocks = self._blocks(frame, position if full else None, end=end, doubt=doubt, follows=follows)
+            for found in blocks:
+                if not size and whole:  # the first one
+                    found.position, found.follows, found.doubt = position, follows, doubt
+                yield found
+                whole = whole and found.proved
+                size += found.size
+            if position is not None:
+                position = position + size if whole else None if frame.content is None else position + frame.content
+            if end is None:
+                return
+            at, follows = end, whole
+            self._search_from = max(self._search_from, at)
+
+    # -- looking for a frame -------------------------------------------------------------------------------------
+
+    def _search(self) -> Iterator[Found]:
+        """Yield what the frames hold that begin somewhere behind."""
+        effort = Effort(self._search_from, base=4 * MIB, rate=1)
+        latest = self._search_from - 1
+        for base, data in windows(self._look, self._search_from, 3):
+            place = data.find(MAGIC)
+            while place >= 0:
+                at = base + place
+                place = data.find(MAGIC, place + 1)
+                self._poll()
+                if at <= latest or at < self._search_from or not effort.allows(at):
+                    continue
+                latest = at
+                frame = _frame_at(self._look, at)
+                if frame is None:
+                    continue
+                end, _, last = self._extent(frame, effort)
+                believed = last - at >= _LONG or (end is not None and _follows(self._look, end))
+                yield from self._chain(at, None, None if believed else _STORED)
+
+
+def _blocks_at(look: Look, frame: _Frame, at: int) -> Iterator[tuple[int, int, bool]]:
+    """Yield the blocks from ``at`` on: start, end, whether stored; up to the end mark, or what cannot be a block."""
+    while True:
+        word = look.number(at, 4)
+        if not word or (word & 0x7FFFFFFF) > frame.most:
+            return
+        end = at + 4 + (word & 0x7FFFFFFF) + frame.checksum
+        if end > look.end:
+            return
+        yield at, end, word >> 31 == 1
+        at = end
+
+
+def _frame_at(look: Look, at: int) -> _Frame | None:
+    """Return the frame at ``at``; None if there is none, or one that needs a dictionary."""
+    head = look.get(at, 15)
+    if len(head) < _HEADER or head[:4] != MAGIC or head[4] & 0xC3 != 0x40 or head[5] & 0x8F or head[5] >> 4 < 4:
+        return None
+    length = 14 if head[4] & 8 else 6
+    if len(head) <= length or short_xxh32(head[4:length]) >> 8 & 0xFF != head[length]:
+        return None
+    frame = _Frame(at, head[: length + 1])
+    return None if frame.content is not None and frame.content > LARGEST else frame
+
+
+def _made_up_frames(at: int, length: int, code: int) -> Iterator[_Frame]:
+    """Yield what the frame at ``at`` may be, with a header of ``length`` bytes and blocks of size ``code``."""
+    for checksum in (16, 0):
+        for trailer in (4, 0):
+            yield _Frame(at, (bytes(4) + bytes([0x20 | checksum | trailer, code << 4])).ljust(length, b"\0"))
+
+
+def _skip(look: Look, at: int) -> int:
+    """Return where what is no skippable frame begins, from ``at`` on."""
+    while True:
+        head = look.get(at, 8)
+        if len(head) < 8 or head[0] & 0xF0 != 0x50 or head[1:4] != _SKIPPABLE:
+            return at
+        at += 8 + int.from_bytes(head[4:], "little")
+
+
+def _follows(look: Look, at: int) -> bool:
+    """Say whether at ``at`` the source ends, or a frame begins."""
+    return at == look.end or _skip(look, at) > at or look.get(at, 4) == MAGIC

@@ -1,0 +1,71 @@
+"""What a codec's module is told of damage (`Failure`), and what it finds behind it (`Piece`)."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from pparse.data.base import Data
+    from pparse.errors import PparseError
+
+
+class Failure:
+    """Where decoding a stream from the front came to its end.
+
+    ``at``: the byte of the source (an offset of its Data) where the decoder failed; it may have failed late.
+    ``out``: bytes that came out; the last of them may be wrong, or too many. ``start``: the byte of the source where
+    the member (stream, frame) in question begins, and ``start_out`` what had come out before it. ``error``: what the
+    decoder said.
+
+    Whoever finds pieces also says from where on the output is in doubt: ``doubt_from``, an offset of the output (None:
+    it is not), and ``doubt``, why (None: it was decoded from damaged data before that showed). ``limit`` is as that of
+    a `Piece`, for what comes behind the last of them.
+    """
+
+    __slots__ = ("at", "doubt", "doubt_from", "error", "limit", "out", "start", "start_out")
+
+    def __init__(self, at: int, out: int, start: int, error: PparseError, start_out: int = 0) -> None:
+        self.at = at
+        self.out = out
+        self.start = start
+        self.start_out = start_out
+        self.error = error
+        self.doubt_from: int | None = None
+        self.doubt: str | None = None
+        self.limit: str | None = None
+
+    def __repr__(self) -> str:
+        return f"Failure(at={self.at}, out={self.out}, start={self.start}, start_out={self.start_out})"
+
+
+class Piece:
+    """What can be had behind damage, in one go.
+
+    ``data`` holds it: size, gaps and doubts are known, offsets are from 0, reads in any order cost bounded memory.
+    ``[at, end)`` are the bytes of the source that it is made of. ``position`` says where in the whole output it begins,
+    None where that is not known exactly; it may be less than what had come out before, which then was too much.
+    ``joins``: no output is missing between what came before and this. ``error``: why it ends where it ends, None if
+    not by damage. ``limit``: which limit of ours kept more of it, or of what precedes it, from being had; None: none.
+    """
+
+    __slots__ = ("at", "data", "end", "error", "joins", "limit", "position")
+
+    def __init__(
+        self,
+        data: Data,
+        at: int,
+        end: int,
+        *,
+        position: int | None = None,
+        joins: bool = False,
+        error: PparseError | None = None,
+    ) -> None:
+        self.data = data
+        self.at = at
+        self.end = end
+        self.position = position
+        self.joins = joins
+        self.error = error
+        self.limit: str | None = None
+
+    def __repr__(self) -> str:
+        return f"Piece([{self.at}, {self.end}), size={self.data.size}, position={self.position}, joins={self.joins})"

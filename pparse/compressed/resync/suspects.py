@@ -1,0 +1,117 @@
+"""Where a deflate stream that decodes to its end, and is contradicted there, was probably damaged.
+
+A decoder can pass damage without noticing: what is wrong decodes to other bytes, perhaps to more or fewer of them, and
+only a size or a checksum contradicts at the end. Two things tell the place: what is known against the bytes of the
+source, and runs of one byte, which compressed data do not have, but sectors that were never written or erased do.
+Whoever decodes hides such stretches (`pparse.data.hidden`), so that decoding ends there and begins again behind.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from typing import Final
+
+    from pparse.data.reader import Range
+
+# A run of one byte that is no chance in compressed data: 2^-104 at any place.
+_RUN: Final = re.compile(rb"(.)\1{13,}", re.DOTALL)
+_BLOCK: Final = 256 << 10
+# A stream of few different bytes has such runs by itself: there, each stands for at least so many times its length.
+_MOST_RATIO: Final = 100
+_MOST: Final = 4_096
+# A stretch that is known to be in doubt says where the damage is only if it is a small part of the stream.
+_SMALL_PART: Final = 4
+
+
+class Suspect:
+    """A stretch ``[start, end)`` of the source that is probably damaged.
+
+    ``hidden``: all of it is known to be wrong; else damage is somewhere in it. ``out``: how much output precedes it.
+    """
+
+    __slots__ = ("end", "hidden", "out", "start")
+
+    def __init__(self, start: int, end: int, *, hidden: bool) -> None:
+        self.start = start
+        self.end = end
+        self.hidden = hidden
+        self.out = 0
+
+    @property
+    def gap(self) -> tuple[int, int]:
+        """What is passed over: all of it, or, where only its end is known to be behind the damage, the last byte."""
+        return (self.start if self.hidden else self.end - 1), self.end
+
+
+def suspects(source: Range, first: int) -> list[Suspect]:
+    """Return stretches of the source that are probably damaged, in order and apart; at most 4,096.
+
+    ``first``: where the compressed data begin.
+    """
+    found = [*_doubtful(source, first), *(Suspect(start, end, hidden=True) for start, end in _runs(source, first))]
+    apart: list[Suspect] = []
+    for suspect in sorted(found, key=lambda suspect: suspect.start)[:_MOST]:
+        if apart and suspect.start < apart[-1].end:
+            apart[-1].end = max(apart[-1].end, suspect.end)
+        else:
+            apart.append(suspect)
+    return _in_output(source, first, apart)
+
+
+def _doubtful(source: Range, first: int) -> Iterator[Suspect]:
+    most = (source.end - source.start) // _SMALL_PART
+    for doubt in source.data.doubts:
+        start, end = max(doubt.start, first), min(doubt.end, source.end)
+        if 0 < end - start <= most:
+            yield Suspect(start, end, hidden=False)
+
+
+def _runs(source: Range, first: int) -> Iterator[tuple[int, int]]:
+    """Yield runs of one byte; those at the very end are padding, perhaps, and no damage inside."""
+    at, held = first, None
+    while at < source.end:
+        block = source.data.read_known(at, min(_BLOCK, source.end - at))[0]
+        if not block:
+            break
+        for match in _RUN.finditer(block):
+            start, end = at + match.start(), at + match.end()
+            if held is not None and held[1] == start:
+                held = (held[0], end)
+                continue
+            if held is not None:
+                yield held
+            held = (start, end)
+        at += len(block)
+    if held is not None and held[1] < source.end:
+        yield held
+
+
+def _in_output(source: Range, first: int, found: Sequence[Suspect]) -> list[Suspect]:
+    """Find where in the output the suspects are; leave out runs that stand for long runs of output themselves."""
+    decoder = zlib.decompressobj(-zlib.MAX_WBITS)
+    kept: list[Suspect] = []
+    at, out = first, 0
+    for suspect in found:
+        for end in (suspect.start, suspect.end):
+            before = out
+            while at < end and not decoder.eof:
+                block = source.data.read_known(at, min(_BLOCK, end - at))[0]
+                if not block:
+                    return kept
+                at += len(block)
+                try:
+                    while block:
+                        out += len(decoder.decompress(block, _BLOCK))
+                        block = decoder.unconsumed_tail
+                except zlib.error:  # the decoder that came to the end was another one: leave it at these
+                    return kept
+            if end == suspect.start:
+                suspect.out = out
+        if not suspect.hidden or out - before <= _MOST_RATIO * (suspect.end - suspect.start):
+            kept.append(suspect)
+    return kept

@@ -1,0 +1,381 @@
+"""Where a damaged xz file can be entered again: at every block.
+
+Where the blocks are, and what they hold, is known from the indexes at the ends of the streams: they are followed from
+the end of the file to its front. Where they are damaged it is known from the blocks themselves: the LZMA2 chunks that a
+block is made of tell their lengths, so blocks are walked through without decoding them. Positions are exact both ways.
+Only where a block's own structure is damaged, and no index tells where it ends, the next block is looked for: by the
+CRC of its header. What is found so is believed unless it may be an xz file that sits, stored, in this one: a stored
+chunk has at most 64 KiB, so such a file is short, or comes to grief at the end of a chunk.
+
+A block is decoded as the only one of a stream that is made up around it, so its check (CRC-32, CRC-64, SHA-256) is
+verified by liblzma. Where it contradicts, the block is in doubt.
+"""
+
+from __future__ import annotations
+
+import zlib
+from bisect import bisect_left
+
+from pparse.compressed.inflated import InflatedData
+from pparse.compressed.resync.blocks import BEFORE_DAMAGE, CONTRADICTED, CUT, LARGEST, Blocks, Effort, Look, windows
+from pparse.compressed.resync.runs import Found, Runs
+from pparse.compressed.resync.xz_layout import (
+    HEADER,
+    MAGIC,
+    Layout,
+    block_head_at,
+    check_of_header,
+    check_size,
+    footer_at,
+    index_at,
+    layout_from_the_end,
+    padded,
+    stream_end,
+    stream_header,
+    walk_chunks,
+)
+from pparse.data.base import BytesData
+from pparse.data.spliced import SplicedData
+from pparse.errors import EndOfDataError, GapError, MalformedError
+from pparse.limits import KIB
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any, Final
+
+    from pparse.budget import MemoryBudget
+    from pparse.compressed.resync.pieces import Failure, Piece
+    from pparse.data.reader import Range
+    from pparse.data.scratch import Scratch
+    from pparse.limits import Limits
+
+# How far before a failure the damage may begin: a chunk whose length is damaged may reach over the end of its block.
+_BACK: Final = 72 * KIB
+# A walk that comes this far has not been through an xz file that is stored in chunks.
+_LONG: Final = 72 * KIB
+# A header of a block: how far before the name of the LZMA2 filter it begins, and its longest.
+_BEFORE: Final = 38
+_HEAD: Final = 1 * KIB
+
+
+def pieces(
+    source: Range,
+    failure: Failure,
+    *,
+    budget: MemoryBudget,
+    limits: Limits,
+    scratch: Scratch | None = None,
+    poll: Callable[[], object] | None = None,
+    **_: Any,
+) -> Iterator[Piece]:
+    """Yield what can be had behind ``failure``, ending a piece at each damage; sets ``failure.doubt_from``.
+
+    A piece's ``position`` may be less than ``failure.out``: a damaged block may yield more than it should.
+    """
+    yield from _Walk(source, failure, budget, limits, scratch, poll).pieces()
+
+
+def index_blocks(source: Range, *, budget: MemoryBudget, limits: Limits, scratch: Scratch | None = None) -> Blocks:
+    """Return the blocks of the streams in ``source`` for access at random. Nothing is decoded.
+
+    Damage of a block is found by reading. Raises `MalformedError` where the indexes do not account for every byte.
+    """
+    layout = layout_from_the_end(Look(source), budget)
+    if layout.start != source.start or layout.end == source.start or sum(layout.sizes) > LARGEST:
+        raise MalformedError("the indexes of the xz streams do not account for all of it", source=source.data.name)
+    blocks = Blocks(source.data.name, _Opener(source, budget, limits, scratch), budget)
+    for start, length, size, check in zip(layout.starts, layout.lengths, layout.sizes, layout.checks, strict=True):
+        blocks.add(start, start + length, size, check)
+    return blocks
+
+
+class _Opener:
+    """Opens blocks; see `Blocks`. The tag is the kind of check, or `CUT`."""
+
+    def __init__(self, source: Range, budget: MemoryBudget, limits: Limits, scratch: Scratch | None) -> None:
+        self._source = source
+        self._budget = budget
+        self._limits = limits
+        self._scratch = scratch
+
+    def __call__(self, start: int, end: int, size: int, tag: int) -> InflatedData:
+        data = self._source.data
+        check = 0 if tag == CUT else tag
+        parts = [_made_up(stream_header(check)), data.range(start, end if tag == CUT else start + padded(end - start))]
+        if tag != CUT:
+            parts.append(_made_up(stream_end(check, end - start, size)))
+        whole = SplicedData(parts, name=data.name)
+        return InflatedData(
+            whole.range(0, whole.size or 0),
+            "xz",
+            size=size,
+            budget=self._budget,
+            limits=self._limits,
+            scratch=self._scratch,
+            name=data.name,
+        )
+
+
+def _made_up(content: bytes) -> Range:
+    return BytesData(content).range(0, len(content))
+
+
+class _Walk:
+    """One pass over what lies behind the failure."""
+
+    def __init__(
+        self,
+        source: Range,
+        failure: Failure,
+        budget: MemoryBudget,
+        limits: Limits,
+        scratch: Scratch | None,
+        poll: Callable[[], object] | None,
+    ) -> None:
+        self._look = Look(source)
+        self._failure = failure
+        self._budget = budget
+        self._limits = limits
+        self._poll = poll or (lambda: None)
+        self._open = _Opener(source, budget, limits, scratch)
+        # What a walk from block to block leaves behind: where it came to grief (or to the end, if there `ended` it),
+        # and from where on a search has to go on.
+        self._broken = self._search_from = 0
+        self._ended = False
+        self._lost = False
+        self._layout = Layout(self._look.end)
+
+    # -- pieces --------------------------------------------------------------------------------------------------
+
+    def pieces(self) -> Iterator[Piece]:
+        """Yield the pieces, in order."""
+        runs = Runs(self._look.data.name, self._open, self._budget, self._limits, head=HEADER)
+        yield from runs.pieces(self._blocks_behind(), self._failure.out, self._poll, self._lose)
+
+    def _lose(self) -> None:
+        """Note that the place of what follows in this stream is not known any more."""
+        self._lost = True
+
+    def _blocks_behind(self) -> Iterator[Found]:
+        layout = layout_from_the_end(self._look, self._budget)
+        if sum(layout.sizes) > LARGEST:
+            layout = Layout(self._look.end)
+        self._layout = layout
+        failure = self._failure
+        if layout.start <= failure.start < layout.end:
+            first = bisect_left(layout.starts, failure.start)
+            yield from self._behind_failure(self._of_layout(layout, first, failure.start_out))
+            return
+        yield from self._behind_failure(self._forward(failure.start, None, failure.start_out))
+        if not self._ended:
+            yield from self._search()
+        if not self._ended:
+            yield from self._of_layout(layout, 0, None)
+
+    def _of_layout(self, layout: Layout, first: int, position: int | None) -> Iterator[Found]:
+        for place in range(first, len(layout.starts)):
+            start = layout.starts[place]
+            block = Found(start, start + layout.lengths[place], layout.sizes[place], layout.checks[place])
+            block.position = position
+            block.follows = place > first
+            if position is not None:
+                position += block.size
+            yield block
+
+    def _behind_failure(self, blocks: Iterator[Found]) -> Iterator[Found]:
+        """Leave out of ``blocks`` those that came out, and the one that failed."""
+        at = self._failure.at
+        failed = False
+        for block in blocks:
+            end = block.start + padded(block.end - block.start)
+            if failed or block.start >= at:
+                failed = True
+                yield block
+            elif end >= at or block.tag == CUT or (end > at - _BACK and not self._sound(block)):
+                failed = True
+                self._note_doubt(block)
+                if not block.sure:
+                    self._lose()
+
+    def _sound(self, block: Found) -> bool:
+        data = self._open(block.start, block.end, block.size, block.tag)
+        try:
+            data.finish()
+            return data.error is None
+        finally:
+            data.close()
+
+    def _note_doubt(self, block: Found) -> None:
+        """Say from where on the output of the block that failed is in doubt: from the chunk that failed, or all."""
+        failure = self._failure
+        if block.position is None or isinstance(failure.error, GapError | EndOfDataError):
+            return
+        doubt_from = block.position
+        head = block_head_at(self._look, block.start)
+        end = block.end if block.tag == CUT else block.end - check_size(block.tag)
+        if block.tag != CUT and failure.at > end:
+            failure.doubt = CONTRADICTED
+        elif head is not None:
+            # A chunk that ends badly shows a few bytes later.
+            doubt_from += walk_chunks(self._look, block.start + head.length, failure.at - 8).size
+            failure.doubt = BEFORE_DAMAGE
+        if doubt_from < failure.out:
+            failure.doubt_from = doubt_from
+
+    # -- from block to block -------------------------------------------------------------------------------------
+
+    def _forward(self, at: int, check: int | None, position: int | None, inside: bool = False) -> Iterator[Found]:
+        """Yield the blocks of the streams from ``at`` on, as far as their structure is sound.
+
+        ``inside``: at ``at`` a block begins, else a stream.
+        """
+        look = self._look
+        first = True
+        follows = False
+        self._ended = False
+        self._broken = self._search_from = at
+        while at < look.end:
+            if not inside and not first and at == self._layout.start:
+                yield from self._of_layout(self._layout, 0, position)
+                break
+            if not inside:
+                check = check_of_header(look, at)
+                if check is None and not first:
+                    return
+                at += HEADER
+            inside = first = self._lost = False
+            stream_out = position
+            while look.get(at, 1) != b"\0":
+                self._broken = at
+                block = self._block_at(at, check)
+                if block is None:
+                    return
+                block.position, block.follows = position, follows
+                position = None if position is None else position + block.size
+                follows = True
+                end = at + padded(block.end - at)
+                yield block
+                if self._lost:
+                    position = None
+                self._broken = end
+                if block.tag == CUT:
+                    return
+                check, at = block.tag, end
+                self._search_from = max(self._search_from, block.start + 1)
+                if block.sure or self._look.get(at, 1) == b"\0" or block_head_at(self._look, at) is not None:
+                    self._search_from = max(self._search_from, at - _BACK)
+            self._broken = at
+            after = self._behind_stream(at)
+            if after is None:
+                return
+            at = self._broken = after[0]
+            position = None if stream_out is None else stream_out + after[1]
+            self._search_from = max(self._search_from, at)
+        self._ended = True
+
+    def _behind_stream(self, at: int) -> tuple[int, int] | None:
+        """Return where the stream ends whose index is at ``at``, padding left out, and what it holds.
+
+        None if the index is damaged.
+        """
+        index = index_at(self._look, at, None)
+        if index is None:
+            return None
+        at += index.length
+        if footer_at(self._look, at) is None and check_of_header(self._look, at + HEADER) is None:
+            return None
+        at += HEADER
+        while (block := self._look.get(at, 4 * KIB)) and block[:4] == bytes(4):
+            at += max(4, (len(block) - len(block.lstrip(b"\0"))) & ~3)
+        return at, index.total
+
+    def _block_at(self, at: int, check: int | None) -> Found | None:
+        """Return the block that begins at ``at``, without its end if that is not to be found; None if none begins."""
+        head = block_head_at(self._look, at)
+        if head is None:
+            self._search_from = max(self._search_from, at + 1)
+            return None
+        body = at + head.length
+        packed, size = head.packed, head.size
+        sure = packed is not None and size is not None
+        if packed is None or size is None or packed > self._look.end - body:
+            chunks = walk_chunks(self._look, body)
+            packed, size = chunks.end - body, chunks.size
+            if not chunks.whole:
+                # A damaged length leads to other bytes, half of which look like the head of a chunk, too.
+                back = chunks.last - 4 * _BACK
+                if at < self._failure.at:
+                    back = min(back, self._failure.at - _BACK)
+                self._search_from = max(self._search_from, at + 1, back)
+                block = Found(at, chunks.end, size, CUT)
+                block.sure = False
+                return block
+        end = padded(body + packed - at) + at
+        if check is None:
+            check = self._guess_check(end)
+        block = Found(at, body + packed + check_size(check), size, check)
+        block.sure = sure
+        return block
+
+    def _guess_check(self, at: int) -> int:
+        """Return of what kind the check at ``at`` is, going by what follows it."""
+        for check in (4, 1, 10, 0):
+            behind = at + check_size(check)
+            if block_head_at(self._look, behind) is not None or index_at(self._look, behind, None) is not None:
+                return check
+        return 0
+
+    # -- looking for a block -------------------------------------------------------------------------------------
+
+    def _search(self) -> Iterator[Found]:
+        """Yield the blocks of all chains of blocks that begin somewhere behind, before what the layout tells of."""
+        effort = Effort(self._search_from)
+        for at, check in self._candidates(self._search_from, self._layout.start):
+            self._poll()
+            if at < self._search_from or not effort.allows(at):
+                continue
+            inside = check is None
+            walked = 0
+            for block in self._forward(at, None, None, inside):
+                walked = block.end - at
+                effort.spent += 256
+            if walked and (inside or self._ended or walked >= _LONG):
+                yield from self._forward(at, None, None, inside)
+            elif not inside:
+                self._search_from = max(self._search_from, self._broken)
+            if self._ended:
+                return
+
+    def _candidates(self, at: int, limit: int) -> Iterator[tuple[int, int | None]]:
+        """Yield where a stream may begin, with its check, and where a block may, with None."""
+        latest = at - 1
+        for base, data in windows(self._look, at, _HEAD + _BEFORE, limit):
+            found: dict[int, int | None] = {}
+            place = data.find(MAGIC)
+            while place >= 0:
+                check = check_of_header(self._look, base + place)
+                if check is not None:
+                    found[base + place] = check
+                place = data.find(MAGIC, place + 1)
+            for place in _heads(data):
+                if base + place - HEADER not in found and block_head_at(self._look, base + place) is not None:
+                    found[base + place] = None
+            for place in sorted(found):
+                if place > latest:
+                    latest = place
+                    yield place, found[place]
+
+
+def _heads(data: bytes) -> Iterator[int]:
+    """Yield where the header of a block may begin in ``data``: its CRC matches."""
+    done = -1
+    place = data.find(b"\x21\1")
+    while place >= 0:
+        for first in range(max(done + 1, place - _BEFORE, 0), place - 1):
+            if data[first] and not data[first + 1] & 0x3C:
+                end = first + 4 * data[first]
+                if end <= len(data) - 4 and zlib.crc32(data[first:end]).to_bytes(4, "little") == data[end : end + 4]:
+                    yield first
+        done = max(done, place - 2)
+        place = data.find(b"\x21\1", place + 1)

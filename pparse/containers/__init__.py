@@ -1,0 +1,1 @@
+"""Archives and streams, and what is read of what they hold."""

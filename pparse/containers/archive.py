@@ -1,0 +1,626 @@
+"""Archives: parsers of files that hold files (tar, zip), and what is read of a member.
+
+An archive's root is a map of names to members. A member's content is a child extraction: a stretch of the same data
+where it is stored as it is, else data of its own. What lies between members and cannot be told is a child of kind
+``gap``; its bytes can be had all the same.
+
+A name is shown as it is stored. It is no path to write to: `pparse.recovery.names` makes one of it.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import deque
+from weakref import WeakValueDictionary
+
+from pparse.compressed.resumed import ResumedData
+from pparse.containers.content import Collector, Verdict, read_through, refuse_without_content
+from pparse.document.extraction import Extraction
+from pparse.errors import (
+    PASSING,
+    EndOfDataError,
+    LimitError,
+    MalformedError,
+    PathError,
+    PparseError,
+    UnsupportedError,
+)
+from pparse.findings import Finding, Status
+from pparse.limits import LITTLE, LITTLE_UNPACKED
+from pparse.paths import join_extraction
+from pparse.tree.node import MAP, Entry
+from pparse.tree.parser import Parser
+from pparse.tree.visit import Member, Visit
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any, Final
+
+    from pparse.containers.content import Sink, Skip
+    from pparse.data.base import Data
+    from pparse.data.reader import Range
+    from pparse.findings import FindingList
+    from pparse.limits import Limits
+    from pparse.tree.node import Node
+    from pparse.tree.parser import NodeContext, Step
+    from pparse.tree.result import Result
+
+# Places in a table of names, a power of two: at first, and from where on it grows by 2 instead of 4.
+_LEAST_NAMES: Final = 1024
+_MANY_NAMES: Final = 1 << 18
+_SHORT: Final = "bytes of it are gone, and nothing tells where: the archive goes on before its end"
+CUT_BEFORE: Final = "no member of this name in what there is of the archive, which is cut"
+_LONG: Final = "bytes came into it, and nothing tells where: it goes on beyond its size"
+# Members of which it is remembered that they are not whole.
+_MOST_SPOILT: Final = 1 << 14
+# Members whose content is kept open: they take 6 KiB each.
+ENTERED: Final = 500
+
+
+class ArchiveMember:
+    """What an archive says of one member.
+
+    ``name`` (``/`` between folders; not safe to write to) and ``raw_name``, as stored; ``kind``: file, folder, symlink,
+    hardlink, device, fifo, gap or other; ``size`` of the content (None: unknown) and ``packed``, stored bytes; ``at``,
+    where its header begins, and ``[start, end)``, its stored bytes, in offsets of the extraction's data; ``mtime`` in
+    seconds since 1970, or None; ``mode``: permission bits, or None; ``link``: the target; ``method`` of compression;
+    ``checksum``: ``("crc32", value)`` of the content, or None; ``pieces``: what the content is made of, where that is
+    not simply ``[start, end)``; ``extra``: whatever the parser wants.
+    """
+
+    __slots__ = (
+        "at",
+        "checksum",
+        "end",
+        "extra",
+        "finding",
+        "kind",
+        "link",
+        "method",
+        "mode",
+        "mtime",
+        "name",
+        "packed",
+        "pieces",
+        "raw_name",
+        "size",
+        "start",
+        "status",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        raw_name: bytes,
+        kind: str,
+        at: int,
+        start: int,
+        end: int,
+        size: int | None,
+        *,
+        packed: int | None = None,
+        mtime: float | None = None,
+        mode: int | None = None,
+        link: str | None = None,
+        method: str = "stored",
+        checksum: tuple[str, int] | None = None,
+        status: Status = Status.COMPLETE,
+        finding: Finding | None = None,
+        pieces: tuple[Range, ...] | None = None,
+        extra: Any = None,
+    ) -> None:
+        self.name = name
+        self.raw_name = raw_name
+        self.kind = kind
+        self.at = at
+        self.start = start
+        self.end = end
+        self.size = size
+        self.packed = end - start if packed is None else packed
+        self.mtime = mtime
+        self.mode = mode
+        self.link = link
+        self.method = method
+        self.checksum = checksum
+        self.status = status
+        self.finding = finding
+        self.pieces = pieces
+        self.extra = extra
+
+    def __repr__(self) -> str:
+        return f"<ArchiveMember {self.name!r}, {self.kind}, {self.size} bytes at {self.at}: {self.status}>"
+
+
+class NameCounter:
+    """Says which one of equal names a name is, in 16 to 32 bytes a name (64 while they are few).
+
+    A set of hashes with open addressing; Python's own would hold an object for every hash.
+    """
+
+    __slots__ = ("_again", "_room", "_table")
+
+    def __init__(self) -> None:
+        self._table = array("q", bytes(8 * _LEAST_NAMES))  # 0: nothing there; half of it stays free
+        self._room = _LEAST_NAMES // 2
+        self._again: dict[str, int] = {}
+
+    def add(self, name: str) -> int:
+        """Return 1 for the first ``name``, 2 for the second … (told apart by hash)."""
+        table = self._table
+        key = hash(name) or 1
+        mask = len(table) - 1
+        place = key & mask
+        while found := table[place]:
+            if found == key:
+                self._again[name] = self._again.get(name, 1) + 1
+                return self._again[name]
+            place = (place + 1) & mask
+        table[place] = key
+        self._room -= 1
+        if not self._room:
+            self._grow()
+        return 1
+
+    def _grow(self) -> None:
+        size = len(self._table) * (4 if len(self._table) < _MANY_NAMES else 2)
+        table, mask = array("q", bytes(8)) * size, size - 1
+        for key in self._table:
+            if key:
+                place = key & mask
+                while table[place]:
+                    place = (place + 1) & mask
+                table[place] = key
+        self._room = (size - len(self._table)) // 2
+        self._table = table
+
+
+class ArchiveParser(Parser):
+    """Base of the parsers of archives: the state `expect_member` and `content` are theirs, the rest is here."""
+
+    child_state = "expect_member"
+    member_word = "file"
+    notes_findings = True
+
+    def __init__(self, result: Result) -> None:
+        super().__init__(result)
+        self._entered: deque[str] = deque()  # the members that were entered last, by name
+        self._opened: WeakValueDictionary[int, Extraction] = WeakValueDictionary()  # by where members' headers are
+        # What was read through and is not whole: (where its header, its bytes begin) -> what is wrong with it.
+        self.spoilt: dict[tuple[int, int], tuple[Status, Finding | None]] = {}
+        self._compared = [0, 0]  # files that the last check read, and those for which a checksum agrees
+
+    def shape(self, kind: str) -> str:
+        """The root is a map; members are scalars, the bytes they hold."""
+        return MAP if kind == self.name else "scalar"
+
+    # -- what a format says ------------------------------------------------------------------------------------------
+
+    def expect_member(self, ctx: NodeContext, block: bytes, base: int) -> Step:
+        """Make the member visible whose header (or entry of a directory) stands at ``ctx.pos``."""
+        raise NotImplementedError
+
+    def content(self, member: ArchiveMember) -> tuple[Data, int, int | None]:
+        """Return data, start and end of what ``member`` holds. Raises `UnsupportedError`, `MalformedError`."""
+        raise NotImplementedError
+
+    # -- what follows ------------------------------------------------------------------------------------------------
+
+    def entry_of(self, member: ArchiveMember) -> Entry:
+        """Return the entry of a member."""
+        self.recall(member)
+        key = None if member.kind == "gap" else member.name
+        return Entry(
+            key, member.kind, member.start, member.end, status=member.status, finding=member.finding, at=member.at,
+            note=member,
+        )  # fmt: skip
+
+    def recall(self, member: ArchiveMember) -> None:
+        """Give ``member`` the status it had when it was read through, if that was worse than what its header says."""
+        known = self.spoilt.get((member.at, member.start)) if self.spoilt else None
+        if known is not None and member.status is Status.COMPLETE:
+            member.status, member.finding = known
+        data = self.result.extraction.data
+        if member.checksum is None and member.status is Status.COMPLETE and data.flawed:
+            self._take_doubt(member, data)
+
+    def _take_doubt(self, member: ArchiveMember, data: Data) -> None:
+        """Let what is known against the bytes of a member without a checksum count for it."""
+        parts = member.pieces or (data.range(member.start, member.end),)
+        reasons = (part.data.doubtful(part.start, part.end) for part in parts)
+        found = next((reason for reason in reasons if reason is not None), None)
+        if found is not None:
+            member.status = Status.DAMAGED
+            member.finding = Finding("doubt", found, path=member.name, source=self.result.extraction.name,
+                                     offset=member.start, length=member.packed)  # fmt: skip
+
+    def is_doubted(self, member: ArchiveMember) -> bool:
+        """Say whether only a checksum of its own could tell that ``member`` is right: its bytes are in doubt."""
+        data = self.result.extraction.data
+        return (
+            member.checksum is not None
+            and member.status is Status.COMPLETE
+            and data.flawed
+            and data.doubtful(member.start, member.end) is not None
+        )
+
+    def _remember(self, member: ArchiveMember, verdict: Verdict) -> None:
+        """Keep what reading ``member`` through came to: it counts for whoever asks for it, or its bytes, afterwards."""
+        if verdict.source is not None and verdict.verified is not None and not verdict.gaps:
+            data, start = verdict.source
+            if verdict.verified:
+                data.vouch(start, start + verdict.size)
+            elif data.contradiction is None:
+                data.condemn(start, start + verdict.size, verdict.reason or "its checksum does not agree")
+        elif verdict.source is not None and verdict.doubtful:
+            data, start = verdict.source
+            if data.doubtful(start, start + verdict.size) is None:
+                for offset, length in verdict.doubtful:
+                    data.condemn(start + offset, start + offset + length, verdict.reason or "its size is another")
+        verdict.source = None
+        if verdict.status is Status.COMPLETE or verdict.code == "limit" or len(self.spoilt) >= _MOST_SPOILT:
+            return
+        finding = verdict.finding(member.name, self.result.extraction.name)
+        self.spoilt[member.at, member.start] = verdict.status, finding
+        index = self.result.root.index
+        if index is not None:
+            index.group = None  # the entries read last, with what was known then
+
+    def files(self) -> Iterator[ArchiveMember]:
+        """Yield every member, in the order of the archive."""
+        for _, entry in self.result.entries_from(self.result.root, 0):
+            yield entry.note
+
+    def members(self) -> Iterator[Member]:
+        """Yield what `pparse ls` lists; the second of two equal names as ``name#2``."""
+        names = NameCounter()
+        for member in self.files():
+            size = member.packed if member.size is None else member.size
+            self.recall(member)
+            if self.is_doubted(member):
+                self.verify(member)
+                self.recall(member)
+            yield Member(self.listed_name(member, names), member.kind, member.start, size or 0, member.status, member)
+        root = self.result.root
+        if root.known_status is None:  # all was gone through without the engine, which would do so again to know
+            self.result.close_node(root, Status.COMPLETE, None)
+
+    def listed_name(self, member: ArchiveMember, names: NameCounter) -> str:
+        """Return the name under which a member is listed and can be asked for."""
+        if member.kind == "gap":
+            return f"gap {member.start}"
+        number = names.add(member.name)
+        return member.name if number == 1 else f"{member.name}#{number}"
+
+    def find_member(self, name: str) -> Node | None:
+        """Return the node of the member that is listed as ``name``; None if there is none."""
+        root = self.result.root
+        if name.startswith("gap ") and name[4:].isdecimal() and len(name) < 24:
+            for ordinal, entry in self.result.entries_from(root, 0):
+                if entry.kind == "gap" and entry.start == int(name[4:]):
+                    return root.child(ordinal)
+        for text in dict.fromkeys((name, name.removeprefix("./"), f"./{name}", name.rstrip("/") + "/")):
+            found = root.find(text)
+            if found is not None:
+                return found
+        base, _, number = name.rpartition("#")
+        if base and number.isdecimal() and len(number) < 19:
+            return root.find(base, max(1, int(number)))
+        return None
+
+    def holds(self) -> str | None:
+        """Say in words which model the members are, by their names; None: of none that is known."""
+        return None
+
+    def enter(self, name: str) -> Extraction:
+        """Return the content of the member ``name`` as an extraction.
+
+        Raises `PathError` if there is none, or it is a folder or a link; `EndOfDataError` if the archive is cut and may
+        have had one; `UnsupportedError`.
+        """
+        extraction = self.result.extraction
+        kid = extraction.children.get(name)
+        if kid is None:
+            node = self.find_member(name)
+            if node is None and self.result.root.status is Status.TRUNCATED:
+                raise EndOfDataError(CUT_BEFORE, path=name, source=extraction.outermost.name)
+            if node is None:
+                raise PathError(
+                    f"{extraction.path} ({self.name}) holds no such member", path=name,
+                    suggestions=self.result.suggest(self.result.root, name),
+                )  # fmt: skip
+            refuse_without_content(node.note, name, extraction.path)
+            kid = self._opened.get(node.note.at)
+            if kid is None or kid.name != name:
+                kid = self.open_member(node.note, name)
+            extraction.children[name] = kid
+            self._entered.append(name)
+            if len(self._entered) > ENTERED:
+                self._forget(self._entered.popleft())
+        return kid
+
+    def _forget(self, name: str) -> None:
+        """Let go of a member that was entered long ago, if nothing was found out that the archive does not know."""
+        children = self.result.extraction.children
+        kid = children.get(name)
+        if kid is not None and not kid.data.flawed and not any(result.findings for result in kid.results.values()):
+            del children[name]
+
+    def open_member(self, member: ArchiveMember, name: str | None = None) -> Extraction:
+        """Return the content of ``member`` as an extraction. Raises `UnsupportedError`, `MalformedError`."""
+        data, start, end = self.content(member)
+        extraction = self.result.extraction
+        if self.lacks_bytes_inside(member, data, end):
+            data.condemn(start, end or start, _SHORT)
+        elif self.has_bytes_too_many(member, data, start, end):
+            data.condemn(start, end or start, _LONG)
+        opened = Extraction(extraction.session, name or member.name, data, start, end, extraction)
+        opened.go_deeper()
+        opened.origin = (self, member)
+        self._opened[member.at] = opened
+        return opened
+
+    def load_scalar(self, node: Node) -> Any:
+        """Return the bytes of a member: all of them, or an error that says what is wrong with it."""
+        member: ArchiveMember = node.note
+        session = self.result.extraction.session
+        session.limits.check("scalar_bytes", member.size or 0, "the member", path=node.path)
+        keep = Collector(lambda count: session.limits.check("scalar_bytes", count, "the member", path=node.path))
+        verdict = self.verify(member, keep)
+        if verdict.status is not Status.COMPLETE:
+            if verdict.code != "limit":
+                self.result.close_node(node, verdict.status, None)
+            reason = f"{verdict.reason}; 'pparse extract' writes what is there"
+            error = EndOfDataError if verdict.status is Status.TRUNCATED else MalformedError
+            raise error(reason, path=node.path, source=self.result.extraction.name)
+        return keep.content()
+
+    def open_scalar(self, node: Node) -> Range:
+        """Return a reader of the member's content."""
+        data, start, end = self.content(node.note)
+        if end is None:
+            end = Extraction(self.result.extraction.session, node.note.name, data, start).known_end()
+        return data.range(start, end)
+
+    def verify(self, member: ArchiveMember, sink: Sink | None = None, skip: Skip | None = None) -> Verdict:
+        """Read the content of ``member`` through and say what became of it; see `read_through`.
+
+        What is found out counts from then on, by whatever way the member is looked at. A member that a limit of ours
+        refuses is UNSUPPORTED, and the reason says how to lift it.
+        """
+        verdict = self.examine(member, sink, skip)
+        self._remember(member, verdict)
+        return verdict
+
+    def examine(self, member: ArchiveMember, sink: Sink | None, skip: Skip | None) -> Verdict:
+        """Do what `verify` does, but for remembering it; for formats that know more than one checksum."""
+        session = self.result.extraction.session
+        opened = self._opened.get(member.at)
+        try:
+            data, start, end = (opened.data, opened.start, opened.end) if opened is not None else self.content(member)
+        except (LimitError, UnsupportedError, MalformedError) as error:
+            return _refused(error)
+        try:
+            verdict = read_through(
+                session, data, start, end, size=member.size, checksum=member.checksum, sink=sink, skip=skip
+            )
+        except LimitError as error:
+            verdict = _refused(error)
+        verdict.source = data, start
+        if self.lacks_bytes_inside(member, data, end) and verdict.status is Status.TRUNCATED:
+            verdict.worsen(Status.DAMAGED, "doubt", _SHORT)
+            verdict.doubtful = ((0, verdict.size),)
+        if data is not self.result.extraction.data and opened is None:
+            data.close()
+        # The checksum of a stream around it proves bytes, not where the member ends: only one of its own does.
+        proved = verdict.verified is True and member.checksum is not None
+        if not proved and member.status is not Status.COMPLETE:
+            verdict.verified = verdict.verified and None
+            reason = member.finding.reason if member.finding is not None else str(member.status)
+            verdict.worsen(member.status, member.finding.code if member.finding is not None else "malformed", reason)
+        return verdict
+
+    def lacks_bytes_inside(self, member: ArchiveMember, data: Data, end: int | None) -> bool:
+        """Say whether a stored member ends before its size though the archive goes on: bytes of it are gone, and
+        nobody knows where; what is behind that place has shifted."""
+        extraction = self.result.extraction
+        short = end is not None and member.size is not None and end - member.start < member.size
+        return short and data is extraction.data and member.checksum is not None and (end or 0) < extraction.known_end()
+
+    def has_bytes_too_many(self, member: ArchiveMember, data: Data, start: int, end: int | None) -> bool:
+        """Say whether a stored member goes on beyond its size: bytes came into it, and nobody knows where."""
+        long = end is not None and member.size is not None and end - start > member.size
+        return long and data is self.result.extraction.data and member.checksum is not None
+
+    def is_suspect(self, member: ArchiveMember) -> bool:
+        """Say whether it is known that the content of ``member`` is not whole."""
+        spoilt = (member.at, member.start) in self.spoilt
+        return spoilt or member.status in (Status.TRUNCATED, Status.DAMAGED)
+
+    def confirms_itself(self) -> bool:
+        """Say whether every member has a checksum, and agrees with it."""
+        if self.result.findings.errors:
+            return False
+        count = 0
+        for member in self.files():
+            if member.kind == "gap" or (member.kind == "file" and self.verify(member).verified is not True):
+                return False
+            count += member.kind == "file"
+        return count > 0 and not self.result.findings.errors
+
+    def prove(self, opened: Extraction) -> Finding | None:
+        """Read the member that ``opened`` is through, for its checksum; return what is wrong with it.
+
+        A member that has none, in an archive whose bytes nothing is known against, need not be read for that.
+        """
+        if opened.origin is None:
+            return None
+        member: ArchiveMember = opened.origin[1]
+        data = self.result.extraction.data
+        if member.checksum is None and member.status is Status.COMPLETE and opened.data is data and not data.flawed:
+            return None
+        return self._finding(self.verify(member), member, opened.name)
+
+    def confirm(self, opened: Extraction | None = None) -> None:
+        """Read the member that ``opened`` is through for its checksum, if it is small and that was not done yet."""
+        member: ArchiveMember | None = opened.origin[1] if opened is not None and opened.origin is not None else None
+        if opened is None or member is None or member.size is None:
+            return
+        if member.packed > LITTLE or member.size > LITTLE_UNPACKED or (member.at, member.start) in self.spoilt:
+            return
+        if not opened.data.is_proved(opened.start, opened.start + member.size):
+            finding = self.prove(opened)
+            opened.proved = True
+            if finding is not None:
+                self.result.findings.add(finding)
+
+    def _finding(self, verdict: Verdict, member: ArchiveMember, name: str) -> Finding | None:
+        """Return what ``verdict`` says of ``member`` as a finding with a place; None where all is well."""
+        finding = verdict.finding(name, self.result.extraction.name)
+        if finding is not None and finding.offset is None:
+            finding.offset, finding.length = member.start, member.packed
+            said = member.finding
+            if said is not None and said.offset is not None and said.reason == finding.reason:
+                finding.offset, finding.length = said.offset, said.length
+        return finding
+
+    def suspect(self) -> None:
+        """Put in doubt what was decoded before a place where the archive breaks off, if nothing else explains that.
+
+        A stream can be damaged without its decoder noticing. If no header stands where a member ends, and no gap and
+        no doubt is near, bytes of that member are wrong, or too many: since its own header the archive was in step.
+        """
+        data = self.result.extraction.data
+        if not isinstance(data, ResumedData) or data.is_sound:
+            return
+        before: ArchiveMember | None = None
+        for member in self.files():
+            if member.kind == "gap" and member.packed >= 512 and before is not None and before.kind == "file":
+                start, end = before.start, member.start
+                gap = data.next_gap(start)
+                explained = (gap is not None and gap.offset < member.end) or data.doubtful(start, member.end)
+                if not explained:
+                    data.add_doubt(start, end, "no header follows where this ends: bytes of it are wrong, or too many")
+            before = member
+
+    def check(self, *, strict: bool = False) -> Iterator[Visit]:
+        """Read every member through."""
+        self.suspect()
+        root = self.result.root
+        yield Visit.of(root, 0)
+        names = NameCounter()
+        compared = self._compared = [0, 0]
+        for ordinal, entry in self.result.entries_from(root, 0):
+            member: ArchiveMember = entry.note
+            name = self.listed_name(member, names)
+            verdict = self.verify(member)
+            if member.kind in ("file", "other"):
+                compared[0] += 1
+                compared[1] += verdict.verified is True and member.checksum is not None
+            finding = self._finding(verdict, member, name)
+            if finding is not None:
+                self.result.findings.add(finding)
+            yield Visit(
+                1, entry.key, ordinal, member.kind, "scalar", member.start, member.end, name, status=verdict.status,
+                finding=finding,
+            )  # fmt: skip
+
+    def checksums(self) -> tuple[int, int, str]:
+        """Return how many files there are, and for how many of them a checksum of their own agrees."""
+        return self._compared[0], self._compared[1], "file"
+
+
+def _refused(error: PparseError) -> Verdict:
+    """Return the verdict on a member that was not read."""
+    verdict = Verdict()
+    if isinstance(error, LimitError):
+        verdict.worsen(Status.UNSUPPORTED, "limit", error.reason)
+    elif isinstance(error, UnsupportedError):
+        verdict.worsen(Status.UNSUPPORTED, "unsupported", error.reason)
+    else:
+        verdict.worsen(Status.DAMAGED, "malformed", error.reason)
+    return verdict
+
+
+def documents_in(
+    result: Result, findings: FindingList | None = None, prefix: str = ""
+) -> Iterator[tuple[str, Extraction]]:
+    """Yield what of the members of an archive some parser recognises, with its name in it; not what is in those.
+
+    What a limit refuses is among ``findings`` (None: the archive's), at ``prefix`` and its name.
+    """
+    parser = result.parser
+    if not isinstance(parser, ArchiveParser):
+        return
+    names = NameCounter()
+    for member in parser.files():
+        name = parser.listed_name(member, names)
+        if member.kind not in ("file", "other"):
+            continue
+        try:
+            extraction = parser.open_member(member, name)
+            extraction.parse()
+        except PASSING:
+            raise
+        except LimitError as error:
+            (result.findings if findings is None else findings).add(Finding(
+                "limit", f"not looked into: {error.reason}", path=prefix + quoted(name),
+            ))  # fmt: skip
+            continue
+        except PparseError:
+            continue
+        yield name, extraction
+
+
+def documents_below(result: Result) -> Iterator[tuple[str, Extraction]]:
+    """Yield every document in an archive, and in archives in it, with the path to it.
+
+    Containers come before what is in them. Those beyond the limits ``nesting`` and ``containers`` are not entered: a
+    finding of ``result`` says so, of the latter one.
+    """
+    limits = result.extraction.session.limits
+    entered = 0
+    levels = [("", documents_in(result))]
+    while levels:
+        prefix, documents = levels[-1]
+        found = next(documents, None)
+        if found is None:
+            levels.pop()
+            continue
+        name, extraction = found
+        yield prefix + quoted(name), extraction
+        inner = extraction.parse()
+        if isinstance(inner.parser, ArchiveParser):
+            entered += 1
+            below = f"{prefix}{quoted(name)}::"
+            if inner.extraction.layers >= limits.nesting:
+                result.findings.add(nested_too_deep(limits, prefix + quoted(name)))
+                continue
+            if entered > limits.containers:
+                if entered == limits.containers + 1:
+                    result.findings.add(too_many_containers(limits, prefix + quoted(name)))
+                continue
+            levels.append((below, documents_in(inner, result.findings, below)))
+
+
+def nested_too_deep(limits: Limits, path: str, source: str = "") -> Finding:
+    """Return the finding on a container that is not looked into, as too many lie around it."""
+    option = limits.option("nesting")
+    how = f"; lift it with {option}" if option else ", which is as deep as it goes"
+    return Finding(
+        "limit", f"not looked into: containers in containers are not entered below the limit nesting="
+        f"{limits.nesting}{how}", path=path, source=source,
+    )  # fmt: skip
+
+
+def too_many_containers(limits: Limits, path: str, source: str = "") -> Finding:
+    """Return the finding on a container that is not entered, as that was done with so many."""
+    return Finding(
+        "limit", f"no more containers are entered above the limit containers={limits.containers}; lift it with "
+        f"--limit containers={4 * limits.containers}", path=path, source=source,
+    )  # fmt: skip
+
+
+def quoted(name: str) -> str:
+    """Return a member's name as a part of a path to an extraction."""
+    return join_extraction([name])

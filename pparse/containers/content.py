@@ -1,0 +1,426 @@
+"""What is read of a content from front to end, behind gaps too: the bytes, and a `Verdict` on them.
+
+The one place that decides what a file out of an archive or a stream is: complete, truncated, damaged or unsupported.
+"""
+
+from __future__ import annotations
+
+from array import array
+
+from pparse.errors import EndOfDataError, GapError, MalformedError, PathError, UnsupportedError
+from pparse.findings import Finding, Status
+from pparse.limits import MIB, count_words
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Final, Protocol
+
+    from pparse.containers.archive import ArchiveMember
+    from pparse.data.base import Data, Gap
+    from pparse.document.session import Session
+    from pparse.errors import PparseError
+
+    class Sink(Protocol):
+        """Takes a content as it comes."""
+
+        def __call__(self, offset: int, chunk: bytes, unknown: list[tuple[int, int]], /) -> object:
+            """Take ``chunk``, at ``offset`` of the content; ``unknown``: stretches of it, (offset there, length)."""
+
+        def restart(self) -> None:
+            """Forget what came: at its end the data turned out to be damaged, and are given once more."""
+
+    # called with the number of zeros that need not be read
+    Skip = Callable[[int], object]
+
+# Read at once while a content is streamed.
+_STEP: Final = 1 * MIB
+# Stretches of one content that are kept apart; beyond that, close ones are joined.
+_MOST_GAPS: Final = 65_536
+
+
+class Verdict:
+    """What became of a content that was read through.
+
+    ``status`` and ``verified`` as everywhere; ``reason`` in words, None where all is well; ``size``: bytes of the
+    content as far as known, gaps of known length included; ``gaps``: ``(offset, length)``, length None where nobody
+    knows how many bytes are missing; ``doubtful``: ``(offset, length)`` of what is there and may be wrong.
+    """
+
+    __slots__ = ("code", "doubtful", "gaps", "offset", "passed", "reason", "size", "source", "status", "verified")
+
+    def __init__(self) -> None:
+        self.status = Status.COMPLETE
+        self.verified: bool | None = None
+        self.code = ""
+        self.reason: str | None = None
+        self.offset: int | None = None
+        self.size = 0
+        self.gaps = GapLog()
+        self.doubtful: tuple[tuple[int, int], ...] = ()
+        self.passed: list[tuple[int, int]] = []  # where gaps of unknown length were passed over, and how much in all
+        self.source: tuple[Data, int] | None = None  # what was read, and where in it this begins
+
+    def worsen(self, status: Status, code: str, reason: str) -> None:
+        """Note what is wrong; reasons add up, the status is that of the worst."""
+        if self.reason is None:
+            self.code, self.reason = code, reason
+        elif reason not in self.reason:
+            self.reason += f"; {reason}"
+        if _WORSE[status] > _WORSE[self.status]:
+            self.status = status
+
+    def place(self, size: int) -> None:
+        """Put all of a content of ``size`` bytes in doubt if it is damaged, and nothing tells where."""
+        if self.status is Status.DAMAGED and size and not self.gaps and not self.doubtful:
+            self.doubtful = ((0, size),)
+
+    def finding(self, path: str, source: str) -> Finding | None:
+        """Return the finding that says so; None where all is well."""
+        if self.reason is None:
+            return None
+        return Finding(self.code, self.reason, path=path, source=source, offset=self.offset)
+
+    def __repr__(self) -> str:
+        return f"<Verdict {self.status}, verified {self.verified}: {self.reason}>"
+
+
+_WORSE: Final = {
+    Status.COMPLETE: 0, Status.UNSUPPORTED: 1, Status.TRUNCATED: 2, Status.MISSING: 3, Status.DAMAGED: 4,
+}  # fmt: skip
+
+
+class GapLog:
+    """Stretches that are missing, in order, bounded: beyond some thousands, close ones become one."""
+
+    __slots__ = ("_apart", "_lengths", "_offsets")
+
+    def __init__(self) -> None:
+        self._offsets = array("q")
+        self._lengths = array("q")  # -1: nobody knows
+        self._apart = 0
+
+    def add(self, offset: int, length: int | None) -> None:
+        """Add a stretch, which must lie behind those before."""
+        offsets, lengths = self._offsets, self._lengths
+        if offsets and length is not None and lengths[-1] >= 0 and offset - offsets[-1] - lengths[-1] <= self._apart:
+            lengths[-1] = offset + length - offsets[-1]
+            return
+        if len(offsets) >= _MOST_GAPS and not self._join():
+            lengths[-1] = -1  # they cannot be told apart any more
+            return
+        self._offsets.append(offset)
+        self._lengths.append(-1 if length is None else length)
+
+    def _join(self) -> bool:
+        """Join stretches that are close, until a quarter is gone. False if that cannot be."""
+        while self._apart < 1 << 40:
+            self._apart = max(16, 4 * self._apart)
+            offsets, lengths = array("q"), array("q")
+            for first, count in zip(self._offsets, self._lengths, strict=True):
+                if offsets and count >= 0 and lengths[-1] >= 0 and first - offsets[-1] - lengths[-1] <= self._apart:
+                    lengths[-1] = first + count - offsets[-1]
+                else:
+                    offsets.append(first)
+                    lengths.append(count)
+            if len(offsets) <= _MOST_GAPS * 3 // 4:
+                self._offsets, self._lengths = offsets, lengths
+                return True
+        return False
+
+    @property
+    def known(self) -> int:
+        """Bytes missing, as far as their number is known."""
+        return sum(length for length in self._lengths if length > 0)
+
+    @property
+    def exact(self) -> bool:
+        """Whether the length of each is known."""
+        return -1 not in self._lengths
+
+    def __iter__(self) -> Iterator[tuple[int, int | None]]:
+        for offset, length in zip(self._offsets, self._lengths, strict=True):
+            yield offset, None if length < 0 else length
+
+    def __len__(self) -> int:
+        return len(self._offsets)
+
+
+def read_through(
+    session: Session,
+    data: Data,
+    start: int,
+    end: int | None,
+    *,
+    size: int | None = None,
+    checksum: tuple[str, int] | None = None,
+    sink: Sink | None = None,
+    skip: Skip | None = None,
+) -> Verdict:
+    """Read ``data[start:end]`` from front to end, behind gaps too, and say what became of it.
+
+    ``end`` None: to the end of the data. ``size`` is what the content should have, ``checksum`` what it should give.
+    ``sink`` gets everything, in order, offsets counted from ``start``; where nobody knows how many bytes are missing,
+    what follows is given as if none were; ``skip``, if given, gets holes of a sparse
+    file instead. Raises what says nothing of the data, and `LimitError`.
+    """
+    while True:
+        revision = data.revision
+        verdict = _read_once(session, data, start, end, size, checksum, sink, skip)
+        if data.revision == revision:
+            return verdict
+        if sink is not None:
+            sink.restart()
+
+
+class Collector:
+    """A sink that keeps the bytes; ``check`` is called with their number before more are kept, and may raise."""
+
+    def __init__(self, check: Callable[[int], object]) -> None:
+        self._check = check
+        self._chunks: list[bytes] = []
+
+    def __call__(self, offset: int, chunk: bytes, unknown: list[tuple[int, int]], /) -> None:
+        """Keep ``chunk``."""
+        self._check(offset + len(chunk))
+        self._chunks.append(chunk)
+
+    def restart(self) -> None:
+        """Forget what came."""
+        self._chunks = []
+
+    def content(self) -> bytes:
+        """Return all of it."""
+        return b"".join(self._chunks)
+
+
+class Beginning:
+    """A sink that keeps the first ``most`` bytes: `content`."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self.content = b""
+
+    def __call__(self, offset: int, chunk: bytes, unknown: list[tuple[int, int]], /) -> None:
+        """Keep what there is room for."""
+        self.content += chunk[: self._most - len(self.content)]
+
+    def restart(self) -> None:
+        """Forget what came."""
+        self.content = b""
+
+
+def _read_once(
+    session: Session, data: Data, start: int, end: int | None, size: int | None, checksum: tuple[str, int] | None,
+    sink: Sink | None, skip: Skip | None,
+) -> Verdict:  # fmt: skip
+    verdict = Verdict()
+    own = data.checksum is not None and data.checksum == checksum and not start and data.size == size and bool(size)
+    # What the data holds itself against when it is decoded need not be added up again.
+    crc = _Crc32() if checksum is not None and checksum[0] == "crc32" and not own else None
+    offset = start
+    held = 0  # bytes that are lost, and may be the last
+    try:
+        while end is None or offset < end:
+            session.check_cancelled()
+            step = _STEP if end is None else min(_STEP, end - offset)
+            gap = _next_inexact(data, offset, offset + step) if data.gaps else None
+            if gap is not None and gap.length is not None:
+                if gap.offset <= offset:
+                    _give(verdict, bytes(held), [(offset - held, held)], offset - held, crc, sink)
+                    held = 0
+                    verdict.gaps.add(verdict.size, None)
+                    offset = gap.offset + gap.length
+                    verdict.passed.append((offset, offset - start - verdict.size))
+                    continue
+                step = min(step, gap.offset - offset)
+            zeros = data.zeros_at(offset) if crc is None and (sink is None or skip is not None) else 0
+            if zeros >= _STEP and not held and (end is None or zeros <= end - offset):
+                if skip is not None:
+                    skip(zeros)
+                verdict.size += zeros
+                offset += zeros
+                continue
+            chunk, unknown = data.read_known(offset, step)
+            if not chunk:
+                break
+            found = _next_inexact(data, offset, offset + len(chunk)) if data.gaps else None
+            if found is not None:  # it was found while reading: what is behind it has no sure place
+                chunk = chunk[: found.offset - offset]
+                unknown = [(first, count) for first, count in unknown if first < found.offset]
+                if not chunk:
+                    continue
+            offset += len(chunk)
+            lost = _lost_at_end(unknown, offset)
+            if lost == len(chunk):  # nothing may follow: then it is cut here
+                held += lost
+                continue
+            before = offset - len(chunk) - held
+            _give(verdict, bytes(held), [(before, held)], before, crc, sink)
+            chunk = chunk[: len(chunk) - lost]
+            _give(verdict, chunk, unknown, offset - lost - len(chunk), crc, sink)
+            held = lost
+    except (MalformedError, GapError, EndOfDataError) as error:
+        verdict.worsen(Status.DAMAGED, "malformed", error.reason)
+        verdict.offset = error.offset
+    if own and verdict.size == size and not verdict.gaps:
+        _judge_own(verdict, data)
+        if verdict.verified is not None:
+            return verdict
+    _judge(verdict, data, start, end, offset - held, size, checksum, crc, held)
+    return verdict
+
+
+def _judge_own(verdict: Verdict, data: Data) -> None:
+    """Take over what a checksum said of the whole of ``data``, which was decoded to its end."""
+    size = data.size or 0
+    if data.is_proved(0, size):
+        verdict.verified, verdict.status, verdict.reason, verdict.code = True, Status.COMPLETE, None, ""
+    elif (reason := data.contradiction) is not None:
+        verdict.verified = False
+        verdict.doubtful = ((0, size),)
+        verdict.worsen(Status.DAMAGED, "checksum", reason)
+
+
+def _lost_at_end(unknown: list[tuple[int, int]], end: int) -> int:
+    """Return how many of the last bytes before ``end`` are lost; takes them out of ``unknown``."""
+    lost = 0
+    while unknown and sum(unknown[-1]) == end - lost:
+        lost += unknown.pop()[1]
+    return lost
+
+
+def _give(
+    verdict: Verdict, chunk: bytes, unknown: list[tuple[int, int]], at: int, crc: _Crc32 | None, sink: Sink | None
+) -> None:
+    """Count ``chunk``, which stands at ``at`` in the data, and pass it on."""
+    if not chunk:
+        return
+    shift = verdict.size - at
+    unknown = [(first + shift, count) for first, count in unknown]
+    for first, count in unknown:
+        verdict.gaps.add(first, count)
+    if crc is not None:
+        crc.add(chunk)
+    if sink is not None:
+        sink(verdict.size, chunk, unknown)
+    verdict.size += len(chunk)
+
+
+def _next_inexact(data: Data, offset: int, end: int) -> Gap | None:
+    """Return the first gap in ``[offset, end)`` of which nobody knows how many bytes are missing."""
+    while offset < end:
+        gap = data.next_gap(offset)
+        if gap is None or gap.offset >= end or gap.end is None:
+            return None
+        if not gap.exact:
+            return gap
+        offset = gap.end
+    return None
+
+
+class _Crc32:
+    """CRC-32 of a content as it comes."""
+
+    __slots__ = ("_update", "value")
+
+    def __init__(self) -> None:
+        from zlib import crc32
+
+        self._update = crc32
+        self.value = 0
+
+    def add(self, chunk: bytes) -> None:
+        self.value = self._update(chunk, self.value)
+
+
+def _judge(
+    verdict: Verdict, data: Data, start: int, end: int | None, came: int, size: int | None,
+    checksum: tuple[str, int] | None, crc: _Crc32 | None, held: int,
+) -> None:  # fmt: skip
+    """Say what became of a content of which ``data[start:came]`` was read and ``data[start:end]`` was meant.
+
+    ``held``: bytes that are lost at its end.
+    """
+    short = max(held, (came + held if end is None else end) - came if size is None else size - verdict.size, 0)
+    if size is None:
+        wanted = verdict.size + short
+    else:
+        wanted = size
+        if not verdict.gaps.exact and short:
+            short = 0  # that many are missing somewhere in the middle
+    if crc is not None and checksum is not None and not verdict.gaps and not short and verdict.size == wanted:
+        verdict.verified = crc.value == checksum[1]
+        if verdict.verified:
+            verdict.reason, verdict.code, verdict.status = None, "", Status.COMPLETE
+            return
+    doubt = data.doubtful(start, came) if verdict.verified is not True else None
+    if doubt is not None:
+        verdict.worsen(Status.DAMAGED, "doubt", doubt)
+        verdict.doubtful = tuple(_placed(verdict, data.doubts_in(start, came), start))
+    if verdict.gaps:
+        lost = count_words(verdict.gaps.known, "byte") if verdict.gaps.exact else "an unknown number of bytes"
+        limit = data.passed_over(start, came)
+        why = "" if limit is None else f"; {limit}"
+        verdict.worsen(Status.DAMAGED, "gap", f"{lost} of it lost in {count_words(len(verdict.gaps), 'gap')}{why}")
+    error = data.error
+    if error is not None and error.reason.startswith("bytes follow"):
+        error = None
+    if short:
+        verdict.gaps.add(verdict.size, short)
+        damaged = error is not None and not isinstance(error, EndOfDataError)
+        verdict.worsen(
+            Status.DAMAGED if damaged else Status.TRUNCATED, "malformed" if damaged else "truncated",
+            f"it ends after {verdict.size:,} of {wanted:,} bytes" + (f" ({error.reason})" if error is not None else ""),
+        )  # fmt: skip
+    elif error is not None and verdict.verified is not True and size is None and end is None:
+        damaged = not isinstance(error, EndOfDataError)
+        if isinstance(error, UnsupportedError):
+            verdict.worsen(Status.UNSUPPORTED, "unsupported", error.reason)
+        else:
+            if data.size is None:
+                verdict.gaps.add(verdict.size, None)
+            verdict.worsen(Status.DAMAGED if damaged else Status.TRUNCATED, "truncated", error.reason)
+    if size is not None and verdict.size > size:
+        verdict.doubtful = ((0, verdict.size),)  # bytes came in somewhere
+        verdict.worsen(Status.DAMAGED, "malformed", f"it holds {verdict.size:,} bytes and should hold {size:,}")
+    if verdict.verified is False and crc is not None and checksum is not None:
+        verdict.doubtful = verdict.doubtful or ((0, verdict.size),)
+        verdict.worsen(
+            Status.DAMAGED, "checksum", f"its CRC-32 is {crc.value:08x} and should be {checksum[1]:08x}"
+        )  # fmt: skip
+    if verdict.verified is None and verdict.reason is None and data.is_proved(start, came):
+        verdict.verified = True  # by the checksum of the stream around it, say
+
+
+def _placed(verdict: Verdict, stretches: list[tuple[int, int]], start: int) -> Iterator[tuple[int, int]]:
+    """Yield ``(offset, length)`` in the content of stretches of the data, where ``start`` begins the content."""
+    for low, high in stretches[:_MOST_GAPS]:
+        shift = max((passed for at, passed in verdict.passed if at <= low), default=0)
+        yield low - start - shift, high - low
+
+
+def status_of(error: PparseError | None) -> Status:
+    """Return the status of a stream that ended with ``error``."""
+    if error is None:
+        return Status.COMPLETE
+    if isinstance(error, EndOfDataError):
+        return Status.TRUNCATED
+    return Status.UNSUPPORTED if isinstance(error, UnsupportedError) else Status.DAMAGED
+
+
+def refuse_without_content(member: ArchiveMember, name: str, archive: str) -> None:
+    """Refuse to read a member as a file that has no content of its own: an empty file is something else.
+
+    Raises `PathError`.
+    """
+    if member.kind in ("file", "other", "gap") or member.size:
+        return
+    if member.kind != "folder":
+        target = f" to {member.link!r}" if member.link else ""
+        raise PathError(f"it is a {member.kind}{target} in the archive, and has no content of its own", path=name)
+    from shlex import quote
+
+    folder = member.name.rstrip("/")
+    pattern = folder if set(folder) & set("*?[") else f"{folder}/*"
+    raise PathError(f"it is a folder in the archive; pparse ls {quote(archive)} {quote(pattern)} lists it", path=name)

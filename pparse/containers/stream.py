@@ -1,0 +1,269 @@
+"""Compressed streams as documents: parsers of files that hold one other file (gzip, bz2, xz, zstd …).
+
+The tree of a stream is a map: ``content``, the bytes it holds; ``gaps``, the stretches of the file that had to be
+passed over; and what the format says besides. Whoever opens a stream without naming its format gets the document
+inside, if a parser recognises that: the steps of decompression are implicit.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from pparse.codecs import CODECS
+from pparse.containers.content import Collector, read_through, status_of
+from pparse.errors import EndOfDataError, LimitError, MalformedError, PathError, PparseError, UnsupportedError
+from pparse.findings import Finding, Severity, Status
+from pparse.limits import LITTLE, LITTLE_UNPACKED
+from pparse.tree.node import LIST, MAP, SCALAR, Entry
+from pparse.tree.parser import Parser
+from pparse.tree.visit import Member, Visit
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any, ClassVar
+
+    from pparse.compressed.gzip_index import GzipIndex
+    from pparse.compressed.resumed import Problem, ResumedData
+    from pparse.containers.content import Sink, Verdict
+    from pparse.data.reader import Range
+    from pparse.document.extraction import Extraction
+    from pparse.tree.index import ChildIndex
+    from pparse.tree.node import Node
+    from pparse.tree.result import Result
+
+
+class StreamParser(Parser):
+    """Base of the parsers of compressed streams: one content, which is a child extraction."""
+
+    codec: ClassVar[str] = ""
+    # How names end that name such streams, and what is left of them for the content.
+    suffixes: ClassVar[dict[str, str]] = {}
+    member_word = "file"
+    notes_findings = True
+
+    def __init__(self, result: Result) -> None:
+        super().__init__(result)
+        self._content: ResumedData | None = None
+        self._inner: Extraction | None = None
+        self._noted = False
+
+    @property
+    def checks(self) -> bool:
+        """Whether a checksum covers what the stream holds."""
+        return CODECS[self.codec].checked
+
+    # -- the content -------------------------------------------------------------------------------------------------
+
+    @property
+    def content(self) -> ResumedData:
+        """What the stream holds. Raises `UnsupportedError` if the codec's library is missing."""
+        content = self._content  # no lock where it is there: `note_problems` asks, see there
+        if content is None:
+            with self.lock:
+                content = self._content = self._content or self._open_content()
+        return content
+
+    def _open_content(self) -> ResumedData:
+        from pparse.compressed.resumed import ResumedData
+
+        extraction = self.result.extraction
+        session = extraction.session
+        end = extraction.end
+        source = extraction.reader if end is not None else extraction.data.range(extraction.start, 1 << 62)
+        content = ResumedData(
+            source, self.codec, budget=session.budget, limits=session.limits, scratch=session.spools,
+            concatenated=True, name=f"{extraction.path}::{self.content_name()}", stats=session.stats,
+            poll=session.check_cancelled, index=self.find_index(),
+        )  # fmt: skip
+        session.adopt(content)
+        self.result.root  # noqa: B018 -- made now, for `note_problems`
+        content.on_end = self.note_problems
+        return content
+
+    def find_index(self) -> GzipIndex | None:
+        """Return the index that makes reads in the middle cheap, if there is one."""
+        return None
+
+    def is_indexed(self) -> bool:
+        """Say whether there is an index, and nothing was found that it does not fit."""
+        return False
+
+    def content_name(self) -> str:
+        """Return the name of the content: that of the file without what stands for the compression."""
+        name = self.result.extraction.name.replace("\\", "/").rpartition("/")[2]
+        lower = name.lower()
+        for suffix, left in self.suffixes.items():
+            if lower.endswith(suffix) and len(name) > len(suffix):
+                return name[: -len(suffix)] + left
+        return f"{name}.content"
+
+    def inner(self) -> Extraction:
+        """Return the content as an extraction."""
+        if self._inner is None:
+            extraction = self.result.extraction
+            inner = extraction.child(self.content_name(), self.content)
+            inner.go_deeper()
+            inner.implicit = True
+            self._inner = inner
+        return self._inner
+
+    def unwrapped(self) -> Extraction | None:
+        """Return the content; None if the codec's library is missing."""
+        try:
+            return self.inner()
+        except UnsupportedError:
+            return None
+
+    def enter(self, name: str) -> Extraction:
+        """Return the content, by its name. Raises `PathError`."""
+        known = self.content_name()
+        if name not in (known, "content"):
+            raise PathError(f"{self.result.extraction.path} ({self.name}) holds one file, {known!r}", path=name)
+        return self.inner()
+
+    # -- what is wrong -----------------------------------------------------------------------------------------------
+
+    def settle(self, *, unless_indexed: bool = False) -> None:
+        """Decode to the end, so that all that is wrong is among the findings; ``unless_indexed``: or leave it, if there
+        is an index, and it fits as far as it was used."""
+        if unless_indexed and self.is_indexed():
+            return
+        self.content.finish()
+        self.note_problems()
+
+    def confirm(self, opened: Extraction | None = None) -> None:
+        """Decode to the end if little is left of the stream, and little comes out of it."""
+        content = self._content
+        if content is not None and not content.finished and content.left <= LITTLE:
+            with suppress(LimitError):
+                content.available(LITTLE_UNPACKED, 1)
+
+    def note_problems(self) -> None:
+        """Add what is wrong with the stream to the findings, once it is known.
+
+        The stream calls this with its lock held, in whatever thread came to its end: nothing here may wait for the
+        session's.
+        """
+        if self._noted or self._content is None or not self._content.finished:
+            return
+        self._noted = True
+        for problem in self._content.problems:
+            self.result.findings.add(self._finding(problem))
+        for doubt in self._content.doubts:
+            self.result.findings.add(Finding(
+                "doubt", f"bytes {doubt.start:,} to {doubt.end:,} of the content are in doubt: {doubt.reason}",
+                source=self.result.extraction.name, wanted=None,
+            ))  # fmt: skip
+        self.result.close_node(self.result.root, self._status(), None)
+
+    def _finding(self, problem: Problem) -> Finding:
+        content = self.content
+        cut = isinstance(content.error, EndOfDataError) and problem is content.problems[-1]
+        length = max(0, problem.end - problem.at)
+        behind = problem.reason.startswith("bytes follow") and not content.is_in_doubt
+        return Finding(
+            "trailing" if behind else "truncated" if cut else "malformed", problem.reason,
+            severity=Severity.WARNING if behind else Severity.ERROR, source=self.result.extraction.name,
+            offset=problem.at, length=None if cut else length or None,
+        )  # fmt: skip
+
+    def _status(self) -> Status:
+        content = self.content
+        if not content.is_in_doubt:
+            return Status.COMPLETE
+        status = status_of(content.error)
+        if content.doubts or len(content.problems) > 1 or (content.problems and content.error is None):
+            return Status.DAMAGED
+        return status
+
+    # -- the tree ----------------------------------------------------------------------------------------------------
+
+    def shape(self, kind: str) -> str:
+        """Shapes by kind."""
+        if kind == self.name:
+            return MAP
+        return LIST if kind == "gaps" else SCALAR
+
+    def root_children(self) -> Iterator[Entry]:
+        """Yield the children of the root."""
+        extraction = self.result.extraction
+        start, end = extraction.start, extraction.end
+        yield Entry("content", "content", start, end, status=None)
+        yield Entry("gaps", "gaps", start, end)
+
+    def fill(self, node: Node, index: ChildIndex) -> bool:
+        """Index the children of the root, or the gaps (for which everything is decoded)."""
+        entries = self.root_children() if node.parent is None else self.entries_of(node)
+        for entry in entries:
+            index.add_entry(entry)
+        return True
+
+    def entries_of(self, node: Node) -> Iterator[Entry]:
+        """Yield the children of a container below the root."""
+        self.settle()
+        for problem in self.content.problems:
+            yield Entry(
+                None, "gap", problem.at, max(problem.at, problem.end), value=problem.reason, status=Status.DAMAGED,
+                finding=self._finding(problem),
+            )  # fmt: skip
+
+    def judge(self, node: Node) -> None:
+        """Find out how the stream ends, by decoding it."""
+        self.settle()
+        self.result.close_node(node, self._status(), None)
+
+    def load_scalar(self, node: Node) -> Any:
+        """Return the content, if all of it is there; the value of anything else."""
+        if node.kind != "content":
+            return super().load_scalar(node)
+        session = self.result.extraction.session
+        keep = Collector(lambda count: session.limits.check("scalar_bytes", count, "the content", path=node.path))
+        verdict = self.verify(keep)
+        self.result.close_node(node, verdict.status, None)
+        if verdict.status is not Status.COMPLETE:
+            error: type[PparseError] = EndOfDataError if verdict.status is Status.TRUNCATED else MalformedError
+            raise error(
+                f"{verdict.reason}; 'pparse extract' writes what is there", path=node.path,
+                source=self.result.extraction.name,
+            )  # fmt: skip
+        return keep.content()
+
+    def open_scalar(self, node: Node) -> Range:
+        """Return a reader of the content."""
+        if node.kind != "content":
+            return super().open_scalar(node)
+        return self.content.range(0, self.inner().known_end())
+
+    def verify(self, sink: Sink | None = None) -> Verdict:
+        """Read the content through and say what became of it; see `pparse.containers.content.read_through`."""
+        verdict = read_through(self.result.extraction.session, self.content, 0, None, sink=sink)
+        self.note_problems()
+        return verdict
+
+    # -- listings ----------------------------------------------------------------------------------------------------
+
+    def members(self) -> Iterator[Member]:
+        """Yield the content, decoding it to its end to know what it is like."""
+        self.settle()
+        content = self.content
+        size = content.size
+        if size is None:
+            size = content.gaps[-1].offset if content.gaps else 0
+        yield Member(self.content_name(), "content", self.result.extraction.start, size, self._status())
+
+    def find_member(self, name: str) -> Node | None:
+        """Return the content, by its name."""
+        return self.result.root.find("content") if name == self.content_name() else None
+
+    def check(self, *, strict: bool = False) -> Iterator[Visit]:
+        """Decode everything, and compare checksums."""
+        root = self.result.root
+        self.settle()
+        yield Visit.of(root, 0)
+        gaps = self.content.gaps
+        if strict and gaps:
+            self.result.findings.add(Finding(
+                "gaps", f"{len(gaps)} stretches of the content are lost", severity=Severity.NOTE,
+                source=self.result.extraction.name,
+            ))  # fmt: skip

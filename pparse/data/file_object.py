@@ -1,0 +1,56 @@
+"""A seekable binary file object as Data."""
+
+from __future__ import annotations
+
+import os
+import threading
+
+from pparse.data.base import Data
+from pparse.errors import SourceError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from pparse.data.base import IoStats
+
+
+class StreamData(Data):
+    """A binary file object of the caller's (``io.BytesIO``, an opened file, a remote file): locked seek and read.
+
+    The object is not closed with the data: it belongs to the caller.
+    """
+
+    def __init__(self, stream: Any, name: str | None = None, stats: IoStats | None = None) -> None:
+        self._stream = stream
+        self._lock = threading.Lock()
+        try:
+            size = stream.seek(0, os.SEEK_END)
+            if size is None:
+                size = stream.tell()
+        except (OSError, ValueError) as error:
+            raise SourceError(f"the stream cannot be sought ({error}); save it to a file first", source=name) from error
+        try:
+            is_binary = isinstance(stream.read(0), bytes)
+        except (OSError, ValueError) as error:
+            raise SourceError(f"cannot read: {error}", source=name) from error
+        if not is_binary:
+            raise SourceError("the file object gives text; open it in binary mode", source=name)
+        super().__init__(name or str(getattr(stream, "name", "<stream>")), size, stats)
+
+    def _pread(self, offset: int, length: int) -> bytes:
+        pieces = []
+        try:
+            with self._lock:
+                self._stream.seek(offset)
+                while length:
+                    chunk = self._stream.read(length)
+                    if not chunk:
+                        break
+                    pieces.append(chunk)
+                    length -= len(chunk)
+        except (OSError, ValueError) as error:
+            raise SourceError(f"cannot read: {error}", source=self.name, offset=offset) from error
+        if length:
+            raise SourceError("the stream serves fewer bytes than it had", source=self.name, offset=offset)
+        return b"".join(pieces)

@@ -1,0 +1,78 @@
+"""Data of which some stretches are not to be used: `HiddenData`."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from operator import itemgetter
+
+from pparse.data.base import Data, GapTable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class HiddenData(Data):
+    """Data of which the stretches ``hidden`` are gaps, and the rest is as it is; offsets are the same.
+
+    ``settled`` (by default those hidden) are stretches of which doubts are known and dealt with: `doubtful` speaks of
+    the others only. Both are pairs ``(start, end)``, in order and apart.
+    """
+
+    def __init__(
+        self, data: Data, hidden: Sequence[tuple[int, int]], settled: Sequence[tuple[int, int]] | None = None
+    ) -> None:
+        super().__init__(data.name, data.size, data.stats)
+        self._data = data
+        self._settled = list(hidden if settled is None else settled)
+        self._vague = [stretch for stretch in self._settled if stretch not in set(hidden)]
+        self.access = data.access
+        gaps = [(gap.offset, gap.end, gap.exact) for gap in data.gaps]
+        gaps += [(start, end, True) for start, end in hidden]
+        self.gaps = GapTable()
+        reached = 0
+        for offset, end, exact in sorted(gaps, key=lambda gap: gap[0]):
+            start = max(offset, reached)
+            if end is None:
+                self.gaps.add(start, None)
+                break
+            if end > start:
+                self.gaps.add(start, end - start, exact)
+                reached = end
+
+    @property
+    def revision(self) -> int:  # type: ignore[override]
+        """That of the data."""
+        return self._data.revision
+
+    def is_vague(self, start: int, end: int) -> bool:
+        """Say whether damage is somewhere in ``[start, end)`` that is settled, but not all of it hidden."""
+        return any(low < end and start < high for low, high in self._vague)
+
+    def pread(self, offset: int, length: int) -> bytes:
+        """Read what is not hidden; the read is counted by the data itself."""
+        length = self._clip(offset, length)
+        return self._data.pread(offset, length) if length else b""
+
+    def _pread(self, offset: int, length: int) -> bytes:
+        return self._data.pread(offset, length)
+
+    def doubtful(self, start: int, end: int) -> str | None:
+        """Ask the data, of what is not settled."""
+        place = bisect_right(self._settled, start, key=itemgetter(1))
+        while place < len(self._settled) and self._settled[place][0] < end:
+            low, high = self._settled[place]
+            reason = self._data.doubtful(start, low) if start < low else None
+            if reason is not None:
+                return reason
+            start = max(start, high)
+            place += 1
+        return self._data.doubtful(start, end) if start < end else None
+
+    def passed_over(self, start: int, end: int) -> str | None:
+        """Ask the data."""
+        return self._data.passed_over(start, end)
+
+    def check_unchanged(self) -> None:
+        """Check the data."""
+        self._data.check_unchanged()

@@ -1,0 +1,153 @@
+"""Scratch files: unlinked temporary files for what does not fit into memory, with a cap on all of them together.
+
+They exist only where the caller named a folder for them (``scratch=``, ``--scratch DIR``): a reader does not fill a
+disk unasked. Such a file has no name (on Windows: is deleted when closed), so nothing is left behind, whatever happens.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+
+from pparse.errors import ClosedError, LimitError, SourceError
+from pparse.limits import format_size
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import mmap
+    from typing import Final
+
+    from pparse.data.base import Buffer
+
+_MAX_SYSTEM_CALL: Final = 1 << 30
+
+
+class Scratch:
+    """Makes spools in ``folder``, of at most ``limit`` bytes together (``used`` is what they hold). Thread-safe.
+
+    With ``folder`` None there is none to be had: `spool` raises the `LimitError` that names ``--scratch``.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str] | None, limit: int) -> None:
+        self.folder = None if folder is None else os.fspath(folder)
+        self.limit = limit
+        self.used = 0
+        self._lock = threading.Lock()
+
+    def spool(self) -> Spool:
+        """Return a new, empty `Spool`. Raises `LimitError` without a folder, `SourceError` if it cannot be used."""
+        if self.folder is None:
+            raise no_scratch("this")
+        import tempfile
+
+        try:
+            with tempfile.TemporaryFile(buffering=0, dir=self.folder, prefix="pparse-") as file:
+                return Spool(self, os.dup(file.fileno()))
+        except OSError as error:
+            raise SourceError(
+                f"cannot make a scratch file: {error.strerror or error}", errno=error.errno, source=self.folder
+            ) from error
+
+    def _take(self, count: int) -> None:
+        with self._lock:
+            if count > self.limit - self.used:
+                wanted = self.used + count
+                raise LimitError(
+                    f"the scratch files would take {format_size(wanted)}, above the limit scratch_bytes={self.limit}",
+                    option=f"--limit scratch_bytes={max(wanted, 2 * self.limit)}",
+                    wanted=wanted,
+                    got=self.limit,
+                )
+            self.used += count
+
+    def _give_back(self, count: int) -> None:
+        with self._lock:
+            self.used -= count
+
+
+def no_scratch(what: str) -> LimitError:
+    """Return the error of ``what`` would need a scratch file where there is no folder for one."""
+    return LimitError(f"{what} needs a scratch file", option="--scratch DIR")
+
+
+class Spool:
+    """A temporary file that is written at its end and read anywhere. Thread-safe. ``size`` is what it holds."""
+
+    def __init__(self, scratch: Scratch, descriptor: int) -> None:
+        self._scratch = scratch
+        self._descriptor = descriptor
+        self._lock = threading.Lock()
+        self.size = 0
+        self._held = 0
+        self.closed = False
+
+    def append(self, data: Buffer) -> None:
+        """Write ``data`` at the end. Raises `LimitError` above the cap, `SourceError` if the disk is full."""
+        view = memoryview(data).cast("B") if len(data) else memoryview(b"")
+        with self._lock:
+            self._take(len(view))
+            try:
+                os.lseek(self._descriptor, self.size, os.SEEK_SET)
+                while view:
+                    done = os.write(self._descriptor, view[:_MAX_SYSTEM_CALL])
+                    self.size += done
+                    view = view[done:]
+            except OSError as error:
+                raise self._failed("write", error) from error
+
+    def pread(self, offset: int, length: int) -> bytes:
+        """Return up to ``length`` bytes at ``offset``; fewer only at the end."""
+        if offset < 0 or length < 0:
+            raise ValueError(f"negative offset or length: {offset}, {length}")
+        pieces: list[bytes] = []
+        with self._lock:  # one position, and the writer has it too
+            self._check()
+            length = max(0, min(length, self.size - offset))
+            try:
+                if length:
+                    os.lseek(self._descriptor, offset, os.SEEK_SET)
+                while length and (chunk := os.read(self._descriptor, min(length, _MAX_SYSTEM_CALL))):
+                    pieces.append(chunk)
+                    length -= len(chunk)
+            except OSError as error:
+                raise self._failed("read", error) from error
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def memory(self, size: int) -> mmap.mmap:
+        """Return the file, which must be empty, as writable memory of ``size`` bytes (zeros)."""
+        import mmap
+
+        with self._lock:
+            self._take(size)
+            try:
+                os.ftruncate(self._descriptor, size)
+                self.size = size
+                return mmap.mmap(self._descriptor, size)
+            except (OSError, ValueError, OverflowError) as error:
+                raise self._failed("map", error) from error
+
+    def _take(self, count: int) -> None:
+        self._check()
+        self._scratch._take(count)
+        self._held += count
+
+    def _check(self) -> None:
+        if self.closed:
+            raise ClosedError("the scratch file is closed")
+
+    def _failed(self, doing: str, error: Exception) -> SourceError:
+        reason = getattr(error, "strerror", None) or error
+        return SourceError(
+            f"cannot {doing} a scratch file: {reason}", errno=getattr(error, "errno", None), source=self._scratch.folder
+        )
+
+    def close(self) -> None:
+        """Delete the file; harmless when repeated."""
+        with self._lock:
+            if not self.closed:
+                self.closed = True
+                os.close(self._descriptor)
+                self._scratch._give_back(self._held)
+
+    def __del__(self) -> None:
+        self.close()

@@ -1,0 +1,200 @@
+"""What is known of a stretch of bytes: whether they are there, and whether they are right.
+
+The one place that decides whether a stretch is complete, truncated, missing or damaged. It claims only what was looked
+at: what arithmetic tells (a source that ends early, a gap) is known at once; a stream that is known to break somewhere
+is decoded to that place first (`Data.look`); bytes that nothing contradicts are complete, and ``verified`` only if a
+checksum confirmed them.
+"""
+
+from __future__ import annotations
+
+import threading
+from array import array
+from bisect import bisect_left, bisect_right
+
+from pparse.errors import LimitError
+from pparse.findings import Status
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from typing import Final
+
+    from pparse.data.base import Data
+    from pparse.data.reader import Range
+
+
+class Doubt:
+    """A stretch ``[start, end)`` that was decoded, and may be wrong all the same, for the ``reason`` given."""
+
+    __slots__ = ("end", "reason", "start")
+
+    def __init__(self, start: int, end: int, reason: str) -> None:
+        self.start = start
+        self.end = end
+        self.reason = reason
+
+    def __repr__(self) -> str:
+        return f"Doubt({self.start}, {self.end}, {self.reason!r})"
+
+
+class Proofs:
+    """Stretches that a checksum confirmed: sorted, adjoining ones joined, found by bisection. Thread-safe."""
+
+    __slots__ = ("_ends", "_lock", "_starts")
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._starts = array("q")
+        self._ends = array("q")
+
+    def add(self, start: int, end: int) -> None:
+        """Add ``[start, end)``."""
+        with self._lock:
+            first = bisect_left(self._ends, start)
+            last = bisect_right(self._starts, end)
+            if first < last:
+                start, end = min(start, self._starts[first]), max(end, self._ends[last - 1])
+            self._starts[first:last] = array("q", (start,))
+            self._ends[first:last] = array("q", (end,))
+
+    def covers(self, start: int, end: int) -> bool:
+        """Say whether all of ``[start, end)`` was confirmed."""
+        with self._lock:
+            place = bisect_right(self._starts, start)
+            return place > 0 and self._ends[place - 1] >= end
+
+    def without(self, start: int, end: int) -> list[tuple[int, int]]:
+        """Return the stretches of ``[start, end)`` that were not confirmed, in order and apart."""
+        found: list[tuple[int, int]] = []
+        with self._lock:
+            place = bisect_right(self._ends, start)
+            while place < len(self._starts) and self._starts[place] < end:
+                if self._starts[place] > start:
+                    found.append((start, self._starts[place]))
+                start = self._ends[place]
+                place += 1
+        if start < end:
+            found.append((start, end))
+        return found
+
+
+class Condemned:
+    """Stretches that a checksum contradicts, in order of their starts; found by bisection, however many there are.
+
+    Thread-safe.
+    """
+
+    __slots__ = ("_doubts", "_lock", "_reach", "_starts")
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._starts: list[int] = []
+        self._doubts: list[Doubt] = []
+        self._reach: list[int] = []  # the furthest end of this one and all before it
+
+    def add(self, doubt: Doubt) -> None:
+        """Add a stretch, unless it is there."""
+        with self._lock:
+            place = bisect_right(self._starts, doubt.start)
+            if place and self._starts[place - 1] == doubt.start and self._doubts[place - 1].end == doubt.end:
+                return
+            self._starts.insert(place, doubt.start)
+            self._doubts.insert(place, doubt)
+            del self._reach[place:]
+            furthest = self._reach[-1] if place else 0
+            for later in self._doubts[place:]:
+                furthest = max(furthest, later.end)
+                self._reach.append(furthest)
+
+    def __iter__(self) -> Iterator[Doubt]:
+        return iter(self._doubts)
+
+    def touching(self, start: int, end: int) -> Doubt | None:
+        """Return a stretch that overlaps ``[start, end)``; None if none does."""
+        with self._lock:
+            place = bisect_left(self._starts, end)
+            while place and self._reach[place - 1] > start:
+                place -= 1
+                if self._doubts[place].end > start:
+                    return self._doubts[place]
+            return None
+
+
+def joined(stretches: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return stretches ``(start, end)`` in order, those that meet or overlap as one."""
+    found: list[tuple[int, int]] = []
+    for start, end in sorted(stretches):
+        if found and start <= found[-1][1]:
+            found[-1] = (found[-1][0], max(end, found[-1][1]))
+        else:
+            found.append((start, end))
+    return found
+
+
+class Standing:
+    """What is known of a stretch: ``status``; ``verified`` (True: a checksum confirmed it, False: it is contradicted,
+    None: neither); ``reason`` in words, None where all is well; ``there``, bytes from its start that can be had."""
+
+    __slots__ = ("reason", "status", "there", "verified")
+
+    def __init__(self, status: Status, verified: bool | None, reason: str | None, there: int) -> None:
+        self.status = status
+        self.verified = verified
+        self.reason = reason
+        self.there = there
+
+    def __repr__(self) -> str:
+        return f"<Standing {self.status}, verified {self.verified}, {self.there} bytes there: {self.reason}>"
+
+
+def standing(data: Data, start: int, end: int) -> Standing:
+    """Say what is known of ``data[start:end]``.
+
+    Decodes only where something is known already to be wrong. Errors of the source propagate; a limit that keeps a
+    stream, or what is behind damage of it, from being looked at makes it UNSUPPORTED.
+    """
+    wanted = max(0, end - start)
+    if not wanted:
+        return Standing(Status.COMPLETE, None, None, 0)
+    try:
+        data.look()
+    except LimitError as error:
+        return Standing(Status.UNSUPPORTED, None, f"it could not be looked at: {error.reason}", 0)
+    size = data.size
+    there = wanted if size is None else max(0, min(wanted, size - start))
+    gap = data.next_gap(start) if data.gaps else None
+    if gap is not None and gap.offset < start + there:
+        there = max(0, gap.offset - start)
+    doubt = data.doubtful(start, start + there)
+    if doubt is not None:
+        return Standing(Status.DAMAGED, False, doubt, there)
+    if there == wanted:
+        return Standing(Status.COMPLETE, True if data.is_proved(start, end) else None, None, there)
+    limit = data.passed_over(start + there, end)
+    if limit is not None:
+        return Standing(Status.UNSUPPORTED, None, limit, there)
+    at_end = gap is None or gap.end is None or (size is not None and gap.end >= size)
+    if gap is not None and not at_end and (there or (gap.end or 0) < end):
+        return Standing(Status.DAMAGED, None, _LOST, there)
+    if not there:
+        return Standing(Status.MISSING, None, _BEYOND if at_end else _NOTHING, 0)
+    return Standing(Status.TRUNCATED, None, _CUT, there)
+
+
+def status_of(parts: Iterable[Range]) -> Status:
+    """Return the worst that is known now of several stretches that are parts of one thing."""
+    worst = Status.COMPLETE
+    for part in parts:
+        found = part.data.standing(part.start, part.end).status
+        if found is Status.DAMAGED:
+            return found
+        if found is not Status.COMPLETE:
+            worst = found
+    return worst
+
+
+_LOST: Final = "bytes of it are lost"
+_NOTHING: Final = "all of its bytes are lost"
+_BEYOND: Final = "it lies beyond the end of what is there"
+_CUT: Final = "it goes on beyond the end of what is there"

@@ -1,0 +1,430 @@
+"""Extractions: named pieces of data that some parser may parse.
+
+An opened file is an extraction; what is embedded in it becomes child extractions, made once each and on demand. A
+stored piece is a `Range` of the same descriptor. A `FolderExtraction` is the same for a folder, confined to it.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+
+from pparse.data.base import FileData
+from pparse.errors import FormatError, LimitError, PathError, SourceError, UnsupportedError
+from pparse.locking import guard
+from pparse.paths import join_extraction
+from pparse.tree.result import Result
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any, Self
+
+    from pparse.data.base import Data
+    from pparse.data.reader import Range
+    from pparse.document.resume import FilePart
+    from pparse.document.session import Session
+    from pparse.findings import Finding, FindingList, Status
+    from pparse.tree.node import Node
+    from pparse.tree.parser import Parser
+    from pparse.tree.visit import Visit
+
+
+class Extraction:
+    """A piece of data with a name.
+
+    ``data[start:end]`` are its bytes (``end`` None where the data has no known size yet); ``parent`` is the extraction
+    it was found in; ``children`` the ones found in it so far, by name; ``results`` what parsers made of it, by parser.
+    """
+
+    is_folder = False
+
+    def __init__(
+        self,
+        session: Session,
+        name: str,
+        data: Data,
+        start: int = 0,
+        end: int | None = None,
+        parent: Extraction | None = None,
+        format: str | None = None,
+    ) -> None:
+        self.session = session
+        self.lock = session.lock
+        self.name = name
+        self.data = data
+        self.start = start
+        self.end = data.size if end is None else end
+        self.parent = parent
+        self.children: dict[str, Extraction] = {}
+        self.results: dict[str, Result] = {}
+        self._format = format
+        self._named = format is not None  # whoever names a format wants that one, not what is inside
+        self.file_parts: list[FilePart] = []  # of a file in numbered parts: which they are
+        self.notes: list[Finding] = []  # what was found wrong before any parser looked at it
+        self.origin: tuple[Any, Any] | None = None  # of a member of an archive: that one's parser, and the member
+        self.proved = False  # the member that this is was read through for its checksum
+        self._confirmed = False  # `confirm` came to its end
+        self._confirming = False
+        self.implicit = False  # a step of decompression, which paths do not name
+        self.layers: int = 0 if parent is None else parent.layers  # archives and streams around it
+
+    # -- bytes -------------------------------------------------------------------------------------------------------
+
+    @property
+    def reader(self) -> Range:
+        """A new reader of the extraction's bytes."""
+        return self.data.range(self.start, max(self.start, self.known_end()))
+
+    @property
+    def size(self) -> int | None:
+        """Bytes that the extraction is said to have; None while unknown."""
+        return None if self.end is None else self.end - self.start
+
+    def known_end(self, node: Node | None = None) -> int:
+        """Return where the bytes of the extraction (or of ``node``) end in fact, as an offset of the data."""
+        end = self.end if node is None or node.end is None else node.end
+        data = self.data
+        if data.flawed:
+            with suppress(LimitError):  # whoever reads there is told
+                data.look()
+        size = data.reach
+        if size is None:
+            size = _find_size(data)
+        return size if end is None else min(end, size)
+
+    @property
+    def path(self) -> str:
+        """Names from the outermost extraction to this one, joined by ``::``."""
+        names = []
+        extraction: Extraction | None = self
+        while extraction is not None:
+            if not extraction.implicit:
+                names.append(extraction.name)
+            extraction = extraction.parent
+        return join_extraction(reversed(names))
+
+    def child(
+        self, name: str, data: Data, start: int = 0, end: int | None = None, format: str | None = None
+    ) -> Extraction:
+        """Return the child extraction ``name``, made on the first call."""
+        kid = self.children.get(name)
+        if kid is None:
+            kid = self.children[name] = Extraction(self.session, name, data, start, end, self, format)
+        return kid
+
+    def go_deeper(self) -> None:
+        """Note that this comes out of one archive or stream more. Raises `LimitError`: it is read through them all."""
+        limit = self.session.limits.nesting
+        if self.layers >= limit:
+            raise LimitError(
+                f"more than {limit} archives and streams lie within each other",
+                option=self.session.limits.option("nesting") or "'pparse extract', one layer after the other",
+                path=self.parent.outermost.path if self.parent is not None else None,
+            )
+        self.layers += 1
+
+    def sibling(self, name: str) -> Extraction:
+        """Return the file ``name`` in the folder of this file, as a child extraction, opened on the first call.
+
+        The name must be relative and stay in the folder; a symbolic link there is followed, since download caches
+        consist of them. Raises `PathError` for a name that leaves the folder, `SourceError` for what cannot be opened.
+        """
+        kid = self.children.get(name)
+        if kid is None:
+            folder = self.folder_path()
+            path = os.path.join(folder, *confine(name))
+            data = FileData(path, self.session.pool, self.session.stats)
+            self.session.adopt(data)
+            kid = self.children[name] = Extraction(self.session, name, data, parent=self)
+        return kid
+
+    def folder_path(self) -> str:
+        """Return the path of the folder that this file is in. Raises `SourceError` if it is in none."""
+        if isinstance(self.data, FileData) and self.origin is None:  # what is beside an archive is not in it
+            return os.path.dirname(self.data.path) or "."
+        raise SourceError("has no folder to find other files in", source=self.name)
+
+    # -- what parsers make of it -------------------------------------------------------------------------------------
+
+    def parse(self, format: str | type[Parser] | None = None) -> Result:
+        """Return what the parser of that name (or class) makes of this; the best match if None.
+
+        Where that is a compressed stream, and a parser recognises what it holds, it is the result of that parser.
+
+        Raises `FormatError` if no parser recognises it, naming what it looks like where that is known.
+        """
+        result = self._parse(format)
+        while format is None and not result.extraction._named:
+            inner = result.parser.unwrapped()
+            if inner is None:
+                break
+            try:
+                result = inner._parse(None)
+            except (FormatError, UnsupportedError):
+                break
+        return result
+
+    def _parse(self, format: str | type[Parser] | None) -> Result:
+        """Do what `parse` does, but leave wrappings alone."""
+        from pparse.document.registry import detect, parser_class
+
+        parser: type[Parser]
+        if isinstance(format, type):
+            parser = format
+        else:
+            name = format or self._format
+            parser = parser_class(self.session.registry, name) if name is not None else detect(self)
+            if format is None:
+                self._format = parser.name
+        if (parser.reads == "folder") is not self.is_folder:
+            what = "folder" if self.is_folder else "file"
+            reason = f"the format {parser.name!r} reads a {parser.reads}, and this is a {what}"
+            raise FormatError(reason, source=self.name)
+        result = self.results.get(parser.name)
+        if result is None:
+            findings = self.parent.findings_of_stream() if self.implicit and self.parent is not None else None
+            if findings is not None:
+                findings.call(self.name, f"{self.outermost.path} ({self.name})")
+            result = self.results[parser.name] = Result(self, parser, findings)
+            for note in self.notes:
+                result.findings.add(note)
+        return result
+
+    def assume(self, format: str) -> None:
+        """Take this to be of ``format`` from now on, where no parser recognises it."""
+        self._format = format
+
+    def findings_of_stream(self) -> FindingList | None:
+        """Return the findings that this stream shares with the document inside it."""
+        result = self.results.get(self._format or "")
+        return None if result is None else result.findings
+
+    @property
+    def result(self) -> Result:
+        """What the best parser makes of this."""
+        return self.parse()
+
+    @property
+    def format(self) -> str:
+        """Name of the best parser."""
+        return self.parse().parser.name
+
+    @property
+    def root(self) -> Node:
+        """Root node of the best parser's tree."""
+        return self.parse().root
+
+    @property
+    def status(self) -> Status:
+        """Status of the root."""
+        return self.parse().status
+
+    @property
+    def findings(self) -> FindingList:
+        """What was found wrong so far."""
+        return self.parse().findings
+
+    def node(self, path: str = "") -> Node:
+        """Return the node at ``path``, or the member of that name. Raises `PathError`."""
+        try:
+            return self.root.at(path)
+        except PathError:
+            found = self.parse().parser.find_member(path)
+            if found is None:
+                raise
+            return found
+
+    def get(self, path: str = "") -> Any:
+        """Return the value at ``path``: a scalar, or a view of a container."""
+        return self.node(path).load()
+
+    def walk(self, *, detail: bool = True) -> Iterator[Visit]:
+        """Yield every node, depth first, in one pass."""
+        return self.parse().walk(detail=detail)
+
+    def check(self, *, strict: bool = False, around: bool = True) -> Iterator[Finding]:
+        """Parse everything and yield every finding; ``strict`` adds the rules of the format's reference reader.
+
+        ``around=False`` leaves out what this stands on (see `prove`), for one who has checked that already.
+        """
+        from pparse.document.registry import viewer_for
+
+        with self.lock:
+            viewer = viewer_for(self)
+        told: set[Finding] = set()
+        for finding in viewer.check(strict=strict) if viewer is not None else self.parse().check(strict=strict):
+            told.add(finding)
+            yield finding
+        inner = self.parse().extraction
+        if around:
+            inner.prove()
+        else:
+            inner.settle_streams()
+        yield from (finding for finding in self.findings if finding not in told)
+
+    def forget(self) -> None:
+        """Forget what parsers made of this and of all that is in it; the bytes, and what is known of them, stay.
+
+        For one who goes on after other bytes came out than before: see `Data.revision`.
+        """
+        with self.lock:
+            inner = self.parse().extraction
+            for result in inner.results.values():
+                result.findings.drop(inner.name)
+            inner.results.clear()
+            inner.children.clear()
+
+    @property
+    def topmost(self) -> Extraction:
+        """What was opened, and this is in."""
+        extraction: Extraction = self
+        while extraction.parent is not None:
+            extraction = extraction.parent
+        return extraction
+
+    @property
+    def outermost(self) -> Extraction:
+        """What this is the content of, the steps of decompression undone."""
+        extraction: Extraction = self
+        while extraction.implicit and extraction.parent is not None:
+            extraction = extraction.parent
+        return extraction
+
+    def settle_streams(self, *, unless_indexed: bool = False) -> None:
+        """Decode the compressed streams around this to their ends, so that what is wrong with them is known.
+
+        ``unless_indexed``: but for those whose index fits, for a listing, which had only to look here and there.
+        """
+        extraction: Extraction = self
+        while extraction.implicit and extraction.parent is not None:
+            extraction = extraction.parent
+            for result in extraction.results.values():
+                result.parser.settle(unless_indexed=unless_indexed)
+
+    def prove(self) -> None:
+        """Read all that this stands on to its end, so that checksums are compared: the streams and the members of
+        archives around it, outermost last. What is wrong with them is among the findings from then on."""
+        extraction: Extraction | None = self
+        while extraction is not None:
+            if extraction.origin is not None and not extraction.proved:
+                finding = extraction.origin[0].prove(extraction)
+                extraction.proved = True
+                if finding is not None:
+                    self.findings.add(finding)
+            for result in list(extraction.results.values()):
+                result.parser.settle()
+            extraction = extraction.parent
+
+    def confirm(self) -> None:
+        """Do what `prove` does where it costs little, once: before values are given, which may be those of damage.
+
+        Little is a member or the rest of a stream of at most 4 MiB, as it is packed, and 32 MiB unpacked.
+        """
+        if self._confirmed or self.parent is None:
+            return
+        with self.lock:
+            begun: list[Extraction] = []
+            extraction: Extraction | None = self
+            try:
+                while extraction is not None and not (extraction._confirmed or extraction._confirming):
+                    begun.append(extraction)
+                    extraction._confirming = True
+                    if extraction.origin is not None and not extraction.proved:
+                        extraction.origin[0].confirm(extraction)
+                    for result in list(extraction.results.values()):
+                        result.parser.confirm()
+                    extraction = extraction.parent
+                for extraction in begun:  # not before: nobody else may read meanwhile, nor after it failed
+                    extraction._confirmed = True
+            finally:
+                for extraction in begun:
+                    extraction._confirming = False
+
+    def view(self) -> Any:
+        """Return the viewer of this extraction. Raises `UnsupportedError` if its format has none."""
+        from pparse.document.registry import viewer_for
+
+        viewer = viewer_for(self)
+        if viewer is None:
+            holds = getattr(self.parse().parser, "holds", None)
+            held = holds() if holds is not None else None
+            known = f" (it holds {held}, whose tensors this version does not read yet)" if held is not None else ""
+            raise UnsupportedError(f"there is no viewer for {self.format}{known}; use open() and its nodes")
+        return viewer
+
+    def close(self) -> None:
+        """Close the document this belongs to."""
+        self.session.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        size = "unknown size" if self.size is None else f"{self.size} bytes"
+        return f"<{type(self).__name__} {self.path!r}, {size}>"
+
+
+guard(Extraction, (
+    "assume", "child", "findings_of_stream", "get", "node", "parse", "prove", "settle_streams", "sibling",
+    "view", "walk",
+))  # fmt: skip
+
+
+class FolderExtraction(Extraction):
+    """A folder, and nothing outside it (but for what symbolic links in it name)."""
+
+    is_folder = True
+
+    def __init__(self, session: Session, path: str, format: str | None = None) -> None:
+        from pparse.data.base import BytesData
+
+        super().__init__(session, path, BytesData(b"", path, session.stats), format=format)
+        self.folder = path
+        try:
+            with os.scandir(path) as listing:
+                self.members = sorted(item.name for item in listing if item.is_file())
+        except OSError as error:
+            raise SourceError(f"cannot list: {error.strerror or error}", errno=error.errno, source=path) from error
+
+    def folder_path(self) -> str:
+        """Return the path of the folder."""
+        return self.folder
+
+
+def confine(name: str) -> list[str]:
+    """Return the parts of a relative file name that cannot lead out of its folder. Raises `PathError`."""
+    parts = name.split("/")
+    if (
+        not name
+        or "\0" in name
+        or "\\" in name
+        or name.startswith("/")
+        or any(part in ("", ".", "..") for part in parts)
+        or (len(name) > 1 and name[1] == ":")
+    ):
+        raise PathError("the file name leads out of its folder, or is none", path=name)
+    return parts
+
+
+def _find_size(data: Data) -> int:
+    """Return the size of ``data`` by reading to its end; used only where an end must be named."""
+    from pparse.errors import GapError
+
+    low, step = 0, 1 << 16
+    while True:
+        try:
+            chunk = data.pread(low, step)
+        except GapError as gap:
+            if gap.length is None:
+                return low
+            low += gap.length
+            continue
+        if data.size is not None:
+            return data.size
+        if not chunk:
+            return low
+        low += len(chunk)

@@ -1,0 +1,268 @@
+"""The two ways in: `open` for the tree of a document, `view` for its tensors."""
+
+from __future__ import annotations
+
+import os
+
+from pparse.data.base import BytesData, Data, FileData
+from pparse.document.extraction import Extraction, FolderExtraction
+from pparse.document.registry import check_options, default_registry
+from pparse.document.session import Session
+from pparse.errors import EndOfDataError, FormatError, PathError, SourceError
+from pparse.findings import Finding
+from pparse.paths import split_extraction
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from typing import Any, BinaryIO
+
+    from pparse.budget import MemoryBudget
+    from pparse.data.base import IoStats
+    from pparse.document.registry import Registry
+    from pparse.document.session import Progress
+    from pparse.limits import Limits
+    from pparse.tensors.viewer import Viewer
+    from pparse.tree.parser import Parser
+
+    Source = str | os.PathLike[str] | bytes | bytearray | memoryview | BinaryIO | Data | Sequence[Any]
+
+
+def open(
+    source: Source,
+    *,
+    format: str | None = None,
+    parsers: Iterable[type[Parser]] | None = None,
+    registry: Registry | None = None,
+    options: Mapping[str, object] | None = None,
+    budget: int | str | MemoryBudget = "64MiB",
+    retain: float | str = 0,
+    include: Sequence[str] = (),
+    exclude: Sequence[str] = (),
+    limits: Limits | None = None,
+    scratch: str | None = None,
+    strict: bool = False,
+    progress: Progress | None = None,
+    cancel: Callable[[], bool] | None = None,
+    stats: IoStats | None = None,
+    block_size: int = 0,
+) -> Extraction:
+    """Open ``source`` and return its extraction: ``root``, ``node(path)``, ``get(path)``, ``check()``, ``close()``.
+
+    ``source`` is a path (a file, a folder, or ``outer::inner``), bytes, a seekable binary file, a `Data`, or a list of
+    parts read as one. The first of numbered parts (``file.zip.001``) stands for all of them. ``format`` names
+    the parser instead of having it found; ``parsers`` adds parsers to ``registry``.
+    ``budget`` bounds what is kept and buffered, ``retain`` how many bytes of nodes nobody holds stay alive (0, a
+    number, or infinity), ``include`` and ``exclude`` are path patterns for that. ``progress(done, total, what)`` is
+    called on long work, ``cancel()`` is asked between blocks. ``block_size`` fixes the scan block, for tests.
+    ``options`` are those of formats, as ``-O`` of the commands.
+
+    Raises `SourceError` if the source cannot be read, `FormatError` if ``format`` is unknown, `OptionError` for an
+    option that no format has; an unrecognised format shows when the tree is first asked for.
+    """
+    chosen = registry or default_registry()
+    if parsers is not None:
+        from pparse.document.registry import Registry
+
+        added = Registry(plugins=chosen._plugins_wanted)
+        added._extra_parsers.update(chosen._extra_parsers)
+        added._extra_viewers.update(chosen._extra_viewers)
+        for parser in parsers:
+            added.add(parser)
+        chosen = added
+    if options:
+        check_options(options, chosen, format=format)
+    session = Session(
+        registry=chosen, budget=budget, limits=limits, options=options, retain=retain, include=tuple(include),
+        exclude=tuple(exclude), scratch=scratch, strict=strict, progress=progress, cancel=cancel, stats=stats,
+        block_size=block_size,
+    )  # fmt: skip
+    try:
+        extraction = _open_source(session, source, format)
+        session.source = extraction.topmost.data
+        if format is not None:
+            extraction.parse(format)
+        return extraction
+    except BaseException:
+        session.close()
+        raise
+
+
+def view(
+    source: Source,
+    *,
+    format: str | None = None,
+    parsers: Iterable[type[Parser]] | None = None,
+    registry: Registry | None = None,
+    options: Mapping[str, object] | None = None,
+    budget: int | str | MemoryBudget = "64MiB",
+    retain: float | str = 0,
+    include: Sequence[str] = (),
+    exclude: Sequence[str] = (),
+    limits: Limits | None = None,
+    scratch: str | None = None,
+    strict: bool = False,
+    progress: Progress | None = None,
+    cancel: Callable[[], bool] | None = None,
+    stats: IoStats | None = None,
+    block_size: int = 0,
+) -> Viewer:
+    """Open ``source`` and return its viewer: a mapping of tensor names to `Tensor`. Keyword arguments as for `open`.
+
+    Raises `FormatError` if the format is not recognised, `UnsupportedError` if it has no tensors to show.
+    """
+    extraction = open(
+        source, format=format, parsers=parsers, registry=registry, options=options, budget=budget, retain=retain,
+        include=include, exclude=exclude, limits=limits, scratch=scratch, strict=strict, progress=progress,
+        cancel=cancel, stats=stats, block_size=block_size,
+    )  # fmt: skip
+    try:
+        return extraction.view()  # type: ignore[no-any-return]
+    except BaseException:
+        extraction.close()
+        raise
+
+
+def _open_source(session: Session, source: Source, format: str | None) -> Extraction:
+    if isinstance(source, str | os.PathLike):
+        return _open_path(session, os.fspath(source), format)
+    if isinstance(source, Data):
+        return Extraction(session, source.name, source, format=format)
+    if isinstance(source, bytes | bytearray | memoryview):
+        data: Data = session.adopt(BytesData(source, stats=session.stats))
+        return Extraction(session, data.name, data, format=format)
+    if hasattr(source, "read") and hasattr(source, "seek"):
+        from pparse.data.file_object import StreamData
+
+        data = session.adopt(StreamData(source, stats=session.stats))
+        return Extraction(session, data.name, data, format=format)
+    if hasattr(source, "read"):
+        raise SourceError("the stream cannot be sought; save it to a file first", source=repr(source)[:80])
+    if isinstance(source, list | tuple):
+        return _open_parts(session, source, format)
+    raise TypeError(
+        f"cannot open a {type(source).__name__}: give a path, bytes, a binary file, a Data or a list of them"
+    )
+
+
+def _open_path(session: Session, path: str, format: str | None) -> Extraction:
+    # An existing file of the literal name wins over a path with "::" in it.
+    if "::" in path and not os.path.lexists(path):
+        outer, *inner = split_extraction(path)
+        extraction = _open_path(session, outer, None)
+        while inner:
+            extraction, taken = _enter_next(extraction, inner)
+            del inner[:taken]
+        if format is not None:
+            extraction._format = format
+        return extraction
+    if "\0" in path:
+        raise SourceError("no file name has a NUL byte", source=repr(path))
+    if os.path.isdir(path):
+        return FolderExtraction(session, path, format)
+    numbered = _numbered_parts(path)
+    if numbered is not None:
+        return _open_numbered(session, path, numbered, format)
+    data = FileData(path, session.pool, session.stats)
+    session.adopt(data)
+    return Extraction(session, path, data, format=format)
+
+
+def _numbered_parts(path: str) -> list[str | None] | None:
+    """Return the parts of a file that was cut into ``.001``, ``.002`` …, None for each that is not there.
+
+    None if ``path`` is not the first of several.
+    """
+    base, _, number = path.rpartition(".")
+    if not base or len(number) < 3 or not number.isdecimal() or int(number) != 1:
+        return None
+    folder, name = os.path.split(base)
+    try:
+        with os.scandir(folder or ".") as listing:
+            found = {
+                int(entry.name[len(name) + 1 :]): entry.name
+                for entry in listing
+                if entry.name.startswith(f"{name}.")
+                and len(entry.name) == len(name) + 1 + len(number)
+                and entry.name[len(name) + 1 :].isdecimal()
+            }
+    except OSError:
+        return None
+    if len(found) < 2:
+        return None
+    parts = [found.get(place) for place in range(1, max(found) + 1)]
+    return [None if part is None else os.path.join(folder, part) for part in parts]
+
+
+def _open_numbered(session: Session, path: str, parts: list[str | None], format: str | None) -> Extraction:
+    """Return the parts as one file. One that is missing is a gap as large as the first one; one that is shorter than
+    that, and not the last, was cut: what it lacks is a gap, too."""
+    from pparse.data.spliced import MissingData, SplicedData
+    from pparse.document.resume import FilePart
+
+    session.limits.check("entries", len(parts), "the number of parts")
+    name = path.rpartition(".")[0]
+    width = len(path.rpartition(".")[2])
+    sources: list[Data] = []
+    found: list[FilePart] = []
+    notes: list[Finding] = []
+    place = 0
+    for number, part in enumerate(parts, 1):
+        there = 0
+        if part is not None:
+            sources.append(FileData(part, session.pool, session.stats))
+            session.adopt(sources[-1])
+            there = sources[-1].size or 0
+        each = found[0].size if found else there
+        lacks = max(0, each - there) if number < len(parts) else 0
+        if lacks:
+            sources.append(session.adopt(MissingData(lacks)))
+            what = f"has {there:,} of" if part is not None else "is not there; the first one has"
+            notes.append(Finding(
+                "part-missing" if part is None else "part-cut", f"part .{number:0{width}} {what} {each:,} bytes",
+                source=name, offset=place + there, length=lacks,
+            ))  # fmt: skip
+        found.append(FilePart(f"{name}.{number:0{width}}", there, there + lacks))
+        place += there + lacks
+    spliced = SplicedData([source.range(0, source.size or 0) for source in sources], name, session.stats)
+    session.adopt(spliced)
+    extraction = Extraction(session, name, spliced, format=format)
+    extraction.file_parts = found
+    extraction.notes += notes
+    return extraction
+
+
+def _enter_next(extraction: Extraction, names: list[str]) -> tuple[Extraction, int]:
+    """Enter the first of ``names``; or, where a member's name has ``::`` in it, several of them joined."""
+    try:
+        return _enter(extraction, names[0]), 1
+    except (PathError, EndOfDataError):
+        for count in range(2, min(len(names), 8) + 1):
+            try:
+                return _enter(extraction, "::".join(names[:count])), count
+            except (PathError, EndOfDataError):
+                continue
+        raise
+
+
+def _enter(extraction: Extraction, name: str) -> Extraction:
+    """Return the extraction ``name`` inside another one."""
+    parser = extraction.parse().parser
+    enter = getattr(parser, "enter", None)
+    found = enter(name) if enter is not None else None
+    if found is None:
+        raise PathError(f"{extraction.name} ({parser.name}) contains no {name!r}", path=extraction.path)
+    return found  # type: ignore[no-any-return]
+
+
+def _open_parts(session: Session, parts: Sequence[Any], format: str | None) -> Extraction:
+    from pparse.data.spliced import SplicedData
+
+    if not parts:
+        raise FormatError("no parts given")
+    session.limits.check("entries", len(parts), "the number of parts")
+    pieces = [_open_source(session, part, None) for part in parts]
+    name = f"{pieces[0].name} and {len(pieces) - 1} more" if len(pieces) > 1 else pieces[0].name
+    spliced = SplicedData([piece.reader for piece in pieces], name, session.stats)
+    session.adopt(spliced)
+    return Extraction(session, name, spliced, format=format)

@@ -1,0 +1,527 @@
+"""Which parsers and viewers there are, and which one a piece of data is for.
+
+Built-ins are dotted strings in one table, imported only on use. Plug-ins announce themselves as entry points in the
+groups ``pparse_parsers_v1`` and ``pparse_viewers_v1``; they are asked when no built-in matches, when named with ``-f``,
+or when the best match is generic (a format that others are made of).
+
+The most specific match wins (one that *refines* the other), then the surer one, then built-in before plug-in, then the
+name. Content decides, not the extension; the extension speaks only where the content says nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from functools import partial
+
+from pparse.data.base import Access
+from pparse.document.named_formats import NAMED, named, named_as, named_folder, words
+from pparse.errors import (
+    PASSING,
+    FormatError,
+    GapError,
+    NothingThereError,
+    OptionError,
+    PparseError,
+)
+from pparse.limits import MIB
+from pparse.tree.parser import Confidence, Parser
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from typing import Any, Final
+
+    from pparse.data.reader import Range
+    from pparse.document.extraction import Extraction
+
+PARSER_GROUP: Final = "pparse_parsers_v1"
+VIEWER_GROUP: Final = "pparse_viewers_v1"
+
+
+class Builtin:
+    """A parser of ours, known without importing it.
+
+    ``magic`` are ``(offset, bytes)``, one of which must be there (none: any content); ``extensions`` as of file names.
+    ``generic`` formats are those that others are made of; where a name is shared by several formats, one of them is not
+    ``named_is_enough`` without its content. ``viewer`` is None where there are only nodes. ``further``: it may be told
+    by more than first bytes, and is asked again where nothing else matches.
+    """
+
+    __slots__ = ("extensions", "folder", "further", "generic", "magic", "name", "named_is_enough", "parser", "viewer")
+
+    def __init__(
+        self, name: str, parser: str, viewer: str | None, magic: tuple[tuple[int, bytes], ...],
+        extensions: tuple[str, ...], *, generic: bool = False, folder: bool = False, named_is_enough: bool = True,
+        further: bool = False,
+    ) -> None:  # fmt: skip
+        self.name = name
+        self.parser = parser
+        self.viewer = viewer
+        self.magic = magic
+        self.extensions = extensions
+        self.generic = generic
+        self.folder = folder
+        self.named_is_enough = named_is_enough
+        self.further = further
+
+
+_JSON_STARTS = tuple((0, start) for start in (b"{", b"[", b" ", b"\t", b"\n", b"\r", b'"', b"\xef\xbb\xbf", b"-",
+                                              b"t", b"f", b"n", *(b"%d" % digit for digit in range(10))))  # fmt: skip
+
+_STREAMS = (
+    ("gzip", "GzipParser", ((0, b"\x1f\x8b"), (1, b"\x8b\x08"), (0, b"\x1f")), (".gz", ".tgz", ".bgz")),
+    ("bz2", "Bz2Parser", ((0, b"BZh"),), (".bz2", ".tbz2", ".tbz")),
+    ("xz", "XzParser", ((0, b"\xfd7zXZ"),), (".xz", ".txz")),
+    ("lzma", "LzmaParser", ((0, b"\x5d\0\0"),), (".lzma", ".tlz")),
+    ("zstd", "ZstdParser", tuple((0, bytes((first,)) + rest) for first, rest in (
+        (0x28, b"\xb5\x2f\xfd"), *((0x50 + number, b"\x2a\x4d\x18") for number in range(16)))),
+     (".zst", ".tzst", ".zstd")),
+    ("lz4", "Lz4Parser", ((0, b"\x04\x22\x4d\x18"),), (".lz4", ".tlz4")),
+    ("zlib", "ZlibParser", tuple((0, bytes((0x78, flags))) for flags in (0x01, 0x5E, 0x9C, 0xDA)), (".zz", ".zlib")),
+    ("deflate", "DeflateParser", (), (".deflate",)),
+    ("brotli", "BrotliParser", (), (".br",)),
+)  # fmt: skip
+
+BUILTINS: Final = (
+    Builtin("safetensors", "pparse.parsers.safetensors.parser:SafetensorsParser",
+            "pparse.viewers.safetensors.viewer:SafetensorsViewer",
+            ((8, b"{"), (8, b" "), (8, b"\n"), (8, b"\t"), (8, b"\r"), (8, b"\xef\xbb\xbf"), (0, b"\0" * 16)),
+            (".safetensors",)),
+    Builtin("safetensors-index", "pparse.parsers.safetensors.index:SafetensorsIndexParser",
+            "pparse.viewers.safetensors.sharded:SafetensorsSetViewer",
+            tuple((0, start) for start in (b"{", b" ", b"\t", b"\n", b"\r")), (".safetensors.index.json",)),
+    Builtin("safetensors-folder", "pparse.parsers.safetensors.folder:SafetensorsFolderParser",
+            "pparse.viewers.safetensors.sharded:SafetensorsSetViewer", (), (), folder=True),
+    Builtin("json", "pparse.parsers.json.parser:JsonParser", None, _JSON_STARTS, (".json",), generic=True),
+    Builtin("riegeli", "pparse.parsers.riegeli.parser:RiegeliParser", None, ((0, bytes.fromhex("83af70d10d884a3f")),),
+            (".riegeli", ".array_record", ".arrayrecord"), generic=True),
+    Builtin("cpb", "pparse.parsers.cpb.parser:CpbParser", "pparse.viewers.tensorflow.viewer:TensorflowViewer",
+            ((0, bytes.fromhex("83af70d10d884a3f")),), (".cpb",), named_is_enough=False),
+    Builtin("saved-model", "pparse.parsers.tensorflow:SavedModelParser",
+            "pparse.viewers.tensorflow.viewer:TensorflowViewer", ((0, b"\x08\x01\x12"),), (".pb",),
+            named_is_enough=False),
+    Builtin("graph-def", "pparse.parsers.tensorflow:GraphDefParser",
+            "pparse.viewers.tensorflow.viewer:TensorflowViewer", (), (".pb",), named_is_enough=False),
+    Builtin("meta-graph", "pparse.parsers.tensorflow:MetaGraphParser",
+            "pparse.viewers.tensorflow.viewer:TensorflowViewer", (), (".meta",), named_is_enough=False),
+    Builtin("saved-model-folder", "pparse.parsers.tensorflow:SavedModelFolderParser",
+            "pparse.viewers.tensorflow.viewer:TensorflowViewer", (), (), folder=True),
+    Builtin("protobuf", "pparse.parsers.protobuf.parser:ProtobufParser", None, (),
+            (".pb", ".binpb", ".protobin", ".binaryproto"), generic=True),
+    Builtin("zip", "pparse.parsers.zip.parser:ZipParser", None,
+            ((0, b"PK\x03\x04"), (0, b"PK\x05\x06"), (0, b"PK\x07\x08"), (1, b"K\x03\x04"), (0, b"P\x4b\x03"),
+             (0, b"MZ"), (0, b"#!"), (0, b"\x7fELF")),
+            (".zip", ".jar", ".whl", ".npz"),
+            generic=True, named_is_enough=False, further=True),
+    Builtin("tar", "pparse.parsers.tar.parser:TarParser", None,
+            ((257, b"ustar"), (0, b"\0" * 64)), (".tar",), generic=True, further=True),
+    *(Builtin(name, f"pparse.parsers.streams:{parser}", None, magic, extensions, generic=True)
+      for name, parser, magic, extensions in _STREAMS),
+)  # fmt: skip
+
+# First bytes that mark a compressed stream of which nothing else is sound.
+_STREAM_MAGICS: Final = (
+    ("gzip", b"\x1f\x8b"), ("bz2", b"BZh"), ("xz", b"\xfd7zXZ"), ("zstd", b"\x28\xb5\x2f\xfd"),
+    ("lz4", b"\x04\x22\x4d\x18"),
+)  # fmt: skip
+# What ends up under a model's name without being one: (bytes at the start, what to tell).
+_MISTAKEN: Final = (
+    (b"version https://git-lfs", "a Git LFS pointer, not the file itself: run 'git lfs pull' to fetch it"),
+    (b"<!DOCTYPE html", "an HTML page, not a model: the download was answered with a web page"),
+    (b"<!doctype html", "an HTML page, not a model: the download was answered with a web page"),
+    (b"<html", "an HTML page, not a model: the download was answered with a web page"),
+    (b"<HTML", "an HTML page, not a model: the download was answered with a web page"),
+    (b"<?xml", "an XML document (an error message of a file server?)"),
+)
+
+_EXTENSIONS: Final = tuple(extension for known in BUILTINS for extension in known.extensions)
+_ZEROS: Final = MIB  # that nobody writes at both ends of a file
+UNFINISHED_SUFFIXES: Final = (".part", ".crdownload", ".incomplete", ".download", ".tmp")
+
+
+class Registry:
+    """Built-ins, and plug-ins once somebody asks. ``failed`` tells which plug-ins could not be loaded, and why."""
+
+    def __init__(self, *, plugins: bool = True) -> None:
+        self._plugins_wanted = plugins
+        self._extra_parsers: dict[str, type[Parser]] = {}
+        self._extra_viewers: dict[str, Any] = {}
+        self._plugin_parsers: dict[str, type[Parser]] | None = None
+        self._plugin_viewers: dict[str, Any] | None = None
+        self.failed: dict[str, str] = {}
+
+    def add(self, parser: type[Parser], viewer: Any = None) -> None:
+        """Add a parser (and its viewer) by hand; it counts as a plug-in.
+
+        With a built-in parser, its viewer is added, and asked before the built-in one.
+        """
+        self._extra_parsers[parser.name] = parser
+        if viewer is not None:
+            self._extra_viewers[parser.name] = viewer
+
+    def plugin_parsers(self) -> dict[str, type[Parser]]:
+        """Return the parsers that are not built in, by name, loading installed plug-ins on the first call."""
+        if self._plugin_parsers is None:
+            found = {}
+            for entry, loaded in self._load(PARSER_GROUP):
+                if isinstance(loaded, type) and issubclass(loaded, Parser):
+                    found[loaded.name or entry] = loaded
+                else:
+                    self.failed[entry] = "it is no subclass of pparse.Parser"
+            self._plugin_parsers = found
+        return {**self._plugin_parsers, **self._extra_parsers}
+
+    def added_viewer(self, name: str) -> Any:
+        """Return the viewer that was added by hand for the format ``name``; None if there is none."""
+        return self._extra_viewers.get(name)
+
+    def plugin_viewers(self) -> dict[str, Any]:
+        """Return the viewers that are not built in, by format name."""
+        if self._plugin_viewers is None:
+            self._plugin_viewers = dict(self._load(VIEWER_GROUP))
+        return {**self._plugin_viewers, **self._extra_viewers}
+
+    def _load(self, group: str) -> Iterator[tuple[str, Any]]:
+        if not self._plugins_wanted:
+            return
+        from importlib.metadata import entry_points
+
+        for entry in entry_points(group=group):
+            try:
+                yield entry.name, entry.load()
+            except Exception as error:  # noqa: BLE001 -- whatever a plug-in does, the others must work
+                self.failed[entry.name] = f"{type(error).__name__}: {error}"
+
+    def names(self) -> list[str]:
+        """Return the names of all formats, built-in ones first."""
+        known = [builtin.name for builtin in BUILTINS]
+        return known + sorted(set(self.plugin_parsers()) - set(known))
+
+
+_default: list[Registry] = []
+
+
+def default_registry() -> Registry:
+    """Return the registry used when none is given: one a process."""
+    if not _default:
+        _default.append(Registry())
+    return _default[0]
+
+
+def import_dotted(dotted: str) -> Any:
+    """Return the object that ``module:name`` names."""
+    module, _, name = dotted.partition(":")
+    return getattr(importlib.import_module(module), name)
+
+
+def builtin(name: str) -> Builtin | None:
+    """Return the built-in of that name."""
+    return next((candidate for candidate in BUILTINS if candidate.name == name), None)
+
+
+def parser_class(registry: Registry, name: str) -> type[Parser]:
+    """Return the parser of that name. Raises `FormatError` naming those there are."""
+    known = builtin(name)
+    if known is not None:
+        return import_dotted(known.parser)  # type: ignore[no-any-return]
+    parsers = registry.plugin_parsers()
+    if name not in parsers:
+        other = named_as(name)
+        if other is not None:
+            raise FormatError(f"{name}: {words(other)}")
+        from pparse.tree.result import near_misses
+
+        close = near_misses(name, [*registry.names(), *(other.name for other in NAMED)])
+        hint = f"did you mean {close[0]!r}?" if close else f"there are: {', '.join(registry.names())}"
+        raise FormatError(f"there is no format {name!r}; {hint}")
+    return parsers[name]
+
+
+def check_options(names: Iterable[str], registry: Registry, *, format: str | None = None, written: str = "") -> None:
+    """Refuse an option that no format has: a slip would go unnoticed. ``written`` says how options are given.
+
+    The parser of ``format`` is asked first, and others, which are imported for that, only as long as a name is unknown.
+    Raises `OptionError`.
+    """
+    unknown = dict.fromkeys(names)
+    known: dict[str, None] = {}
+    for parser in _parsers_with_options(registry, format) if unknown else ():
+        for name in parser.options:
+            known[name] = None
+            unknown.pop(name, None)
+        if not unknown:
+            return
+    for name in unknown:
+        raise OptionError(f"no format has this option{written}; there are: {', '.join(known)}", path=str(name))
+
+
+def _parsers_with_options(registry: Registry, format: str | None) -> Iterator[type[Parser]]:
+    """Yield the parsers there are, those first that cost nothing to ask."""
+    first = builtin(format) if format is not None else None
+    if first is not None:
+        yield import_dotted(first.parser)
+    yield from registry._extra_parsers.values()
+    for known in BUILTINS:
+        yield import_dotted(known.parser)
+    yield from registry.plugin_parsers().values()
+
+
+def detect(extraction: Extraction) -> type[Parser]:
+    """Return the parser that fits ``extraction`` best. Raises `FormatError` saying what it looks like instead."""
+    best: list[tuple[type[Parser], Confidence, bool]] = []
+    candidates = _folder_candidates(extraction) if extraction.is_folder else _file_candidates(extraction)
+    best = [(parser, confidence, True) for parser, confidence in candidates]
+    generic = not best or all((known := builtin(parser.name)) is not None and known.generic for parser, _, _ in best)
+    if generic:
+        for parser in extraction.session.registry.plugin_parsers().values():
+            try:
+                confidence = _ask(parser, extraction)
+            except PparseError:
+                raise
+            except Exception as error:  # noqa: BLE001 -- whatever a plug-in does, the others must work
+                extraction.session.registry.failed[parser.name] = f"{type(error).__name__}: {error}"
+                continue
+            if confidence:
+                best.append((parser, confidence, False))
+    if not best and not extraction.is_folder:
+        best = [(parser, confidence, True) for parser, confidence in _further_candidates(extraction)]
+    if not best:
+        if (reason := _nothing_there(extraction)) is not None:
+            raise NothingThereError(reason, source=extraction.name)
+        raise FormatError(_what_it_is(extraction), source=extraction.name)
+    chosen = max(best, key=lambda candidate: _rank(candidate, best))[0]
+    _refuse_stand_in(extraction, chosen)
+    return chosen
+
+
+def _refuse_stand_in(extraction: Extraction, chosen: type[Parser]) -> None:
+    """Refuse a generic text under a model's name: most often the error message of a server."""
+    known = builtin(chosen.name)
+    name = bare_name(extraction.name)
+    if known is None or not known.generic or name.endswith(known.extensions):
+        return
+    head = _head(extraction, 64)
+    if not _is_text(head) and len(head) >= 8:
+        return
+    for other in BUILTINS:
+        if other.extensions and name.endswith(other.extensions):
+            start = _head(extraction, 80).decode("utf-8", "replace")
+            raise FormatError(
+                f"it is named as {other.name}, and is {chosen.name} text (a server's answer?): {start!r}; "
+                f"read it as such with -f {chosen.name}", source=extraction.name,
+            )  # fmt: skip
+
+
+def _rank(
+    candidate: tuple[type[Parser], Confidence, bool], others: list[tuple[type[Parser], Confidence, bool]]
+) -> tuple[bool, int, int, bool, list[int]]:
+    parser, confidence, is_builtin = candidate
+    refined = sum(1 for other, _, _ in others if other.name in parser.refines)
+    # Reversed code points: of two that are equal otherwise, the name that sorts first wins.
+    return confidence > Confidence.EXTENSION, refined, confidence, is_builtin, [-ord(char) for char in parser.name]
+
+
+def _file_candidates(extraction: Extraction) -> Iterator[tuple[type[Parser], Confidence]]:
+    head = _head(extraction, 512)
+    name = bare_name(extraction.name)
+    for known in BUILTINS:
+        if known.folder:
+            continue
+        by_name = name.endswith(known.extensions)
+        if by_name or any(head.startswith(magic, offset) for offset, magic in known.magic):
+            parser = import_dotted(known.parser)
+            confidence = _ask(parser, extraction)
+            if not confidence and by_name and known.named_is_enough and not _mistaken(head) and not _is_text(head):
+                confidence = Confidence.NO if named(head, _tail(extraction, 8)) is not None else Confidence.EXTENSION
+            if confidence:
+                yield parser, confidence
+
+
+def _further_candidates(extraction: Extraction) -> Iterator[tuple[type[Parser], Confidence]]:
+    """Ask those again that can tell more than first bytes do.
+
+    Members of archives are many, and compressed ones are not to be decoded for it: of them little or nothing is read.
+    """
+    thorough = extraction.parent is None or extraction.implicit
+    if extraction.data.access is not Access.FREE and not thorough:
+        return
+    for known in BUILTINS:
+        if known.further:
+            parser = import_dotted(known.parser)
+            confidence = _ask(parser, extraction, partial(parser.match_further, thorough=thorough))
+            if confidence:
+                yield parser, confidence
+
+
+def hidden_format(extraction: Extraction) -> str | None:
+    """Return the format of which something stands anywhere in data that no parser matches; None if there is nothing.
+
+    Everything is read. What begins as a compressed stream counts as one, though nothing of it was found to be sound.
+    """
+    if extraction.is_folder:
+        return None
+    found: list[tuple[bool, int, str]] = []
+    for known in BUILTINS:
+        if known.further:
+            reader = extraction.data.range(extraction.start, extraction.known_end())
+            at = import_dotted(known.parser).search(reader, extraction.session.check_cancelled)
+            if at is not None:  # where one is inside of the other, the outer one begins first
+                found.append((known.name != "tar" or bool(at % 512), at, known.name))
+    if found:
+        return min(found)[2]
+    head = _head(extraction, 16)
+    return next((name for name, magic in _STREAM_MAGICS if head.startswith(magic)), None)
+
+
+def _folder_candidates(extraction: Extraction) -> Iterator[tuple[type[Parser], Confidence]]:
+    for known in BUILTINS:
+        if known.folder:
+            parser = import_dotted(known.parser)
+            confidence = parser.match_folder(extraction)
+            if confidence:
+                yield parser, confidence
+
+
+def _ask(
+    parser: type[Parser], extraction: Extraction, match: Callable[[Range], Confidence] | None = None
+) -> Confidence:
+    if extraction.is_folder:
+        match_folder = getattr(parser, "match_folder", None)
+        return match_folder(extraction) if match_folder is not None else Confidence.NO
+    # Where the end is not known yet, it must not be looked for: it may be the end of a compressed stream.
+    end = 1 << 62 if extraction.end is None else extraction.end
+    reader: Range = extraction.data.range(extraction.start, max(extraction.start, end))
+    try:
+        return match(reader) if match is not None else parser.match_named(reader, extraction.name)
+    except PASSING:
+        raise  # it says nothing of the format
+    except PparseError:
+        return Confidence.NO
+
+
+def _head(extraction: Extraction, count: int) -> bytes:
+    """Return the first bytes of an extraction; none where they are lost."""
+    try:
+        return extraction.data.pread(
+            extraction.start, count if extraction.size is None else min(count, extraction.size)
+        )
+    except GapError:
+        return b""
+
+
+def _tail(extraction: Extraction, count: int) -> bytes:
+    """Return the last bytes of an extraction; none where all would have to be decoded for them."""
+    if extraction.data.access is not Access.FREE:
+        return b""
+    end = extraction.known_end()
+    try:
+        return extraction.data.pread(max(extraction.start, end - count), count) if end > extraction.start else b""
+    except GapError:
+        return b""
+
+
+def bare_name(name: str) -> str:
+    """Return the file name in lower case, without what marks a download that is not finished."""
+    name = name.lower()
+    for suffix in UNFINISHED_SUFFIXES:
+        name = name.removesuffix(suffix)
+    return name
+
+
+def _mistaken(head: bytes) -> str | None:
+    found = next((what for start, what in _MISTAKEN if head.startswith(start)), None)
+    if found is not None:
+        return found
+    known = named(head)
+    return None if known is None else words(known)
+
+
+def _is_text(head: bytes) -> bool:
+    """Say whether a file begins as text that nobody would take for binary data."""
+    try:
+        text = head.decode()
+    except UnicodeDecodeError as error:
+        if error.start < len(head) - 3:
+            return False
+        text = head[: error.start].decode()
+    return len(text) >= 8 and all(char.isprintable() or char in "\t\r\n" for char in text)
+
+
+def _nothing_there(extraction: Extraction) -> str | None:
+    """Say so if a file is empty, or begins and ends with as many zeros as no file has that was ever written."""
+    if extraction.is_folder:
+        return None
+    data, start, end = extraction.data, extraction.start, extraction.end
+    head = _head(extraction, 64)
+    if not head:
+        return "the file is empty"
+    if head.strip(b"\0"):
+        return None
+    if end is None:  # to know more, all of a stream would have to be decoded
+        return None
+    for at in (start, max(start, end - _ZEROS)):
+        known, unknown = data.read_known(at, min(_ZEROS, end - at))
+        if unknown or not known or known.strip(b"\0"):
+            return None
+    return (
+        "it is zeros only (a download that was never written?)"
+        if end - start <= 2 * _ZEROS
+        else ("it begins and ends with a mebibyte of zeros (a download that was never written?)")
+    )
+
+
+def known_other(extraction: Extraction) -> str | None:
+    """Say what a file is that is known and not read, so that no parser is the one for it; None: it is none of those."""
+    if extraction.is_folder:
+        return None
+    head = _head(extraction, 64)
+    what = _mistaken(head.lstrip()) or _mistaken(head)
+    if what is None and (known := named(head, _tail(extraction, 8))) is not None:
+        what = words(known)
+    return what
+
+
+def _what_it_is(extraction: Extraction) -> str:
+    if extraction.is_folder:
+        other = named_folder(extraction.members)  # type: ignore[attr-defined]
+        if other is not None:
+            return words(other)
+        names = [name for name in extraction.members if bare_name(name).endswith(_EXTENSIONS)]  # type: ignore[attr-defined]
+        hint = f"name one of its files: {', '.join(names[:4])}{' …' if len(names) > 4 else ''}"
+        if not names:
+            empty = not extraction.members  # type: ignore[attr-defined]
+            hint = "it holds no files" if empty else "a folder is read as one model; name a file to look into that"
+        return f"no model recognised in this folder; {hint}"
+    what = known_other(extraction)
+    if what is not None:
+        return what
+    head = _head(extraction, 64)
+    if _is_text(head):
+        text = head.decode("utf-8", "replace")
+        return f"it is text that no parser recognises: {text!r}; see 'pparse formats' for what is read"
+    if not head.strip(b"\0"):
+        return "it begins with zeros (a part that was never written?), and no parser recognises it"
+    return f"no parser recognises it (it begins with {head[:16].hex(' ')}); see 'pparse formats', or name one with -f"
+
+
+def viewer_for(extraction: Extraction) -> Any:
+    """Return the viewer of the extraction's format, or None if there is none (or it says that it does not apply)."""
+    result = extraction.parse()
+    for made in _viewers_of(result.parser.name, extraction.session.registry):
+        if getattr(made, "applies", lambda parser: True)(result.parser):
+            return made(result.extraction)
+    return None
+
+
+def _viewers_of(name: str, registry: Registry) -> Iterator[Any]:
+    """Yield the viewers of a format: what was added by hand, what is built in, what is installed."""
+    added = registry.added_viewer(name)
+    if added is not None:
+        yield added
+    known = builtin(name)
+    if known is not None and known.viewer:
+        yield import_dotted(known.viewer)
+    else:
+        installed = registry.plugin_viewers().get(name)
+        if installed is not None and installed is not added:
+            yield installed

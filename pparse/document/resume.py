@@ -1,0 +1,142 @@
+"""Which downloads to resume: of what lies in an archive or a compressed stream, only the outermost file can be."""
+
+from __future__ import annotations
+
+from pparse.data.zero_runs import first_unwritten
+from pparse.errors import EndOfDataError
+from pparse.findings import Status
+from pparse.limits import count_words
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pparse.document.extraction import Extraction
+
+
+class Resume:
+    """A file whose download is to go on ``at`` this byte; at 0 it is to be fetched anew."""
+
+    __slots__ = ("at", "file", "hole")
+
+    def __init__(self, file: str, at: int, *, hole: bool = False) -> None:
+        self.file = file
+        self.at = at
+        self.hole = hole  # whether the file has its full size: what resumes at its end would do nothing
+
+    def to_dict(self) -> dict[str, object]:
+        """Return it as plain data, for JSON."""
+        return {"file": self.file, "at": self.at}
+
+    @property
+    def words(self) -> str:
+        """What to do with the file."""
+        if not self.at:
+            return "fetch it"
+        return f"resume at byte {self.at}" + ("" if self.hole else " (curl -C - does so)")
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Resume) and (self.file, self.at) == (other.file, other.at)
+
+    def __hash__(self) -> int:
+        return hash((self.file, self.at))
+
+    def __repr__(self) -> str:
+        return f"<Resume {self.file!r} at {self.at}>"
+
+
+class FilePart:
+    """A file of several that are read as one (``x.zip.001`` …): ``there`` of its ``size`` bytes are there."""
+
+    __slots__ = ("file", "size", "there")
+
+    def __init__(self, file: str, there: int, size: int) -> None:
+        self.file = file
+        self.there = there
+        self.size = size
+
+    @property
+    def next_name(self) -> str:
+        """Name of the part that follows."""
+        base, _, number = self.file.rpartition(".")
+        return f"{base}.{int(number) + 1:0{len(number)}}"
+
+
+def downloads(outer: Extraction, at: int, *, cut: bool = True) -> list[Resume]:
+    """Return what to resume of an outermost file that ends at byte ``at``; of one in parts, the parts that lack bytes.
+
+    ``cut``: it is at its end that something is missing, or there too.
+    """
+    parts = outer.file_parts
+    if not parts:
+        return [Resume(outer.name, at)] if cut else []
+    found = [Resume(part.file, part.there) for part in parts if part.there < part.size]
+    last = parts[-1]
+    if cut and at >= outer.known_end() - outer.start:
+        whole = last.there >= parts[0].size
+        found.append(Resume(last.next_name, 0) if whole else Resume(last.file, last.there))
+    return found
+
+
+def outermost_file(document: Extraction) -> Extraction:
+    """Return the file that a document is, or is in."""
+    outer = document.parse().extraction
+    while outer.parent is not None and (outer.implicit or outer.origin is not None):
+        outer = outer.parent
+    return outer
+
+
+def is_inside(document: Extraction) -> bool:
+    """Say whether a document lies in an archive or a compressed stream."""
+    return outermost_file(document) is not document.parse().extraction
+
+
+def is_cut_outside(document: Extraction) -> bool:
+    """Say whether it is the outermost file that was cut, and not the document before it was packed."""
+    level = document.parse().extraction
+    while level.parent is not None and (level.implicit or level.origin is not None):
+        around = level.parent
+        decoded = level.data is not around.data
+        short = decoded and isinstance(level.data.error, EndOfDataError)
+        if not short and (level.origin is None or level.origin[1].status is not Status.TRUNCATED):
+            return False
+        if not short and level.origin is not None and level.origin[1].end < around.known_end():
+            return False
+        level = around
+    return True
+
+
+def first_hole(document: Extraction) -> int | None:
+    """Return from which byte of the outermost file on something was never written; None where all was."""
+    outer = outermost_file(document)
+    return first_unwritten(outer.data, outer.start, outer.known_end())
+
+
+def outside(document: Extraction) -> list[Resume]:
+    """Return what to resume of a document that is not whole and lies in something: its outermost file, or nothing."""
+    outer = outermost_file(document)
+    hole = first_hole(document)
+    if hole is not None:
+        return [Resume(outer.name, hole, hole=True)]
+    return downloads(outer, outer.known_end() - outer.start, cut=is_cut_outside(document))
+
+
+def resume_lines(files: Sequence[Resume], most: int | None = None) -> list[str]:
+    """Return what to do, in words: a line if it is one file, else a line for each, or for ``most`` of them."""
+    if not files:
+        return []
+    if len(files) == 1 and not files[0].at:
+        return [f"fetch {files[0].file}"]
+    if len(files) == 1:
+        only = files[0]
+        how = " (curl -C - does so)" if only.at and not only.hole else ""
+        return [f"resume the download at byte {only.at} of {only.file}{how}"]
+    shown = files if most is None or len(files) <= most else files[:most]
+    width = min(80, max(len(file.file) for file in shown))
+    fetch = sum(not file.at for file in files)
+    heads = [f"{count_words(len(files) - fetch, 'file')} to resume"] if fetch < len(files) else []
+    heads += [f"{count_words(fetch, 'file')} to fetch"] if fetch else []
+    lines = [f"{', '.join(heads)}:", *(f"  {file.file:{width}}  {file.words}" for file in shown)]
+    if len(shown) < len(files):
+        lines.append(f"  … and {len(files) - len(shown):,} more; 'pparse check' names all")
+    return lines

@@ -1,0 +1,551 @@
+"""What protocol buffer messages are made of, read from their compiled descriptors; without protobuf, and lazily.
+
+A `Schema` is made of a serialized FileDescriptorSet (field numbers: protobuf's ``descriptor.proto``). Making it finds
+where in the bytes the types of each file are, and no more: a message is looked through when it is asked for, its fields
+are read when they are. Types refer to each other by name, so a schema of types that contain themselves is fine.
+
+proto2, proto3 and editions differ in a few *features* of a field or enum; those of the edition are the defaults, and
+options of the file, then of the field or enum, override them. A later edition than those known here is taken to have
+the defaults of the last.
+
+Bytes that are not descriptors, at the latest when what they describe is asked for, are a `MalformedError` whose offset
+is the place in the descriptor set. Nothing here recurses, and time and memory are linear in the bytes looked at. If
+there are several types of one name, the first counts.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+import threading
+from itertools import islice
+
+from pparse.errors import MalformedError, PathError
+from pparse.kernels.varint import encode_varint
+from pparse.protobuf.descriptors import (
+    CLOSED,
+    DELIMITED,
+    IMPLICIT,
+    MAX_NESTING,
+    PACKED,
+    FileParts,
+    MessageParts,
+    declared_name,
+    field_options,
+    identifier,
+    json_name_of,
+    last_field,
+    nested_features,
+    signed,
+    text_of,
+    type_reference,
+    walk,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from typing import Final, TypeAlias
+
+    from pparse.protobuf.descriptors import Span
+
+    Default: TypeAlias = int | float | bool | str | bytes | None
+
+TYPE_DOUBLE: Final = 1
+TYPE_FLOAT: Final = 2
+TYPE_INT64: Final = 3
+TYPE_UINT64: Final = 4
+TYPE_INT32: Final = 5
+TYPE_FIXED64: Final = 6
+TYPE_FIXED32: Final = 7
+TYPE_BOOL: Final = 8
+TYPE_STRING: Final = 9
+TYPE_GROUP: Final = 10
+TYPE_MESSAGE: Final = 11
+TYPE_BYTES: Final = 12
+TYPE_UINT32: Final = 13
+TYPE_ENUM: Final = 14
+TYPE_SFIXED32: Final = 15
+TYPE_SFIXED64: Final = 16
+TYPE_SINT32: Final = 17
+TYPE_SINT64: Final = 18
+
+TYPE_NAMES: Final = (
+    "", "double", "float", "int64", "uint64", "int32", "fixed64", "fixed32", "bool", "string", "group", "message",
+    "bytes", "uint32", "enum", "sfixed32", "sfixed64", "sint32", "sint64",
+)  # fmt: skip
+"""Names of the types of fields, by their number."""
+
+WIRE_TYPES: Final = (-1, 1, 5, 0, 0, 0, 1, 5, 0, 2, 3, 2, 2, 0, 0, 5, 1, 0, 0)
+"""Wire types of the types of fields, by their number."""
+
+# Tags in FieldDescriptorProto.
+_NAME, _EXTENDEE, _NUMBER, _LABEL, _TYPE, _TYPE_NAME = 0x0A, 0x12, 0x18, 0x20, 0x28, 0x32
+_DEFAULT_VALUE, _OPTIONS, _ONEOF_INDEX, _JSON_NAME, _PROTO3_OPTIONAL = 0x3A, 0x42, 0x48, 0x52, 0x88
+_UNPACKABLE: Final = (TYPE_STRING, TYPE_BYTES, TYPE_MESSAGE, TYPE_GROUP)
+_OPTIONAL, _REPEATED = 1, 3
+_MAX_NUMBER: Final = (1 << 29) - 1
+
+_LONGEST_NUMBER: Final = 1000
+_FLOATS: Final = frozenset("0123456789+-.eE")
+_ESCAPE: Final = rb"(?s)\\(?:([0-7]{1,3})|[xX]([0-9a-fA-F]{1,2})|(.?))"
+_ESCAPES: Final = {
+    b"a": b"\a", b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t", b"v": b"\v", b"\\": b"\\",
+    b"'": b"'", b'"': b'"', b"?": b"?",
+}  # fmt: skip
+_INTEGER_BITS: Final = {
+    TYPE_INT32: (True, 32), TYPE_SINT32: (True, 32), TYPE_SFIXED32: (True, 32),
+    TYPE_UINT32: (False, 32), TYPE_FIXED32: (False, 32),
+    TYPE_INT64: (True, 64), TYPE_SINT64: (True, 64), TYPE_SFIXED64: (True, 64),
+    TYPE_UINT64: (False, 64), TYPE_FIXED64: (False, 64),
+}  # fmt: skip
+
+
+class Schema:
+    """The types of a FileDescriptorSet."""
+
+    __slots__ = ("_data", "_extensions", "_files", "_lock", "_names", "_types")
+
+    def __init__(self, descriptor_set: bytes) -> None:
+        self._lock = threading.RLock()  # one schema serves any number of documents and threads
+        self._data = bytes(descriptor_set)
+        self._files: list[FileParts] = []
+        # By package and name: where the message (or enum) is, and in which file.
+        self._names: dict[str, dict[str, tuple[bool, Span, FileParts]]] = {}
+        self._types: dict[str, MessageType | EnumType] = {}
+        self._extensions: dict[str, list[tuple[str, Span, FileParts]]] | None = None
+        for key, start, end in walk(self._data, 0, len(self._data)):
+            if key == 0x0A:  # file
+                self._add(FileParts(self._data, start, end))
+
+    @classmethod
+    def from_descriptors(cls, descriptors: Iterable[bytes]) -> Schema:
+        """Return the schema of serialized FileDescriptorProtos, in any order."""
+        return cls(b"".join(b"\x0a" + encode_varint(len(one)) + one for one in descriptors))
+
+    def _add(self, file: FileParts) -> None:
+        self._files.append(file)
+        names = self._names.setdefault(file.package, {})
+        for is_enum, spans in ((False, file.messages), (True, file.enums)):
+            for span in spans:
+                names.setdefault(declared_name(self._data, *span), (is_enum, span, file))
+
+    def message(self, full_name: str) -> MessageType:
+        """Return the message type of that name, e.g. ``tensorflow.NodeDef``; PathError if there is none."""
+        found = self.find(full_name)
+        if not isinstance(found, MessageType):
+            raise self._missing("message", found, full_name)
+        return found
+
+    def enum(self, full_name: str) -> EnumType:
+        """Return the enum type of that name; PathError if there is none."""
+        found = self.find(full_name)
+        if not isinstance(found, EnumType):
+            raise self._missing("enum", found, full_name)
+        return found
+
+    def find(self, full_name: str) -> MessageType | EnumType | None:
+        """Return the message or enum type of that name, None if there is none."""
+        found = self._types.get(full_name)
+        if found is not None:
+            return found
+        nested: list[str] = []
+        outer = full_name
+        while len(nested) <= MAX_NESTING:
+            known = self._types.get(outer)
+            if known is not None:
+                return self._descend(known, nested)
+            package, _, name = outer.rpartition(".")
+            place = self._names.get(package, {}).get(name)
+            if place is not None:
+                return self._descend(self._made(outer, *place), nested)
+            if not package:
+                return None
+            nested.append(name)
+            outer = package
+        return None
+
+    def _descend(self, found: MessageType | EnumType, nested: list[str]) -> MessageType | EnumType | None:
+        """Return the type inside ``found`` that the names, innermost first, lead to."""
+        for name in reversed(nested):
+            if not isinstance(found, MessageType) or (place := found._body().nested.get(name)) is None:
+                return None
+            full_name = f"{found.full_name}.{name}"
+            found = self._types.get(full_name) or self._made(full_name, *place, found._file)
+        return found
+
+    def _made(self, full_name: str, is_enum: bool, span: Span, file: FileParts) -> MessageType | EnumType:
+        made = (EnumType if is_enum else MessageType)(self, full_name, span, file)
+        return self._types.setdefault(full_name, made)
+
+    def message_names(self) -> Iterator[str]:
+        """Yield the full names of all messages: in the order of the files, outer before inner, no entries of maps."""
+        for full_name, body, _ in self._bodies():
+            if not body.map_entry:
+                yield full_name
+
+    def _bodies(self) -> Iterator[tuple[str, MessageParts, FileParts]]:
+        for file in self._files:
+            waiting = [(file.package, span, 0) for span in reversed(file.messages)]
+            while waiting:
+                outer, span, depth = waiting.pop()
+                if depth > MAX_NESTING:
+                    raise MalformedError("messages are nested too deep", offset=span[0], wanted=MAX_NESTING)
+                name = declared_name(self._data, *span)
+                full_name = f"{outer}.{name}" if outer else name
+                body = MessageParts(self._data, *span)
+                yield full_name, body, file
+                inner = [place for is_enum, place in reversed(body.nested.values()) if not is_enum]
+                waiting += [(full_name, place, depth + 1) for place in inner]
+
+    def _missing(self, what: str, found: object, full_name: str) -> PathError:
+        if found is not None:
+            return PathError(f"is not {'a message' if what == 'message' else 'an enum'}", path=full_name)
+        import difflib
+
+        wanted = full_name.rpartition(".")[2].lower()[:200]
+        names: dict[str, str] = {}
+        try:
+            for name in islice(self.message_names(), 2000) if what == "message" else self._enum_names():
+                names.setdefault(name.rpartition(".")[2].lower()[:200], name)
+        except MalformedError:
+            pass  # what cannot be read is no suggestion
+        close = difflib.get_close_matches(wanted, names, 3)
+        return PathError(
+            f"there is no {what} of this name", path=full_name, suggestions=tuple(names[name] for name in close)
+        )
+
+    def _enum_names(self) -> Iterator[str]:
+        for package, names in self._names.items():
+            for name, (is_enum, _, _) in names.items():
+                if is_enum:
+                    yield f"{package}.{name}" if package else name
+
+    def _extensions_of(self, full_name: str) -> list[tuple[str, Span, FileParts]]:
+        """Return the extensions of that message: where each was declared, its place and its file."""
+        if self._extensions is None:
+            found: dict[str, list[tuple[str, Span, FileParts]]] = {}
+            places = [(file.package, span, file) for file in self._files for span in file.extensions]
+            for scope, body, file in self._bodies():
+                places += [(scope, span, file) for span in body.extensions]
+            for scope, span, file in places:
+                reference = type_reference(self._data, *last_field(self._data, span, _EXTENDEE))
+                found.setdefault(self._resolved(scope, reference), []).append((scope, span, file))
+            self._extensions = found
+        return self._extensions.get(full_name, [])
+
+    def _resolved(self, scope: str, reference: str) -> str:
+        """Return the full name that a reference inside ``scope`` means: compilers write it with a dot in front.
+
+        Otherwise the innermost scope counts that has something of the name's first part.
+        """
+        if reference.startswith("."):
+            return reference[1:]
+        first = reference.partition(".")[0]
+        self.find(scope)  # those around it are known then, too
+        for _ in range(2 * MAX_NESTING):
+            around = self._types.get(scope)
+            inside = around._body().nested if isinstance(around, MessageType) else self._names.get(scope, {})
+            full_name = f"{scope}.{first}"
+            if not scope or first in inside or full_name in self._names:
+                break
+            scope = scope.rpartition(".")[0]
+        return f"{scope}.{reference}" if scope else reference
+
+
+class MessageType:
+    """A message type. ``full_name`` has the package in it, ``name`` is the last part of it."""
+
+    __slots__ = ("_by_name", "_fields", "_file", "_parts", "_span", "full_name", "name", "schema")
+
+    def __init__(self, schema: Schema, full_name: str, span: Span, file: FileParts) -> None:
+        self.schema = schema
+        self.full_name = full_name
+        self.name = full_name.rpartition(".")[2]
+        self._span = span
+        self._file = file
+        self._parts: MessageParts | None = None
+        self._fields: dict[int, FieldType] | None = None
+        self._by_name: dict[str, FieldType] | None = None
+
+    def __repr__(self) -> str:
+        return f"<MessageType {self.full_name}>"
+
+    def _body(self) -> MessageParts:
+        if self._parts is None:
+            self._parts = MessageParts(self.schema._data, *self._span)
+        return self._parts
+
+    @property
+    def is_map_entry(self) -> bool:
+        """Whether this is the message that the compiler made for the entries of a map."""
+        return self._body().map_entry
+
+    @property
+    def fields(self) -> dict[int, FieldType]:
+        """The fields by number, in the order of their declarations, and the known extensions after them."""
+        if self._fields is None:
+            self._read()
+        return self._fields or {}
+
+    @property
+    def by_name(self) -> dict[str, FieldType]:
+        """The fields by name; extensions under their full names in brackets."""
+        if self._by_name is None:
+            self._read()
+        return self._by_name or {}
+
+    def _read(self) -> None:
+        with self.schema._lock:
+            if self._by_name is None:  # else another thread was quicker, and its fields are those in use
+                self._fields, self._by_name = self._made_fields()
+
+    def _made_fields(self) -> tuple[dict[int, FieldType], dict[str, FieldType]]:
+        body = self._body()
+        fields: dict[int, FieldType] = {}
+        by_name: dict[str, FieldType] = {}
+        places = [(self.full_name, span, self._file, False) for span in body.fields]
+        if body.extendable:
+            places += [(*place, True) for place in self.schema._extensions_of(self.full_name)]
+        for scope, span, file, is_extension in places:
+            field = FieldType(self.schema, scope, span, file, None if is_extension else body)
+            if field.number in fields or field.name in by_name:
+                raise MalformedError(f"{self.full_name}: a number or name of fields occurs twice", offset=span[0])
+            fields[field.number] = by_name[field.name] = field
+        return fields, by_name
+
+
+class FieldType:
+    """A field of a message.
+
+    ``name`` (of extensions: the full name in brackets), ``number``; ``type`` (`TYPE_DOUBLE` to `TYPE_SINT64`) and
+    ``type_name`` (``int32``, or the full name of the message or enum); ``repeated`` and ``packed``; ``wire_type`` of
+    one element (a packed list has 2, and a reader must take either form of either field); ``oneof``: the name of the
+    oneof that it belongs to, None also for those that the compiler made for ``optional``; ``has_presence``: whether
+    "set to the default" and "not set" differ; ``json_name``.
+    """
+
+    __slots__ = (
+        "_default", "_is_map", "_offset", "_schema", "_target", "_text", "has_presence", "json_name", "name", "number",
+        "oneof", "packed", "repeated", "type", "type_name", "wire_type",
+    )  # fmt: skip
+
+    def __init__(self, schema: Schema, scope: str, span: Span, file: FileParts, body: MessageParts | None) -> None:
+        data = schema._data
+        raw = {key: (start, end) for key, start, end in walk(data, *span)}
+        self._schema = schema
+        self._offset = span[0]
+        self._target: MessageType | EnumType | None = None
+        self._is_map: bool | None = None
+        self._default: Default = None
+        self._text = data[slice(*raw[_DEFAULT_VALUE])] if _DEFAULT_VALUE in raw else None
+        self.name = identifier(data, *raw.get(_NAME, (0, 0)), span[0])
+        self.json_name = (
+            text_of(data, *raw[_JSON_NAME], "a JSON name") if _JSON_NAME in raw else json_name_of(self.name)
+        )
+        if body is None:
+            self.name = f"[{scope}.{self.name}]" if scope else f"[{self.name}]"
+        self.number = raw.get(_NUMBER, (0, 0))[0]
+        if not 0 < self.number <= _MAX_NUMBER:
+            raise MalformedError(f"field {self.name!r} cannot have that number", offset=span[0], got=self.number)
+        self.repeated = raw.get(_LABEL, (_OPTIONAL, 0))[0] == _REPEATED
+        features = file.features
+        explicit = 0
+        if _OPTIONS in raw:
+            features, explicit = field_options(data, *raw[_OPTIONS], features)
+        self._set_type(raw, scope, features[3] == DELIMITED and not (body and body.map_entry))
+        self.wire_type = WIRE_TYPES[self.type]
+        encoding = explicit or features[2]
+        self.packed = self.repeated and encoding == PACKED and self.type not in _UNPACKABLE
+        self.oneof = self._oneof(raw, body)
+        of_its_own = _ONEOF_INDEX in raw or body is None or self.type in (TYPE_MESSAGE, TYPE_GROUP)
+        self.has_presence = not self.repeated and (of_its_own or features[0] != IMPLICIT)
+
+    def _oneof(self, raw: dict[int, Span], body: MessageParts | None) -> str | None:
+        if _ONEOF_INDEX not in raw or raw.get(_PROTO3_OPTIONAL, (0, 0))[0]:
+            return None
+        index = raw[_ONEOF_INDEX][0]
+        if body is None or index >= len(body.oneofs):
+            raise MalformedError(f"field {self.name!r} is in no such oneof", offset=self._offset, got=index)
+        return declared_name(self._schema._data, *body.oneofs[index])
+
+    def _set_type(self, raw: dict[int, Span], scope: str, delimited: bool) -> None:
+        """Set ``type`` and ``type_name``; with a name but no type, what is of that name tells."""
+        self.type = raw.get(_TYPE, (0, 0))[0]
+        reference = ""
+        if _TYPE_NAME in raw:
+            reference = self._schema._resolved(scope, type_reference(self._schema._data, *raw[_TYPE_NAME]))
+        if not self.type and reference:
+            self.type = TYPE_ENUM if isinstance(self._schema.find(reference), EnumType) else TYPE_MESSAGE
+        if not 0 < self.type < len(TYPE_NAMES):
+            raise MalformedError(f"field {self.name!r} has an unknown type", offset=self._offset, got=self.type)
+        refers = self.type in (TYPE_MESSAGE, TYPE_GROUP, TYPE_ENUM)
+        if refers and not reference:
+            raise MalformedError(f"field {self.name!r} does not say its type", offset=self._offset)
+        self.type_name = reference if refers else TYPE_NAMES[self.type]
+        # Entries of maps are never delimited.
+        if self.type == TYPE_MESSAGE and delimited and not self.is_map:
+            self.type = TYPE_GROUP
+
+    def __repr__(self) -> str:
+        return f"<FieldType {self.number} {self.name}: {'repeated ' * self.repeated}{self.type_name}>"
+
+    def _refers_to(self) -> MessageType | EnumType:
+        found = self._target
+        if found is None:
+            found = self._schema.find(self.type_name)
+            if isinstance(found, EnumType) != (self.type == TYPE_ENUM) or found is None:
+                what = "enum" if self.type == TYPE_ENUM else "message"
+                raise MalformedError(f"the descriptors have no {what} {self.type_name!r}", offset=self._offset)
+            self._target = found
+        return found
+
+    @property
+    def message(self) -> MessageType | None:
+        """The type of a message or group, None for other fields; MalformedError if the schema does not have it."""
+        if self.type not in (TYPE_MESSAGE, TYPE_GROUP):
+            return None
+        found = self._refers_to()
+        return found if isinstance(found, MessageType) else None
+
+    @property
+    def enum(self) -> EnumType | None:
+        """The type of an enum, None for other fields; MalformedError if the schema does not have it."""
+        if self.type != TYPE_ENUM:
+            return None
+        found = self._refers_to()
+        return found if isinstance(found, EnumType) else None
+
+    @property
+    def is_map(self) -> bool:
+        """Whether this is a map: a repeated message of key and value."""
+        if self._is_map is None:
+            found = self.message if self.repeated and self.type == TYPE_MESSAGE else None
+            self._is_map = found is not None and found.is_map_entry
+        return self._is_map
+
+    @property
+    def map_key(self) -> FieldType | None:
+        """The keys of a map, None for other fields."""
+        return self._of_entry(1)
+
+    @property
+    def map_value(self) -> FieldType | None:
+        """The values of a map, None for other fields."""
+        return self._of_entry(2)
+
+    def _of_entry(self, number: int) -> FieldType | None:
+        if not self.is_map or self.message is None:
+            return None
+        found = self.message.fields.get(number)
+        if found is None or found.repeated:
+            raise MalformedError(f"{self.type_name} is not made as an entry of a map is", offset=self._offset)
+        return found
+
+    @property
+    def default(self) -> Default:
+        """What a field (one element of it) is that is not set; None for messages.
+
+        The number of an enum's value, by default the first one's. Floats have 32 bits where the type has.
+        """
+        if self._default is None and self.type not in (TYPE_MESSAGE, TYPE_GROUP):
+            if self.type == TYPE_ENUM:
+                self._default = self._enum_default()
+            elif self.type in (TYPE_STRING, TYPE_BYTES):
+                self._default = self._bytes_default()
+            else:
+                text = "" if self._text is None else text_of(self._text, 0, len(self._text), "a default value")
+                self._default = _number(self.type, text)
+            if self._default is None:
+                raise MalformedError(f"field {self.name!r} has a bad default value", offset=self._offset)
+        return self._default
+
+    def _enum_default(self) -> int | None:
+        numbers = self.enum.numbers if self.enum else {}
+        if self._text is None:
+            return next(iter(numbers.values()))
+        return numbers.get(text_of(self._text, 0, len(self._text), "a default value"))
+
+    def _bytes_default(self) -> str | bytes | None:
+        text = self._text or b""
+        return _unescaped(text) if self.type == TYPE_BYTES else text_of(text, 0, len(text), "a default value")
+
+
+class EnumType:
+    """An enum type: ``names`` by number (of several the first), ``numbers`` by name, in the order of declaration.
+
+    ``closed``: a number that is not among them is not a value of the enum (proto2), but an unknown field.
+    """
+
+    __slots__ = ("closed", "full_name", "name", "names", "numbers", "schema")
+
+    def __init__(self, schema: Schema, full_name: str, span: Span, file: FileParts) -> None:
+        self.schema = schema
+        self.full_name = full_name
+        self.name = full_name.rpartition(".")[2]
+        self.names: dict[int, str] = {}
+        self.numbers: dict[str, int] = {}
+        features = file.features
+        data = schema._data
+        for key, start, end in walk(data, *span):
+            if key == 0x12:  # value
+                name = declared_name(data, start, end)
+                number = signed(last_field(data, (start, end), 0x10)[0])
+                self.names.setdefault(number, name)
+                if self.numbers.setdefault(name, number) != number:
+                    raise MalformedError(f"{full_name} has two values {name!r}", offset=start)
+            elif key == 0x1A:  # options
+                features = nested_features(data, start, end, 0x3A, features)
+        if not self.numbers:
+            raise MalformedError(f"{full_name} has no values", offset=span[0])
+        self.closed = features[1] == CLOSED
+
+    def __repr__(self) -> str:
+        return f"<EnumType {self.full_name}>"
+
+
+def _number(kind: int, text: str) -> int | float | bool | None:
+    """Return the value of a default of that type (``""``: zero), None if it has no such value."""
+    if len(text) > _LONGEST_NUMBER or not text.isascii():
+        return None
+    if kind == TYPE_BOOL:
+        return {"": False, "false": False, "true": True}.get(text)
+    if kind in _INTEGER_BITS:
+        if not text:
+            return 0
+        if not text.removeprefix("-").isdecimal():
+            return None
+        value = int(text)
+        signed, bits = _INTEGER_BITS[kind]
+        low, high = (-1 << bits - 1, 1 << bits - 1) if signed else (0, 1 << bits)
+        return value if low <= value < high else None
+    if text not in ("inf", "-inf", "nan") and not _FLOATS.issuperset(text):
+        return None
+    try:
+        number = float(text or 0)
+    except ValueError:
+        return None
+    if kind == TYPE_DOUBLE:
+        return number
+    try:
+        return float(struct.unpack("<f", struct.pack("<f", number))[0])
+    except OverflowError:
+        return float("-inf" if number < 0 else "inf")
+
+
+def _unescaped(text: bytes) -> bytes | None:
+    """Return the bytes that C escapes mean, None if one means nothing."""
+    bad = False
+
+    def plain(found: re.Match[bytes]) -> bytes:
+        nonlocal bad
+        octal, hexadecimal, letter = found.groups()
+        if letter is not None:
+            bad = bad or letter not in _ESCAPES
+            return _ESCAPES.get(letter, b"")
+        value = int(octal, 8) if octal else int(hexadecimal, 16)
+        bad = bad or value > 0xFF
+        return bytes((value & 0xFF,))
+
+    plain_text = re.sub(_ESCAPE, plain, text)
+    return None if bad else plain_text

@@ -1,0 +1,283 @@
+"""What is known of a tensor without reading it: its name, type and shape, where its bytes are, what became of them."""
+
+from __future__ import annotations
+
+from math import prod
+
+from pparse.findings import Finding, Status
+from pparse.limits import format_size
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from pparse.data.base import Data
+    from pparse.data.standing import Standing
+    from pparse.tensors.dtype import DType
+
+
+class Span:
+    """A stretch of bytes: ``length`` at ``offset`` of ``data``, which people know as ``path``.
+
+    ``end``: where the document ends in ``data``, if that goes on behind it with bytes of others (an archive does).
+    """
+
+    __slots__ = ("data", "end", "length", "offset", "path")
+
+    def __init__(self, data: Data | None, offset: int, length: int, path: str, end: int | None = None) -> None:
+        self.data = data
+        self.offset = offset
+        self.length = length
+        self.path = path
+        self.end = end
+
+    @property
+    def there(self) -> int:
+        """How many of the bytes exist."""
+        if self.data is None:
+            return 0
+        length = self.length if self.end is None else max(0, min(self.length, self.end - self.offset))
+        if self.data.flawed:
+            return self.data.standing(self.offset, self.offset + length).there
+        size = self.data.size
+        return length if size is None else max(0, min(length, size - self.offset))
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the span as plain data, for JSON."""
+        return {"file": self.path, "offset": self.offset, "length": self.length}
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Span) and (self.path, self.offset, self.length) == (
+            other.path,
+            other.offset,
+            other.length,
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.path, self.offset, self.length))
+
+    def __repr__(self) -> str:
+        return f"Span({self.path!r}, {self.offset}, {self.length})"
+
+
+class TensorFacts:
+    """What is known of a tensor without reading it; the attributes are those of `pparse.tensors.tensor.Tensor`."""
+
+    __slots__ = (
+        "_content",
+        "_finding",
+        "_owner",
+        "_shared",
+        "_spans",
+        "_status",
+        "_strides",
+        "_verified",
+        "byteorder",
+        "dtype",
+        "encoding",
+        "name",
+        "shape",
+        "stored_dtype",
+        "unwritten_nbytes",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        dtype: DType | None,
+        shape: tuple[int, ...],
+        spans: tuple[Span, ...] | Callable[[], tuple[Span, ...]],
+        *,
+        stored_dtype: str = "",
+        strides: tuple[int, ...] | None = None,
+        byteorder: str = "little",
+        encoding: str = "raw",
+        status: Status = Status.COMPLETE,
+        verified: bool | None = None,
+        finding: Finding | None = None,
+        owner: Any = None,
+        content: Span | None = None,
+    ) -> None:
+        self.name = name
+        self.dtype = dtype
+        self.shape = shape
+        self._spans = spans
+        self.stored_dtype = stored_dtype
+        self._strides = strides
+        self.byteorder = byteorder
+        self.encoding = encoding
+        self._status = status
+        self._verified = verified
+        self._finding = finding
+        self.unwritten_nbytes = 0  # how many of its bytes lie in holes of the file, and read as zeros
+        self._owner = owner
+        self._shared: Data | None = None
+        self._content = content
+
+    @property
+    def spans(self) -> tuple[Span, ...]:
+        """Where the bytes are; of a tensor cut into thousands of stretches they are found when they are asked for."""
+        spans = self._spans
+        if not isinstance(spans, tuple):
+            spans = self._spans = spans()
+        return spans
+
+    @spans.setter
+    def spans(self, spans: tuple[Span, ...]) -> None:
+        self._spans = spans
+
+    @property
+    def _sources(self) -> tuple[Span, ...]:
+        """Where the array's bytes are read."""
+        return self.spans if self._content is None else (self._content,)
+
+    @property
+    def _source_nbytes(self) -> int:
+        """Bytes of the array as they are read."""
+        return self.stored_nbytes if self._content is None else self._content.length
+
+    def _standing(self) -> Standing | None:
+        """What is known now against the bytes it is read from; None where nothing is."""
+        worst: Standing | None = None
+        for span in self._sources:
+            if span.data is not None and span.data.flawed:
+                found = span.data.standing(span.offset, span.offset + span.length)
+                if found.status is not Status.COMPLETE and (worst is None or worst.status is not Status.DAMAGED):
+                    worst = found if worst is None or found.status is Status.DAMAGED else worst
+        if worst is not None and worst.status is Status.MISSING and self.available_nbytes:
+            worst.status = Status.TRUNCATED  # of several spans, the first are there
+        return worst
+
+    @property
+    def claimed_status(self) -> Status:
+        """What became of it by what the format says of it, whatever is known of its bytes."""
+        return self._status
+
+    @property
+    def status(self) -> Status:
+        """What became of it, as far as is known now: it changes when reading finds damage.
+
+        A stream that is known to be cut or damaged is decoded to that place first.
+        """
+        status = self._status
+        if status is Status.DAMAGED or status is Status.UNSUPPORTED:
+            return status
+        found = self._standing()
+        if found is None or (status is not Status.COMPLETE and found.status is not Status.DAMAGED):
+            return status
+        return found.status
+
+    @status.setter
+    def status(self, status: Status) -> None:
+        self._status = status
+
+    @property
+    def verified(self) -> bool | None:
+        """True: a checksum confirmed its bytes. False: one contradicts. None: neither, as far as was looked at."""
+        if self._verified is False:
+            return False
+        found = self._standing()
+        if found is not None:
+            return found.verified
+        if self._verified is None and self._status is Status.COMPLETE and self._sources:
+            spans = self._sources
+            if all(span.data and span.data.is_proved(span.offset, span.offset + span.length) for span in spans):
+                return True
+        return self._verified
+
+    @verified.setter
+    def verified(self, verified: bool | None) -> None:
+        self._verified = verified
+
+    @property
+    def finding(self) -> Finding | None:
+        """What is wrong with it, if anything."""
+        if self._finding is None and self.unwritten_nbytes:
+            self._finding = self._owner.finding_of(self)
+        if self._finding is None:
+            found = self._standing()
+            if found is not None and found.reason is not None:
+                span = self.spans[0]
+                return Finding(str(found.status), found.reason, path=self.name, source=span.path, offset=span.offset,
+                               length=span.length)  # fmt: skip
+        return self._finding
+
+    @finding.setter
+    def finding(self, finding: Finding | None) -> None:
+        self._finding = finding
+
+    # -- what is known without reading -------------------------------------------------------------------------------
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return prod(self.shape)
+
+    @property
+    def is_text(self) -> bool:
+        """Whether its elements are texts, which are no numbers."""
+        return False
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+        return len(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the array that `numpy` gives (sub-byte types take a byte each there)."""
+        if self.dtype is None or self.status is Status.DAMAGED:  # then the shape is not to be trusted
+            return self.stored_nbytes
+        return self.size * self.dtype.itemsize
+
+    @property
+    def stored_nbytes(self) -> int:
+        """Bytes in the file."""
+        spans = self.spans
+        return spans[0].length if len(spans) == 1 else sum(span.length for span in spans)
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Distance in bytes between neighbours along each dimension, in the file (0 for sub-byte types)."""
+        if self._strides is not None:
+            return self._strides
+        if self.dtype is None or self.dtype.packed:
+            return (0,) * len(self.shape)
+        strides = []
+        distance = self.dtype.itemsize
+        for length in reversed(self.shape):
+            strides.append(distance)
+            distance *= length
+        return tuple(reversed(strides))
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether nothing is known against it: its status is complete."""
+        return self.status is Status.COMPLETE
+
+    @property
+    def available_nbytes(self) -> int:
+        """Bytes from the tensor's start that are in the file (or that it stands for); what follows them is not."""
+        there = 0
+        for span in self._sources:
+            there += span.there
+            if span.there < span.length:
+                break
+        return there
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("a tensor without dimensions has no length")
+        return self.shape[0]
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __repr__(self) -> str:
+        status = "" if self.status is Status.COMPLETE else f", {self.status}"
+        shape = "×".join(map(str, self.shape)) or ("scalar" if self.dtype is not None else "of unknown shape")
+        if self.unwritten_nbytes:
+            status += f", {self.unwritten_nbytes} bytes never written"
+        size = format_size(self.stored_nbytes)
+        return f"<Tensor {self.name!r} {self.dtype or self.stored_dtype} {shape}, {size}{status}>"

@@ -1,0 +1,461 @@
+"""Tensors: a name, a type, a shape, and where the bytes are; read when asked for."""
+
+from __future__ import annotations
+
+from math import gcd, prod
+
+from pparse.data.reader import byte_view
+from pparse.errors import (
+    DamagedTensorError,
+    EndOfDataError,
+    GapError,
+    LimitError,
+    MalformedError,
+    MissingTensorError,
+    TruncatedTensorError,
+    UnsupportedError,
+)
+from pparse.findings import Status
+from pparse.limits import format_size, parse_size
+from pparse.tensors.dtype import DTYPES, DType
+from pparse.tensors.facts import Span, TensorFacts
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any, Final, Literal, Self
+
+    from numpy.typing import NDArray
+
+    from pparse.data.base import Data
+
+__all__ = ["DTYPES", "DType", "Span", "Tensor"]
+
+# One read from the system at a time: large enough to be free, small enough to be cancelled.
+_PIECE: Final = 64 << 20
+# Encodings that are served as the array's bytes.
+_READABLE: Final = frozenset(("raw", "typed", "splat", "repeat", "zeros"))
+
+
+def _bytes_of(buffer: Any) -> memoryview:
+    """Return a flat view of a buffer's bytes; of an array, too, whose type the buffer protocol does not know."""
+    if not hasattr(buffer, "__array_interface__"):
+        return byte_view(buffer)
+    if not buffer.flags.c_contiguous:
+        raise ValueError("the array is not contiguous")
+    view: memoryview = buffer.reshape(-1).view("u1").data
+    return view
+
+
+class Tensor(TensorFacts):
+    """One tensor of a document; reading happens only in `numpy`, ``tensor[…]``, `blocks`, `readinto`, `torch`.
+
+    ``name``; ``dtype`` (None where the stored type is unknown); ``shape``; ``strides`` in bytes (None: C order);
+    ``stored_dtype``, the format's own word; ``spans``, where the bytes are; ``encoding`` of them (raw: those of the
+    array; typed, splat, repeat, zeros: values that the format lists, all or in part; else not readable); ``status``;
+    ``verified`` (True: a checksum confirmed it, False: contradicts, None: none exists or was checked); ``finding``;
+    ``unwritten_nbytes``, bytes in holes of the file.
+    A tensor keeps its document open. ``content`` is where the array's bytes are read, where that is not ``spans``: a
+    view that joins or decodes those.
+    """
+
+    __slots__ = ()
+
+    # -- reading -----------------------------------------------------------------------------------------------------
+
+    def numpy(
+        self,
+        *,
+        copy: bool = True,
+        raw: bool = False,
+        partial: Literal["prefix", "fill"] | None = None,
+        fill_value: Any = 0,
+    ) -> NDArray[Any]:
+        """Return the tensor as an array.
+
+        ``copy=False`` gives a read-only view of the file and raises ValueError where bytes must change first.
+        ``raw=True`` gives the integer bits. For a truncated tensor, ``partial="prefix"`` gives the whole rows along
+        the first dimension, ``partial="fill"`` a masked array of the full shape with ``fill_value`` in the rest.
+
+        Raises `TruncatedTensorError`, `MissingTensorError`, `DamagedTensorError`, `UnsupportedError`.
+        """
+        dtype = self._known_dtype()
+        if partial is not None and partial not in ("prefix", "fill"):
+            raise ValueError(f"partial must be 'prefix' or 'fill', not {partial!r}")
+        if partial is not None and self.status is Status.TRUNCATED:
+            return self._partial(dtype, raw, partial, fill_value)
+        self._refuse_if_not_whole()
+        self._refuse_if_short(dtype)
+        if not copy:
+            return self._mapped(dtype, raw)
+        return self._finish(self._read_codes(0, self.size), dtype, raw, self.shape)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        if copy is False:
+            array = self.numpy(copy=False)
+            if dtype is not None and array.dtype != dtype:
+                raise ValueError("a copy is needed to change the type")
+            return array
+        array = self.numpy()
+        return array if dtype is None else array.astype(dtype, copy=False)
+
+    def __getitem__(self, index: Any) -> Any:
+        """Return what ``index`` (ints, slices with steps, ``...``) selects, reading just that.
+
+        Runs of bytes that are at most 4 KiB apart are read together. Rows of a truncated tensor that are whole can be
+        read so. Raises IndexError, TypeError, and the errors of `numpy`.
+        """
+        from pparse.tensors.selection import normalise, read, select
+
+        dtype = self._known_dtype()
+        items = normalise(index, self.shape)
+        if dtype.packed:
+            if self.status is not Status.TRUNCATED:
+                self._refuse_if_not_whole()
+            array = self._select_packed(items, dtype)
+        else:
+            selection = select(items, self.shape, self.strides)
+            end = selection.offset + selection.extent(dtype.itemsize)
+            self._refuse_stretch(selection.offset, end)
+            if end > self.available_nbytes and 0 not in selection.shape and self.status is not Status.DAMAGED:
+                raise self._truncated(end)
+            self._check_unchanged()
+            array = self._finish(
+                read(selection, dtype.raw_numpy, self._read_into), dtype, raw=False, shape=selection.shape
+            )
+            self._check_unchanged()
+            self._refuse_stretch(selection.offset, end)
+        return array[()] if not array.shape else array
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self[row] for row in range(len(self)))
+
+    def blocks(self, max_bytes: int | str = "4MiB", *, raw: bool = False) -> Iterator[NDArray[Any]]:
+        """Yield the elements in C order as one-dimensional arrays of at most ``max_bytes`` each.
+
+        Raises as `numpy`; a truncated tensor yields what is there, then raises `TruncatedTensorError`.
+        """
+        dtype = self._known_dtype()
+        limit = parse_size(max_bytes)
+        # Sub-byte elements are read in groups that fill whole bytes.
+        group = 8 if dtype.packed else 1
+        step = limit // dtype.itemsize // group * group
+        if not step:
+            raise ValueError(f"a block of {limit} bytes cannot hold {group} element(s) of {dtype}")
+        if self.status is not Status.TRUNCATED:
+            self._refuse_if_not_whole()
+        total = self.size
+        whole = min(total, self.available_nbytes * 8 // dtype.bits)
+        if self._strides is not None and not self._is_contiguous():
+            yield from self._strided_blocks(step, dtype, raw)
+            return
+        for first in range(0, whole, step):
+            count = min(step, whole - first)
+            yield self._finish(self._read_codes(first, count), dtype, raw, (count,))
+        if whole < total:
+            raise self._truncated(self._source_nbytes)
+
+    def readinto(self, buffer: bytearray | memoryview | NDArray[Any]) -> int:
+        """Fill ``buffer`` with the tensor's bytes as stored (decoded, if they are listed); return their number.
+
+        Raises ValueError if the buffer is smaller, and the errors of `numpy`.
+        """
+        self._refuse_if_not_whole()
+        view = _bytes_of(buffer)
+        size = self._source_nbytes
+        if len(view) < size:
+            raise ValueError(f"the buffer has {len(view)} bytes, the tensor {size}")
+        self._check_unchanged()
+        self._read_into(0, view[:size])
+        self._check_read()
+        return size
+
+    def raw_blocks(self, max_bytes: int | str = "4MiB") -> Iterator[bytes]:
+        """Yield the bytes as they are stored, at most ``max_bytes`` at a time; raises as `blocks`."""
+        limit = parse_size(max_bytes)
+        if not limit:
+            raise ValueError("a block of 0 bytes cannot hold anything")
+        if self.status is not Status.TRUNCATED:
+            self._refuse_if_not_whole()
+        whole = self.available_nbytes
+        self._check_unchanged()
+        for first in range(0, whole, limit):
+            piece = bytearray(min(limit, whole - first))
+            self._read_into(first, memoryview(piece))
+            self._check_read()
+            yield bytes(piece)
+        if whole < self._source_nbytes:
+            raise self._truncated(self._source_nbytes)
+
+    def torch(self) -> Any:
+        """Return the tensor as a torch tensor (a copy). Raises `UnsupportedError` if torch is not there.
+
+        bfloat16 and the float8 types keep their bits; ``float4_e2m1fn`` becomes torch's packed ``float4_e2m1fn_x2``.
+        """
+        dtype = self._known_dtype()
+        try:
+            import torch
+        except ImportError as error:
+            raise UnsupportedError("torch() needs the package torch", package="torch") from error
+        name = {"float4_e2m1fn": "float4_e2m1fn_x2"}.get(dtype.name, dtype.name)
+        target = getattr(torch, name, None)
+        if dtype.name == "float4_e2m1fn" and target is not None and self.shape and not self.shape[-1] % 2:
+            import numpy as np
+
+            packed = np.empty(self._source_nbytes, np.uint8)
+            self.readinto(packed)
+            shape = (*self.shape[:-1], self.shape[-1] // 2)
+            return torch.from_numpy(packed).view(target).reshape(shape)
+        if target is None or dtype.packed:
+            raise UnsupportedError(f"torch has no type for {dtype}")
+        array = self.numpy()
+        if array.dtype.isbuiltin != 1:  # one of ml_dtypes': torch takes its bits as an integer
+            signed = {1: "i1", 2: "i2", 4: "i4"}[dtype.itemsize]
+            return torch.from_numpy(array.view(signed)).view(target)
+        return torch.from_numpy(array)
+
+    # -- how ---------------------------------------------------------------------------------------------------------
+
+    def _known_dtype(self) -> DType:
+        if self.dtype is None or self.encoding not in _READABLE:
+            self._refuse_if_not_whole()  # says more than that the type is not known
+        if self.dtype is None:
+            raise UnsupportedError(f"the type {self.stored_dtype!r} of {self.name!r} is not known", path=self.name)
+        if self.encoding not in _READABLE:
+            raise UnsupportedError(f"the encoding {self.encoding!r} of {self.name!r} is not known", path=self.name)
+        return self.dtype
+
+    def _refuse_stretch(self, start: int, end: int) -> None:
+        """Refuse the bytes ``[start, end)`` of the array if they are not whole; what is beside them does not matter."""
+        self._confirm()
+        status = self.status
+        if status is Status.COMPLETE or status is Status.TRUNCATED:
+            return
+        lost = status is Status.DAMAGED or status is Status.UNSUPPORTED  # perhaps only a part of it
+        gap_only = self.claimed_status is Status.COMPLETE and lost and self.verified is not False
+        if gap_only and start < end and self._data().standing(start, end).status is Status.COMPLETE:
+            return
+        self._refuse_if_not_whole()
+
+    def _confirm(self) -> None:
+        """Have checksums compared that speak of the tensor's bytes, where that costs little."""
+        if self._owner is not None:
+            self._owner.extraction.confirm()
+
+    def _refuse_if_not_whole(self) -> None:
+        self._confirm()
+        status = self.status
+        if status is Status.COMPLETE:
+            return
+        reason = self.finding.reason if self.finding is not None else f"the tensor is {status}"
+        offset = self.spans[0].offset if self.spans else None
+        source = self.spans[0].path if self.spans else None
+        wanted, got = self._source_nbytes, self.available_nbytes
+        if status is Status.TRUNCATED:
+            raise self._truncated(wanted)
+        if status is Status.MISSING:
+            numbers = {"wanted": wanted, "got": got} if self.spans else {}
+            raise MissingTensorError(reason, name=self.name, offset=offset, source=source, **numbers)
+        if status is Status.DAMAGED:
+            raise DamagedTensorError(reason, name=self.name, offset=offset, source=source)
+        raise UnsupportedError(reason, path=self.name, offset=offset)
+
+    def _refuse_if_short(self, dtype: DType) -> None:
+        """Refuse a shape that the spans cannot fill, before anything is allocated for it."""
+        if self._is_contiguous():
+            end = dtype.stored_nbytes(self.size)
+        else:
+            from pparse.tensors.selection import select
+
+            selection = select([slice(None)] * self.ndim, self.shape, self.strides)
+            end = selection.offset + selection.extent(dtype.itemsize)
+        if end > self.available_nbytes:
+            raise self._truncated(end)
+
+    def _truncated(self, wanted: int) -> TruncatedTensorError:
+        return TruncatedTensorError(
+            "the tensor goes on beyond the end of the file",
+            name=self.name,
+            offset=self.spans[0].offset if self.spans else None,
+            wanted=wanted,
+            got=self.available_nbytes,
+            source=self.spans[0].path if self.spans else None,
+        )
+
+    def _data(self) -> Data:
+        """Return one Data that has all spans in a row, from its offset 0."""
+        if self._shared is None:
+            from pparse.data.spliced import SplicedData
+
+            parts = [span.data.range(span.offset, span.offset + span.length) for span in self._sources if span.data]
+            self._shared = SplicedData(parts, self.name)
+        return self._shared
+
+    def _read_into(self, offset: int, view: memoryview) -> None:
+        sources = self._sources
+        if len(sources) == 1 and sources[0].data is not None:
+            data, base = sources[0].data, sources[0].offset
+        else:
+            data, base = self._data(), 0
+        done = 0
+        while done < len(view):
+            try:
+                got = data.preadinto(base + offset + done, view[done : done + _PIECE])
+            except (GapError, MalformedError):
+                self._check_read()  # damage that shows only now
+                raise
+            if not got:
+                self._check_read()
+                raise EndOfDataError(
+                    "the data ends inside the tensor", offset=base + offset + done, wanted=len(view), got=done,
+                    path=self.name, source=data.name,
+                )  # fmt: skip
+            done += got
+
+    def _check_read(self) -> None:
+        """Refuse what was read if the source changed meanwhile, or if reading found that the bytes are not right."""
+        self._check_unchanged()
+        if self.status is not self._status:
+            self._refuse_if_not_whole()
+
+    def _check_unchanged(self) -> None:
+        for span in self._sources:
+            if span.data is not None:
+                span.data.check_unchanged()
+
+    def _read_codes(self, first: int, count: int) -> NDArray[Any]:
+        """Return ``count`` elements in C order as raw bits; sub-byte ones unpacked. ``first`` fills whole bytes."""
+        import numpy as np
+
+        dtype = self._known_dtype()
+        self._check_unchanged()
+        if self._strides is not None and not self._is_contiguous():
+            from pparse.tensors.selection import read, select
+
+            selection = select([slice(None)] * len(self.shape), self.shape, self._strides)
+            array = read(selection, dtype.raw_numpy, self._read_into).reshape(-1)
+        elif dtype.packed:
+            packed = np.empty(dtype.stored_nbytes(count), np.uint8)
+            self._read_into(first * dtype.bits // 8, packed.data)
+            array = dtype.unpack(packed, count)
+        else:
+            try:
+                array = np.empty(count, dtype.raw_numpy)
+            except (MemoryError, ValueError) as error:  # a few bytes can stand for any number of elements
+                reason = f"the array would take {format_size(count * dtype.itemsize)}"
+                raise LimitError(reason, option="a slice", wanted=count * dtype.itemsize, path=self.name) from error
+            if count:
+                self._read_into(first * dtype.itemsize, array.view(np.uint8).data)
+        self._check_read()
+        return array
+
+    def _finish(self, codes: NDArray[Any], dtype: DType, raw: bool, shape: tuple[int, ...]) -> NDArray[Any]:
+        """Turn raw bits into the array asked for."""
+        if self.byteorder == "big" and dtype.itemsize > 1:
+            flat = codes.reshape(-1)
+            if dtype.kind == "other":  # text swaps each character, a structure each field
+                codes = flat.view(dtype.numpy.newbyteorder(">")).astype(dtype.numpy).view(dtype.raw_numpy)
+            else:
+                width = dtype.itemsize // (2 if dtype.kind == "complex" else 1)
+                codes = flat.view(f"u{width}").byteswap().view(dtype.raw_numpy)
+        if raw:
+            return codes.reshape(shape)
+        array = dtype.from_codes(codes) if dtype.packed else codes.view(dtype.numpy)
+        return array.reshape(shape)
+
+    def _is_contiguous(self) -> bool:
+        return self._strides is None or self._strides == Tensor(self.name, self.dtype, self.shape, ()).strides
+
+    def _mapped(self, dtype: DType, raw: bool) -> NDArray[Any]:
+        import numpy as np
+
+        if dtype.packed or (self.byteorder == "big" and dtype.itemsize > 1) or len(self._sources) > 1:
+            raise ValueError(f"{self.name!r} cannot be had without a copy: its bytes must be changed or joined first")
+        self._check_unchanged()
+        if not self.size:
+            array: NDArray[Any] = np.empty(self.shape, dtype.raw_numpy)
+            array.flags.writeable = False
+        else:
+            span = self._sources[0]
+            view = span.data.mapped(span.offset, span.length) if span.data is not None else None
+            if view is None:
+                raise ValueError(f"{self.name!r} cannot be had without a copy: its source cannot be mapped")
+            array = np.ndarray(self.shape, dtype.raw_numpy, view, 0, self.strides)
+        return array if raw else array.view(dtype.numpy)
+
+    def _select_packed(self, items: list[int | slice], dtype: DType) -> NDArray[Any]:
+        """Select from sub-byte elements: what lies between the first and the last row touched is read and unpacked.
+
+        Rows are those of the first dimension in which more than one is touched.
+        """
+        import numpy as np
+
+        from pparse.tensors.selection import select
+
+        form = select(items, self.shape, (0,) * self.ndim).shape
+        if 0 in form:
+            return np.empty(form, dtype.numpy)
+        start, row = 0, self.size
+        block: list[int] = []  # the shape of what is read
+        inner: list[int | slice] = []  # and the index into it
+        for item, length in zip(items, self.shape, strict=True):
+            touched = range(item, item + 1) if isinstance(item, int) else range(*item.indices(length))
+            low, high = min(touched[0], touched[-1]), max(touched[0], touched[-1]) + 1
+            row //= length
+            start += low * row
+            block.append(high - low)
+            if isinstance(item, int):
+                inner.append(0)
+            else:
+                stop = touched[-1] - low + (1 if touched.step > 0 else -1)
+                inner.append(slice(touched[0] - low, None if stop < 0 else stop, touched.step))
+            if high - low > 1:
+                break
+        count = row * prod(block)
+        end = dtype.stored_nbytes(start + count)
+        if end > self.available_nbytes:
+            raise self._truncated(end)
+        group = 8 // gcd(8, dtype.bits)  # elements that fill whole bytes
+        before = start % group
+        codes = self._read_codes(start - before, before + count)[before:]
+        rows = dtype.from_codes(codes).reshape((*block, *self.shape[len(block) :]))
+        return np.array(rows[(*inner, *items[len(block) :])], order="C")
+
+    def _strided_blocks(self, step: int, dtype: DType, raw: bool) -> Iterator[NDArray[Any]]:
+        self._refuse_if_not_whole()
+        self._refuse_if_short(dtype)
+        codes = self._read_codes(0, self.size)
+        for first in range(0, len(codes), step):
+            part = codes[first : first + step]
+            yield self._finish(part, dtype, raw, (len(part),))
+
+    def _partial(self, dtype: DType, raw: bool, partial: str, fill_value: Any) -> NDArray[Any]:
+        import numpy as np
+
+        if not self._is_contiguous():
+            raise self._truncated(self._source_nbytes)
+        whole = min(self.size, self.available_nbytes * 8 // dtype.bits)
+        if partial == "prefix":
+            if not self.shape:
+                raise self._truncated(self._source_nbytes)
+            row = prod(self.shape[1:])
+            rows = whole // row if row else self.shape[0]
+            return self._finish(self._read_codes(0, rows * row), dtype, raw, (rows, *self.shape[1:]))
+        found = self._finish(self._read_codes(0, whole), dtype, raw, (whole,))
+        try:
+            full = np.full(self.size, fill_value, found.dtype)
+        except (MemoryError, ValueError) as error:
+            reason = f"the whole tensor would take {format_size(self.nbytes)}, of which little is there"
+            raise LimitError(reason, option="partial='prefix'", wanted=self.nbytes, path=self.name) from error
+        full[:whole] = found
+        mask = np.ones(self.size, bool)
+        mask[:whole] = False
+        if found.dtype.type is np.void:  # the raw bits of a wide type: numpy takes no number for these
+            fill_value = None
+        return np.ma.MaskedArray(full.reshape(self.shape), mask.reshape(self.shape), fill_value=fill_value)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._shared = None

@@ -1,0 +1,354 @@
+"""What every viewer of a model offers: tensors by name, and what is wrong with them."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from bisect import bisect_right
+from collections.abc import Mapping
+from itertools import islice
+
+from pparse.document.resume import Resume, downloads, is_inside, outermost_file, outside
+from pparse.errors import PathError
+from pparse.findings import Finding, FindingList, Status
+from pparse.locking import Guarded
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any, Self
+
+    from pparse.data.base import Data
+    from pparse.document.extraction import Extraction
+    from pparse.tensors.tensor import Tensor
+    from pparse.tree.node import Node
+
+
+class MissingNameError(PathError, KeyError):
+    """A model has no tensor of that name."""
+
+    __str__ = PathError.__str__
+
+
+class Viewer(Guarded, Mapping[str, "Tensor"]):
+    """The tensors of one document: a mapping of names to `Tensor`.
+
+    The second of two tensors with one name is reachable as ``name#2``. Nothing is read but what is asked for; `tensors`
+    streams, so that a list of a million tensors is never held. Any number of threads may ask one viewer: its public
+    methods take the session's lock, see `pparse.locking`.
+    """
+
+    graph: Any = None
+    row_bytes = 520  #: what a tensor takes, about, while it is held; its name, shape and further pieces apart
+
+    def __init__(self, extraction: Extraction) -> None:
+        self.extraction = extraction
+        self.lock = extraction.lock
+        self._extent: Extent | None = None
+
+    # -- what a format says ------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def tensors(self) -> Iterator[Tensor]:
+        """Yield every tensor, in file order, duplicates under their ``name#2``."""
+
+    @abstractmethod
+    def find(self, name: str) -> Tensor | None:
+        """Return the tensor of that name, or None."""
+
+    @property
+    @abstractmethod
+    def metadata(self) -> Mapping[str, Any]:
+        """What the file says of itself."""
+
+    @abstractmethod
+    def extent(self) -> Extent:
+        """Say how large the document is and should be, and where it was cut; streams over all tensors once."""
+
+    def size_hint(self) -> int | None:
+        """Return the number of tensors, about, where that is cheap to know."""
+        return None
+
+    # -- what follows ------------------------------------------------------------------------------------------------
+
+    @property
+    def kept_extent(self) -> Extent | None:
+        """The extent found last, unless more was found out of the document's bytes since."""
+        extent = self._extent
+        return extent if extent is not None and extent.known == self.extraction.session.stats.discoveries else None
+
+    def keep_extent(self, extent: Extent) -> Extent:
+        """Keep ``extent``, to which all was added; what is known of the document's bytes counts for it."""
+        inner = self.extraction.parse().extraction
+        data = inner.data
+        if data.flawed:
+            end = inner.end if inner.end is not None else data.size if data.size is not None else data.reach
+            found = data.standing(inner.start, end or 0).status
+            if found is Status.DAMAGED or (found is not Status.COMPLETE and extent.document_status is Status.COMPLETE):
+                extent.document_status = Status.DAMAGED if found is Status.DAMAGED else Status.TRUNCATED
+        if extent.resume_at is not None and not extent.resume:
+            name = extent.resume_file or self.extraction.name
+            extent.resume.append(Resume(name, extent.resume_at, hole=bool(extent.unwritten)))
+        outer = outermost_file(self.extraction)
+        if is_inside(self.extraction):
+            if extent.resume or outer.file_parts:
+                extent.resume = outside(self.extraction)
+        elif outer.file_parts:
+            extent.resume = downloads(outer, outer.known_end() - outer.start, cut=bool(extent.resume))
+        first = extent.resume[0] if extent.resume else None
+        extent.resume_at, extent.resume_file = (None, None) if first is None else (first.at, first.file)
+        self._extent = extent
+        return extent
+
+    @property
+    def format(self) -> str:
+        """Name of the format."""
+        return self.extraction.format
+
+    @property
+    def root(self) -> Node:
+        """Root of the node tree."""
+        return self.extraction.root
+
+    @property
+    def findings(self) -> FindingList:
+        """What was found wrong so far; `check` looks everywhere."""
+        return self.extraction.findings
+
+    @property
+    def status(self) -> Status:
+        """The worst that is known of the document now, tensors not read; reading may find more."""
+        return self.extent().status
+
+    def check(self, *, strict: bool = False) -> Iterator[Finding]:
+        """Look at everything and yield each finding; ``strict`` adds the reference reader's rules."""
+        return self.extraction.parse().check(strict=strict)
+
+    def __getitem__(self, name: str) -> Tensor:
+        tensor = self.find(name)
+        if tensor is None:
+            raise MissingNameError("there is no tensor of this name", path=name, suggestions=self.suggest(name))
+        return tensor
+
+    def suggest(self, name: str) -> tuple[str, ...]:
+        """Return up to three names that look like ``name``."""
+        from pparse.tree.result import near_misses
+
+        return near_misses(name, islice(self, 20_000))
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and self.find(name) is not None
+
+    def __iter__(self) -> Iterator[str]:
+        return (tensor.name for tensor in self.tensors())
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self.tensors())
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __repr__(self) -> str:
+        what = f"{type(self).__name__} of {self.extraction.path!r}"
+        if self.extraction.session.closed:
+            return f"<{what}, closed>"
+        extent = self.extent()
+        return f"<{what}: {extent.count} tensors, {extent.status}>"
+
+    def _ipython_key_completions_(self) -> list[str]:
+        return [name for name, _ in zip(self, range(10_000), strict=False)]
+
+    def close(self) -> None:
+        """Close the document."""
+        self.extraction.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+
+def unwritten_in(holes: list[tuple[int, int]], start: int, end: int) -> tuple[int, int]:
+    """Return ``(offset of the first, number)`` of the bytes ``[start, end)`` that lie in ``holes`` (in order)."""
+    if len(holes) == 1 and holes[0][0] <= start and end <= holes[0][1]:
+        return start, end - start  # a file of which only the beginning was written
+    at = max(0, bisect_right(holes, (start, 1 << 63)) - 1)
+    first = length = 0
+    while at < len(holes) and holes[at][0] < end:
+        low, high = max(holes[at][0], start), min(holes[at][1], end)
+        if low < high:
+            first = first or low
+            length += high - low
+        at += 1
+    return first, length
+
+
+def last_written(data: Data, start: int, hole: int) -> int:
+    """Return where the bytes before a hole end that are not zeros, looking back at most 1 MiB, to ``start``."""
+    at, first = hole, max(start, hole - (1 << 20))
+    while at > first:
+        begin = max(first, at - 4096)
+        kept = data.pread(begin, at - begin).rstrip(b"\0")
+        if kept:
+            return begin + len(kept)
+        at = begin
+    return at
+
+
+class Extent:
+    """How large a document is, and should be.
+
+    ``actual`` and ``expected`` bytes (None: not to be known; ``at_least``: a cut header may name more); ``first_hit``,
+    the first tensor that is not whole; ``resume``, every file whose download is to go on, and from which byte;
+    ``resume_at`` and ``resume_file``, those of the first; ``whole``,
+    ``truncated``, ``missing``, ``damaged`` and ``unsupported``: numbers of tensors; ``parameters`` per dtype;
+    ``tensor_bytes`` in all.
+    """
+
+    __slots__ = (
+        "_hit",
+        "actual",
+        "at_least",
+        "cut_files",
+        "damaged",
+        "document_status",
+        "expected",
+        "first_hit",
+        "known",
+        "last_byte",
+        "missing",
+        "missing_files",
+        "parameters",
+        "resume",
+        "resume_at",
+        "resume_file",
+        "tensor_bytes",
+        "truncated",
+        "unsupported",
+        "unwritten",
+        "verified",
+        "whole",
+    )
+
+    def __init__(self, actual: int | None = None, expected: int | None = None, known: int = 0) -> None:
+        self.known = known  # how much was found out of the document's bytes when counting began
+        self.actual = actual
+        self.expected = expected
+        self.document_status = Status.COMPLETE  # what the tensors do not show: a header cut or damaged
+        self.at_least = False  # the header is cut: what it would go on to say is not in `expected`
+        self.first_hit: str | None = None
+        self._hit = ("", 0)
+        self.resume: list[Resume] = []
+        self.resume_at: int | None = None
+        self.resume_file: str | None = None
+        self.cut_files = 0
+        self.missing_files = 0
+        self.whole = self.truncated = self.missing = self.damaged = self.unsupported = 0
+        self.verified = 0  # whole tensors whose bytes a checksum confirmed
+        self.unwritten = 0  # tensors that lie, wholly or in part, in holes of the file
+        self.tensor_bytes = 0
+        self.last_byte = 0  # where the last tensor of a file ends, as an offset of its data
+        self.parameters: dict[str, int] = {}
+
+    @property
+    def count(self) -> int:
+        """Number of tensors."""
+        return self.whole + self.truncated + self.missing + self.damaged + self.unsupported
+
+    @property
+    def all_verified(self) -> bool | None:
+        """True if a checksum confirmed the bytes of every tensor; else None."""
+        return True if self.count and self.verified == self.count else None
+
+    @property
+    def missing_bytes(self) -> int | None:
+        """Bytes that should be there and are not."""
+        if self.actual is None or self.expected is None:
+            return None
+        return max(0, self.expected - self.actual)
+
+    @property
+    def status(self) -> Status:
+        """The worst status that occurs."""
+        if self.damaged or self.document_status is Status.DAMAGED:
+            return Status.DAMAGED
+        if self.truncated or self.document_status is not Status.COMPLETE or self.missing or self.missing_bytes:
+            return Status.TRUNCATED
+        if self.unwritten:  # a download that was never finished: the size is right, the bytes are not there
+            return Status.TRUNCATED
+        return Status.UNSUPPORTED if self.unsupported else Status.COMPLETE
+
+    def add(self, tensor: Tensor) -> None:
+        """Count one tensor."""
+        status = tensor.status
+        spans = tensor.spans
+        if tensor.unwritten_nbytes:
+            self.unwritten += 1
+        if status is Status.COMPLETE:
+            self.whole += 1
+            self.verified += tensor.verified is True
+        elif status is Status.TRUNCATED or status is Status.MISSING:
+            if status is Status.TRUNCATED:
+                self.truncated += 1
+            else:
+                self.missing += 1
+            at = (spans[0].path, spans[0].offset) if spans else ("", 0)
+            # The order of names need not be the order of bytes.
+            if self.first_hit is None or (spans and self._hit[0] == at[0] and at < self._hit):
+                self.first_hit = tensor.name
+                self._hit = at
+        elif status is Status.DAMAGED:
+            self.damaged += 1
+        else:
+            self.unsupported += 1
+        for span in spans:
+            self.tensor_bytes += span.length
+            end = span.offset + span.length
+            if end > self.last_byte:
+                self.last_byte = end
+        if status is Status.DAMAGED or (tensor.dtype is None and not tensor.shape):
+            return  # how many it has, nobody knows
+        if tensor.is_text:
+            return  # no parameters
+        dtype = tensor.dtype.name if tensor.dtype is not None else tensor.stored_dtype
+        if len(self.parameters) > 200 and dtype not in self.parameters:
+            dtype = "other"
+        self.parameters[dtype] = self.parameters.get(dtype, 0) + tensor.size
+
+    def add_all(self, part: Extent) -> None:
+        """Count the tensors that another extent counted."""
+        self.whole += part.whole
+        self.truncated += part.truncated
+        self.missing += part.missing
+        self.damaged += part.damaged
+        self.unsupported += part.unsupported
+        self.unwritten += part.unwritten
+        self.verified += part.verified
+        self.tensor_bytes += part.tensor_bytes
+        if self.first_hit is None:
+            self.first_hit, self._hit = part.first_hit, part._hit
+        for dtype, count in part.parameters.items():
+            self.parameters[dtype] = self.parameters.get(dtype, 0) + count
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the extent as plain data, for JSON."""
+        return {
+            "actual": self.actual,
+            "expected": self.expected,
+            "expected_at_least": self.at_least,
+            "missing_bytes": self.missing_bytes,
+            "first_hit": self.first_hit,
+            "resume_at": self.resume_at,
+            "resume_file": self.resume_file,
+            "resume": [file.to_dict() for file in self.resume],
+            "tensors": self.count,
+            "whole": self.whole,
+            "truncated": self.truncated,
+            "missing": self.missing,
+            "damaged": self.damaged,
+            "unsupported": self.unsupported,
+            "unwritten": self.unwritten,
+            "verified": self.verified,
+            "tensor_bytes": self.tensor_bytes,
+            "parameters": dict(self.parameters),
+        }

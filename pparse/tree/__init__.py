@@ -1,0 +1,1 @@
+"""Nodes, parsers, and the engine that runs these."""

@@ -1,0 +1,544 @@
+"""The tree: nodes that know which bytes they cover, and load and unload what those bytes say.
+
+Rules:
+
+- `Node.value` is a peek and never does I/O; `Node.load` parses; `Node.unload` puts `UNLOADED_VALUE` back.
+- A node holds its parent strongly and its children weakly: hold a leaf and its ancestors live, all else can go.
+- A container has an *index* of its children (see `pparse.tree.index`), not a node per child; nodes are made when asked
+  for.
+- While somebody holds a child, asking again gives that very object, even after the parent was unloaded.
+"""
+
+from __future__ import annotations
+
+import enum
+import weakref
+
+from pparse.data.standing import status_of
+from pparse.errors import EndOfDataError, LimitError, MalformedError, PathError, PparseError, UnsupportedError
+from pparse.findings import UNSURE_NUMBER, Finding, Status
+from pparse.paths import KeyStep, OrdinalStep, format_path
+from pparse.tree.views import NodeList, NodeMap
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from typing import Any, Final, Literal
+
+    from pparse.data.reader import Range
+    from pparse.document.extraction import Extraction
+    from pparse.tree.index import ChildIndex
+    from pparse.tree.result import Result
+
+    Step = KeyStep | OrdinalStep
+    Key = str | bytes | int | bool | None
+
+
+class Unloaded(enum.Enum):
+    """Type of `UNLOADED_VALUE`. It is neither true nor false, has no length, and cannot be iterated."""
+
+    UNLOADED_VALUE = "UNLOADED_VALUE"
+
+    def _refuse(self) -> Any:
+        raise TypeError("the value is not loaded; call node.load()")
+
+    def __bool__(self) -> bool:
+        return bool(self._refuse())
+
+    def __len__(self) -> int:
+        return int(self._refuse())
+
+    def __iter__(self) -> Iterator[object]:
+        return iter(self._refuse())
+
+    def __repr__(self) -> str:
+        return "UNLOADED_VALUE"
+
+    __str__ = __repr__
+
+
+UNLOADED_VALUE: Final = Unloaded.UNLOADED_VALUE
+
+# Containers of the tree are of two shapes; everything else is a scalar.
+SCALAR: Final = "scalar"
+LIST: Final = "list"
+MAP: Final = "map"
+
+
+class Entry:
+    """What a parser says of one child before there is a node for it.
+
+    ``key`` (None in a list), ``kind`` (the format's own word), the bytes ``[start, end)`` (``end`` None while
+    unknown), ``value`` when it was decoded on the way, ``status`` (None: not known before it is loaded), ``finding``
+    when something is wrong, and ``parts`` for a value spread over several stretches. ``at`` is where the child's
+    record begins, key or header included; it defaults to ``start``. ``note`` is whatever the parser wants to know of
+    the node later.
+    """
+
+    __slots__ = ("at", "end", "finding", "key", "kind", "note", "parts", "start", "status", "value")
+
+    def __init__(
+        self,
+        key: Key,
+        kind: str,
+        start: int,
+        end: int | None,
+        value: object = UNLOADED_VALUE,
+        status: Status | None = Status.COMPLETE,
+        finding: Finding | None = None,
+        parts: tuple[Range, ...] | None = None,
+        at: int | None = None,
+        note: Any = None,
+    ) -> None:
+        self.key = key
+        self.kind = kind
+        self.start = start
+        self.end = end
+        self.value = value
+        self.status = status
+        self.finding = finding
+        self.parts = parts
+        self.at = start if at is None else at
+        self.note = note
+
+    def __repr__(self) -> str:
+        return f"Entry({self.key!r}, {self.kind!r}, {self.start}, {self.end}, {self.value!r}, {self.status})"
+
+
+class Node:
+    """One piece of a document. Made by its parser; see the module's rules. ``depth``: how many ancestors it has."""
+
+    # ~200 bytes with its offsets. `_content` is a scalar's value or a container's index; `_extra` holds what few
+    # nodes have: a finding of its own, parts, or a parser's note.
+    __slots__ = (
+        "__weakref__", "_content", "_end", "_extra", "_kids", "_start", "_status", "depth", "key", "kind", "ordinal",
+        "parent", "result",
+    )  # fmt: skip
+
+    def __init__(self, result: Result, parent: Node | None, ordinal: int, entry: Entry) -> None:
+        self.result = result
+        self.parent = parent
+        self.depth: int = 0 if parent is None else parent.depth + 1
+        self.ordinal = ordinal
+        self.key = entry.key
+        self.kind = entry.kind
+        self._start = entry.start
+        self._end = entry.end
+        self._content: Any = entry.value
+        self._status = entry.status
+        self._kids: dict[int, weakref.ref[Node]] | None = None
+        self._extra: tuple[Finding | None, tuple[Range, ...] | None, Any] | None = (
+            (entry.finding, entry.parts, entry.note)
+            if entry.finding is not None or entry.parts is not None or entry.note is not None
+            else None
+        )
+
+    # -- where it is -------------------------------------------------------------------------------------------------
+
+    @property
+    def note(self) -> Any:
+        """What the parser noted of this node when its entry was made; for parsers."""
+        return self._extra[2] if self._extra is not None else None
+
+    @property
+    def extraction(self) -> Extraction:
+        """The extraction whose bytes these are."""
+        return self.result.extraction
+
+    @property
+    def shape(self) -> str:
+        """``"map"``, ``"list"`` or ``"scalar"``."""
+        return self.result.parser.shape(self.kind)
+
+    @property
+    def parts(self) -> tuple[Range, ...]:
+        """The stretches of bytes this node covers, as ranges; several where a value is spread over the file."""
+        if self._extra is not None and self._extra[1] is not None:
+            return self._extra[1]
+        end = self._end
+        if end is None:
+            end = self.extraction.known_end()
+        return (self.extraction.data.range(self._start, max(self._start, end)),)
+
+    @property
+    def spans(self) -> tuple[tuple[int, int], ...]:
+        """``(offset, length)`` of each stretch of the extraction's data.
+
+        A value that was decompressed has the stretch that it was made from.
+        """
+        data = self.extraction.data
+        if self._extra is None or self._extra[1] is None or all(part.data is data for part in self._extra[1]):
+            return tuple((part.start, len(part)) for part in self.parts)
+        found = [span for part in self.parts for span in part.data.locate(part.start, len(part))]
+        if all(source is data for source, _, _ in found):
+            return tuple((offset, length) for _, offset, length in found)
+        return ((self._start, (self._end or self._start) - self._start),)
+
+    @property
+    def range(self) -> Range:
+        """The one stretch of bytes this node covers. Raises ValueError where there are several."""
+        parts = self.parts
+        if len(parts) != 1:
+            raise ValueError(f"{self.path or 'the root'} covers {len(parts)} stretches; use parts")
+        return parts[0]
+
+    @property
+    def start(self) -> int:
+        """Offset of the first byte."""
+        return self._start
+
+    @property
+    def end(self) -> int | None:
+        """Offset after the last byte; None while it is not known (`load` finds it)."""
+        return self._end
+
+    @property
+    def steps(self) -> list[Step]:
+        """The steps from the root to this node."""
+        steps: list[Step] = []
+        node = self
+        while node.parent is not None:
+            steps.append(node.result.parser.step_to(node.parent, node.ordinal, node.key))
+            node = node.parent
+        steps.reverse()
+        return steps
+
+    @property
+    def path(self) -> str:
+        """The path from the root, as `pparse.paths` writes it; empty for the root itself."""
+        return format_path(self.steps)
+
+    # -- what it says ------------------------------------------------------------------------------------------------
+
+    @property
+    def value(self) -> Any:
+        """What is in memory now: a scalar, a view of a container, or `UNLOADED_VALUE`. Never does I/O."""
+        content = self._content  # read once: the budget may evict an index at any time
+        if content is UNLOADED_VALUE or self.shape == SCALAR:
+            return content
+        index: ChildIndex = content
+        return self._view() if index.complete else UNLOADED_VALUE
+
+    @property
+    def loaded(self) -> bool:
+        """Whether `value` is in memory."""
+        return self.value is not UNLOADED_VALUE
+
+    @property
+    def status(self) -> Status:
+        """What became of it, as far as is known; a container whose extent is not known yet is loaded to find out."""
+        if self._status is None:
+            with self.result.lock:
+                try:
+                    if self._status is None:
+                        self.result.parser.judge(self)
+                except PparseError:
+                    if self._status is None:  # it says nothing of the node: a source that fails, a closed document
+                        raise
+        status = self._status or Status.COMPLETE
+        return status_of(self.parts) if status is Status.COMPLETE and self.extraction.data.flawed else status
+
+    @property
+    def known_status(self) -> Status | None:
+        """The status so far, without any I/O; None where only loading can tell."""
+        return self._status
+
+    @property
+    def finding(self) -> Finding | None:
+        """What is wrong with this very node, if anything."""
+        return self._extra[0] if self._extra is not None else None
+
+    @property
+    def findings(self) -> list[Finding]:
+        """What is known to be wrong with this node or below it (as far as it was looked into)."""
+        path = self.path
+        end = 1 << 63 if self.end is None else self.end
+        found = [finding for finding in self.result.findings if finding.is_within(path, self.start, end)]
+        if self.finding is not None and self.finding not in found:
+            found.insert(0, self.finding)
+        return found
+
+    def load(self) -> Any:
+        """Parse the node and return its value; cheap when loaded.
+
+        A container that is cut or damaged loads with the children that are whole, and says so in `status`. A scalar
+        that is not whole raises `EndOfDataError` or `MalformedError`; one beyond a limit raises `LimitError`.
+        """
+        self.result.check_open()
+        content = self._content
+        if content is not UNLOADED_VALUE and self.shape == SCALAR:
+            return content
+        with self.result.lock:
+            if self.shape != SCALAR:
+                self.index_to(None).touch()
+                self.result.retention.touch(self)
+                return self._view()
+            content = self._content
+            if content is UNLOADED_VALUE:
+                self.extraction.confirm()
+                self._refuse_if_not_whole()
+                self.extraction.data.check_unchanged()
+                self._content = content = self.result.parser.load_scalar(self)
+                if self._status is None:
+                    self._status = Status.COMPLETE
+                self.result.retention.touch(self)
+            return content
+
+    def _refuse_if_not_whole(self) -> None:
+        status = self._status
+        if status is None or status is Status.COMPLETE:
+            return
+        finding = self.finding
+        if finding is not None and finding.code == UNSURE_NUMBER:
+            return  # what it says is whole, only its place is in doubt
+        reason = finding.reason if finding is not None else f"the node is {status}"
+        if status is Status.TRUNCATED or status is Status.MISSING:
+            raise EndOfDataError(
+                reason,
+                offset=self._start,
+                path=self.path,
+                wanted=finding.wanted if finding else None,
+                got=finding.got if finding else None,
+                source=self.extraction.name,
+            )
+        if status is Status.UNSUPPORTED and finding is not None and finding.code != "limit":
+            raise UnsupportedError(reason, path=self.path, offset=self._start)
+        if status is Status.UNSUPPORTED:
+            reason, _, option = reason.partition("; lift it with ")
+            option = option or self.result.parser.lifting_option(self)
+            raise LimitError(reason, option=option, path=self.path, offset=self._start)
+        raise MalformedError(reason, offset=self._start, path=self.path, source=self.extraction.name)
+
+    def unload(self) -> None:
+        """Put the placeholder back: drop value and index. Living children stay what they are."""
+        with self.result.lock:
+            self._content = UNLOADED_VALUE
+            self.result.retention.forget(self)
+
+    def evict(self) -> None:
+        """Drop an index that is complete. The budget calls this from any thread, and holds its own lock then."""
+        index = self.index
+        if index is not None and index.complete:  # one whose parse is in progress is in use
+            self._content = UNLOADED_VALUE
+            self.result.retention.note_evicted(self)
+
+    def _view(self) -> NodeMap | NodeList:
+        return NodeMap(self) if self.shape == MAP else NodeList(self)
+
+    # -- children ----------------------------------------------------------------------------------------------------
+
+    @property
+    def index(self) -> ChildIndex | None:
+        """The index of the children as far as it exists; None for scalars and unloaded containers."""
+        content = self._content
+        return None if content is UNLOADED_VALUE or self.shape == SCALAR else content
+
+    def index_to(self, count: int | None) -> ChildIndex:
+        """Index the first ``count`` children (all if None), or as many as there are, and return the index."""
+        if self.shape == SCALAR:
+            raise self._childless("children")
+        self.result.check_open()
+        with self.result.lock:
+            index: ChildIndex | None = self.index
+            if index is None or not (index.complete or (count is not None and index.count >= count)):
+                if self._status is Status.UNSUPPORTED and self.finding is not None and self.finding.code == "limit":
+                    self._refuse_if_not_whole()
+                self.extraction.data.check_unchanged()
+                if index is None:
+                    index = self.result.new_index(self)
+                    self._content = index
+                self.result.extend_index(self, index, wanted_count=count)
+            return index
+
+    def _childless(self, wanted: str) -> TypeError:
+        """Return the error for who wants children of something else; raise why a document has none that should."""
+        if self.parent is None:
+            self._refuse_if_not_whole()
+        return TypeError(f"{self.path or 'the root'} is of kind {self.kind}, which has no {wanted}")
+
+    def child(self, ordinal: int) -> Node:
+        """Return the child number ``ordinal`` (from 0, in file order). Raises `PathError` (an IndexError too)."""
+        with self.result.lock:
+            kid = self._living(ordinal)
+            if kid is not None:
+                self.result.check_open()
+                self.result.retention.touch(kid)
+                return kid
+            index = self.index_to(ordinal + 1)
+            if not 0 <= ordinal < index.count:
+                raise ChildIndexError(f"has {index.count} children, no number {ordinal}", path=self.path or "the root")
+            return self._adopt(ordinal, self.result.entry(self, ordinal))
+
+    def _living(self, ordinal: int) -> Node | None:
+        ref = self._kids.get(ordinal) if self._kids is not None else None
+        return ref() if ref is not None else None
+
+    def _adopt(self, ordinal: int, entry: Entry) -> Node:
+        kid = self._living(ordinal)
+        if kid is not None:
+            return kid
+        kid = Node(self.result, self, ordinal, entry)
+        if self._kids is None:
+            self._kids = {}
+        elif len(self._kids) >= 64 and not len(self._kids) & (len(self._kids) - 1):
+            # Purging at each doubling keeps the table as large as what lives, without a callback per child.
+            self._kids = {number: ref for number, ref in self._kids.items() if ref() is not None}
+        self._kids[ordinal] = weakref.ref(kid)
+        self.result.retention.touch(kid)
+        return kid
+
+    def living(self) -> list[Node]:
+        """Return the children that somebody holds: those that must be told when something is found out about them."""
+        return [kid for ref in list((self._kids or {}).values()) if (kid := ref()) is not None]
+
+    def children(self) -> Iterator[Node]:
+        """Yield every child, duplicates too, indexing only as far as the iteration goes."""
+        lock, result, first = self.result.lock, self.result, 0
+        while True:
+            with lock:
+                group = result.entries_at(self, first)
+                kids = [self._adopt(ordinal, entry) for ordinal, entry in enumerate(group, first)]
+            if not kids:
+                return
+            first += len(kids)
+            kids.reverse()
+            while kids:
+                yield kids.pop()  # not held any longer: what is loaded of it may go
+
+    def find(self, key: Key, occurrence: int = 1) -> Node | None:
+        """Return the child with ``key`` (the n-th of several with that key), or None. Stops looking when found."""
+        if self.shape != MAP:
+            return None
+        with self.result.lock:
+            ordinal = self.result.find(self, key, occurrence)
+            return None if ordinal is None else self.child(ordinal)
+
+    def __getitem__(self, key: Key | slice) -> Any:
+        if self.shape == LIST:
+            if isinstance(key, slice):
+                return [self.child(number) for number in range(*key.indices(len(self)))]
+            if not isinstance(key, int):
+                raise TypeError(f"a list is indexed by numbers, not {key!r}")
+            return self.child(key if key >= 0 else key + len(self))
+        if self.shape == SCALAR:
+            raise self._childless("children")
+        if isinstance(key, slice):
+            raise TypeError("a map cannot be sliced")
+        kid = self.find(key)
+        if kid is None:
+            raise ChildKeyError(
+                f"has no key {key!r}", path=self.path or "the root", suggestions=self.result.suggest(self, key)
+            )
+        return kid
+
+    def keys(self) -> Iterator[Key]:
+        """Yield the keys of a map, duplicates once each time they occur."""
+        if self.shape != MAP:
+            raise self._childless("keys")
+        for _, entry in self.result.entries_from(self, 0):
+            yield entry.key
+
+    def __contains__(self, key: object) -> bool:
+        return self.shape == MAP and self.find(key) is not None  # type: ignore[arg-type]
+
+    def __len__(self) -> int:
+        return self.index_to(None).count
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __iter__(self) -> Iterator[Any]:
+        return self.keys() if self.shape == MAP else self.children()
+
+    # -- values ------------------------------------------------------------------------------------------------------
+
+    def open(self) -> Range:
+        """Return a reader of the node's bytes as they stand in the file, for values too large to load."""
+        self.result.check_open()
+        with self.result.lock:
+            return self.result.parser.open_scalar(self)
+
+    def to_python(self, max_bytes: int | None = 64 << 20) -> Any:
+        """Return the node and everything below it as plain Python.
+
+        Raises `LimitError` if the node covers more than ``max_bytes`` (None: no limit), and the error of the first
+        node below that is not whole. A key that occurs twice appears again as ``key#2``.
+        """
+        self.result.check_open()
+        with self.result.lock:
+            size = self.result.parser.python_size(self)
+            if max_bytes is not None and size > max_bytes:
+                raise LimitError(
+                    f"the node covers {size} bytes",
+                    option="max_bytes=None (--limit scalar_bytes=N)",
+                    wanted=size,
+                    got=max_bytes,
+                    path=self.path,
+                )
+            return self.result.parser.to_python(self)
+
+    def at(self, path: str | Iterable[Step]) -> Node:
+        """Return the node at ``path`` below this one. Raises `PathError` saying where the path ends."""
+        from pparse.paths import parse_path
+
+        node = self
+        for step in parse_path(path) if isinstance(path, str) else path:
+            node = node._follow(step)
+        return node
+
+    def _follow(self, step: Step) -> Node:
+        if isinstance(step, OrdinalStep) and self.shape != SCALAR:
+            return self.child(step.ordinal)
+        if self.shape == LIST and isinstance(step.key, int) and not isinstance(step.key, bool):
+            return self.child(step.key)
+        if isinstance(step, OrdinalStep) or self.shape != MAP:
+            raise PathError(
+                f"is of kind {self.kind} and has nothing at {format_path([step])!r}", path=self.path or "the root"
+            )
+        for key, occurrence in step.readings():
+            kid = self.find(key, occurrence)
+            if kid is not None:
+                return kid
+        raise ChildKeyError(
+            f"has no {format_path([step])!r}",
+            path=self.path or "the root",
+            suggestions=self.result.suggest(self, step.key),
+        )
+
+    def __repr__(self) -> str:
+        status = "" if self._status in (None, Status.COMPLETE) else f" {self._status}"
+        what = self.value
+        if self.shape == SCALAR:
+            text = "unloaded" if what is UNLOADED_VALUE else repr(what)
+        else:
+            index = self.index
+            text = f"{index.count} children" if index is not None and index.complete else "unloaded"
+        if len(text) > 60:
+            text = text[:57] + "..."
+        try:
+            path = self.path or "(root)"
+        except PparseError:  # a path is found by reading
+            path = "?"
+        return f"<Node {path} {self.kind}{status}: {text}>"
+
+    def _ipython_key_completions_(self) -> list[Key]:
+        if self.shape != MAP:
+            return []
+        return [key for key, _ in zip(self.keys(), range(10_000), strict=False)]
+
+
+class ChildKeyError(PathError, KeyError):
+    """A map has no such key."""
+
+    __str__ = PparseError.__str__
+
+
+class ChildIndexError(PathError, IndexError):
+    """A container has no child of that number."""
+
+    __str__ = PparseError.__str__
+
+
+def key_step(key: Key, occurrence: int = 1) -> KeyStep | Literal[None]:
+    """Return the step that names ``key``; None where only an ordinal can."""
+    return KeyStep(key, occurrence) if isinstance(key, str | bytes | int) else None

@@ -1,0 +1,430 @@
+"""What one parser made of one extraction: the root node, the findings, and the services nodes need."""
+
+from __future__ import annotations
+
+import weakref
+from collections import Counter
+from itertools import islice
+
+from pparse.errors import ClosedError, EngineError, LimitError, PparseError
+from pparse.findings import Finding, FindingList, Severity, Status, clipped
+from pparse.locking import guard
+from pparse.tree.index import ChildIndex
+from pparse.tree.key_table import EACH, MAKING, SLICE, KeyTable, repeated_hashes
+from pparse.tree.node import Node
+from pparse.tree.parser import NodeContext, run
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from typing import Final
+
+    from pparse.document.extraction import Extraction
+    from pparse.tree.node import Entry, Key
+    from pparse.tree.parser import Parser
+    from pparse.tree.retention import Retention
+    from pparse.tree.visit import Visit
+
+# Entries fetched at a time while iterating: as many as lie between two checkpoints.
+GROUP: Final = 64
+# Children whose keys are read again and again, where a table has no room, rather than all indexed.
+BY_READING: Final = 10_000
+# The part of the budget that stays free for the blocks in which keys are read, while they are collected.
+SCANNED: Final = 4
+# A name is near another one if so much of them is alike; longer ones are not compared.
+_NEAR: Final = 0.6
+LONG_NAME: Final = 200
+
+
+class Result:
+    """The tree that ``parser`` makes of ``extraction``; several parsers may have results on the same extraction."""
+
+    def __init__(self, extraction: Extraction, parser_class: type[Parser], findings: FindingList | None = None) -> None:
+        self.extraction = extraction
+        self.lock = extraction.session.lock
+        # A document inside a compressed stream shares those of the stream.
+        self.findings = FindingList(extraction.session.limits.findings) if findings is None else findings
+        self.retention: Retention = extraction.session.new_retention()
+        self.parser = parser_class(self)
+        self._root: Node | None = None
+        self._reading: set[int] = set()  # indexes that are being extended, against callbacks that ask for them
+
+    @property
+    def format(self) -> str:
+        """Name of the parser."""
+        return self.parser.name
+
+    @property
+    def root(self) -> Node:
+        """The root node; the document holds it."""
+        root = self._root
+        if root is None:
+            with self.lock:
+                if self._root is None:
+                    self._root = Node(self, None, 0, self.parser.root_entry())
+                root = self._root
+        return root
+
+    @property
+    def status(self) -> Status:
+        """Status of the root: the first level is parsed to know it."""
+        return self.root.status
+
+    def check_open(self) -> None:
+        """Raise `ClosedError` if the document was closed."""
+        if self.extraction.session.closed:
+            raise ClosedError("the document is closed", source=self.extraction.name)
+
+    # -- indexes -----------------------------------------------------------------------------------------------------
+
+    def new_index(self, node: Node) -> ChildIndex:
+        """Return an empty index for ``node``. Raises `LimitError` below the depth limit."""
+        session = self.extraction.session
+        session.limits.check("depth", node.depth + 1, "the depth of the tree", offset=node.start)
+        ref = weakref.ref(node)
+
+        def evict() -> None:
+            victim = ref()
+            if victim is not None:
+                victim.evict()
+
+        return ChildIndex(session.budget, evict)
+
+    def extend_index(
+        self, node: Node, index: ChildIndex, *, wanted_count: int | None = None, wanted_key: Key = None, nth: int = 0
+    ) -> int | None:
+        """Parse on until ``wanted_count`` children are known, or the n-th with ``wanted_key``; its ordinal, if met."""
+        if id(index) in self._reading:
+            raise PparseError(
+                f"the {node.kind} is being read: a callback cannot ask for its children meanwhile",
+                source=self.extraction.name,
+            )
+        self._reading.add(id(index))
+        try:
+            return self._extend(node, index, wanted_count, wanted_key, nth)
+        finally:
+            self._reading.discard(id(index))
+
+    def _extend(self, node: Node, index: ChildIndex, wanted_count: int | None, wanted_key: Key, nth: int) -> int | None:
+        ctx = index.context
+        if ctx is None:
+            try:
+                if self.parser.fill(node, index):
+                    index.finish()
+                    self.extraction.session.indexes.add(node, index)
+                    return None if wanted_key is None else self._find_by_reading(node, index, wanted_key, nth)
+            except BaseException:
+                node.unload()
+                raise
+            ctx = NodeContext(node, index)
+            try:
+                ctx.pos, ctx.state, ctx.need = self.parser.begin(ctx)
+            except PparseError:
+                node.unload()  # what was emitted until then is half of it
+                raise
+            index.context = ctx
+        ctx.wanted_count = wanted_count
+        ctx.wanted_key, ctx.wanted_occurrence = wanted_key, nth
+        ctx.answer = None
+        ctx.resumable = False
+        try:
+            run(ctx)
+        except BaseException:
+            # A state may have failed half-way: whoever asks again begins anew.
+            if not ctx.resumable:
+                node.unload()
+            raise
+        if index.complete:
+            self.extraction.session.indexes.add(node, index)
+        return ctx.answer
+
+    def close_node(
+        self, node: Node, status: Status, finding: Finding | None, end: int | None = None, *, told: bool = False
+    ) -> None:
+        """Give ``node`` its status, a finding, and its end; for parsers. ``told``: another finding says so."""
+        node._status = status
+        if end is not None and node._end is None:
+            node._end = end
+        if finding is not None:
+            _, parts, note = node._extra or (None, None, None)
+            node._extra = (finding, parts, note)
+            if not told:
+                self.findings.add(finding)
+
+    def note_limit(self, node: Node, error: LimitError) -> None:
+        """Mark ``node`` as UNSUPPORTED: a limit of ours refuses it."""
+        finding = Finding(
+            "limit",
+            error.reason,
+            path=node.path,
+            source=self.extraction.name,
+            offset=node.start,
+            wanted=error.wanted,
+            got=error.got,
+        )
+        self.close_node(node, Status.UNSUPPORTED, finding)
+
+    def entries_from(self, node: Node, first: int) -> Iterator[tuple[int, Entry]]:
+        """Yield ``(ordinal, entry)`` from child ``first`` on, indexing only as far as the iteration goes."""
+        while True:
+            with self.lock:
+                group = self.entries_at(node, first)
+            if not group:
+                return
+            for entry in group:
+                yield first, entry
+                first += 1
+
+    def entries_at(self, node: Node, first: int) -> list[Entry]:
+        """Return up to `GROUP` entries from child ``first`` on, none behind the last; for who holds the lock."""
+        before = node.index
+        known = before.count if before is not None else -1
+        index = node.index_to(first + 1)
+        count = min(GROUP, index.count - first)
+        return self._group(node, index, first, count, is_fresh=index.count != known) if count > 0 else []
+
+    def entry(self, node: Node, ordinal: int) -> Entry:
+        """Return the entry of one indexed child."""
+        index = node.index_to(ordinal + 1)
+        first = ordinal - ordinal % GROUP
+        group = self._group(node, index, first, min(GROUP, index.count - first))
+        if ordinal - first >= len(group):  # a parser may give fewer at a time
+            return self._group(node, index, ordinal, 1)[0]
+        return group[ordinal - first]
+
+    def lone_entry(self, node: Node, ordinal: int) -> Entry:
+        """Return the entry of one indexed child, and read no others: where the text of each is long."""
+        return self._read_group(node, node.index_to(ordinal + 1), ordinal, 1)[0]
+
+    def _group(self, node: Node, index: ChildIndex, first: int, count: int, *, is_fresh: bool = False) -> list[Entry]:
+        """Return entries. ``is_fresh``: the source was compared with what it was at open just now."""
+        cached = index.group
+        if cached is not None and cached[0] <= first and first + count <= cached[0] + len(cached[1]):
+            skip = first - cached[0]
+            return cached[1][skip : skip + count]
+        self.check_open()
+        if not is_fresh:
+            self.extraction.data.check_unchanged()
+        index.touch()
+        group = self._read_group(node, index, first, count)
+        index.group = kept = (first, group)
+        self.extraction.session.indexes.keep_group(index, kept)
+        return group
+
+    def _read_group(self, node: Node, index: ChildIndex, first: int, count: int) -> list[Entry]:
+        """Return entries, one at least, as the parser makes them."""
+        tail = index.tail or []
+        behind = index.count - len(tail)
+        if first >= behind and tail:
+            return tail[first - behind : first - behind + count]
+        group = self.parser.entries(node, index, first, min(count, behind - first))
+        if not group:
+            raise EngineError(
+                f"parser {self.parser.name} indexed {index.count} children, and gives none from number {first} on",
+                path=node.path,
+                state="entries",
+            )
+        return group
+
+    # -- keys --------------------------------------------------------------------------------------------------------
+
+    def find(self, node: Node, key: Key, occurrence: int = 1) -> int | None:
+        """Return the ordinal of the n-th child of ``node`` with ``key``; None if there is none."""
+        index = node.index_to(0)
+        key = self.parser.key_meant(node, key)
+        index.lookups += 1
+        if index.table is None and (index.lookups == 1 or (index.complete and index.count <= GROUP)):
+            return self._find_by_reading(node, index, key, occurrence)
+        table = self.key_table(node)
+        if table is None:
+            return self._find_by_reading(node, index, key, occurrence)
+        nth = table.nth(key, occurrence)
+        if nth is None:
+            return None
+        if _same_key(self.entry(node, nth).key, key):
+            return nth
+        # Two keys share a hash, which hardly ever happens: look at each.
+        for ordinal in table.candidates(key):
+            if _same_key(self.entry(node, ordinal).key, key):
+                occurrence -= 1
+                if not occurrence:
+                    return ordinal
+        return None
+
+    def _find_by_reading(self, node: Node, index: ChildIndex, key: Key, occurrence: int) -> int | None:
+        first = 0
+        while first < index.count:
+            for entry in self._group(node, index, first, min(GROUP, index.count - first)):
+                if _same_key(entry.key, key):
+                    occurrence -= 1
+                    if not occurrence:
+                        return first
+                first += 1
+        if index.complete:
+            return None
+        return self.extend_index(node, index, wanted_key=key, nth=occurrence)
+
+    def key_table(self, node: Node, count: int | None = None) -> KeyTable | None:
+        """Return a table of the keys of the first ``count`` children of ``node`` at least; None if there is no room."""
+        index = node.index_to(count)
+        count = index.count if count is None else count
+        table = index.table or KeyTable()
+        missing = index.count - table.covered
+        if table.covered >= count:
+            return table
+        budget = self.extraction.session.budget
+        making = EACH * missing + MAKING * min(SLICE, missing)
+        # The index counts as what could go, and it must not: it is what the table is of.
+        index.touch()
+        if not budget.fits(making + index.memory + budget.limit // SCANNED):
+            return None
+        try:
+            with budget.charge(making, "a table of keys in the making"):
+                table.extend(self.parser.key_hashes(node, table.covered, index.count))
+            index.set_table(table)
+        except LimitError:  # whatever has no room now: nobody needs the table
+            index.table = None
+            return None
+        return table
+
+    def occurrence(self, node: Node, ordinal: int, key: Key) -> int:
+        """Return which one of the children with ``key`` the child ``ordinal`` is, counted from 1.
+
+        No more children are indexed for it than there are up to this one.
+        """
+        index = node.index_to(ordinal + 1)
+        if ordinal < GROUP:
+            group = self._group(node, index, 0, min(GROUP, index.count))
+            if len(group) >= ordinal:
+                return 1 + sum(1 for entry in group[:ordinal] if _same_key(entry.key, key))
+        # By hash alone: equal keys have it, others do not but by a chance of one in 2^64.
+        table = self.key_table(node, ordinal + 1)
+        if table is not None:
+            return 1 + table.before(key, ordinal)
+        if not index.complete and ordinal > BY_READING:
+            index = node.index_to(None)
+        if index.complete and hash(key) not in self.repeated_keys(node):
+            return 1
+        before = zip(range(ordinal), self.parser.key_hashes(node, 0, ordinal), strict=False)
+        return 1 + sum(1 for _, number in before if number == hash(key))
+
+    def same_keys(self, node: Node) -> set[int]:
+        """Return the ordinals of all children of ``node`` whose key may be that of another one, too."""
+        table = self.key_table(node)
+        if table is not None:
+            return {ordinal for group in table.repeated() for ordinal in group}
+        repeated = self.repeated_keys(node)
+        hashes = enumerate(self.parser.key_hashes(node)) if repeated else ()
+        return {ordinal for ordinal, number in hashes if number in repeated}
+
+    def ordinals_of(self, node: Node, key: Key) -> Iterator[int]:
+        """Yield the ordinals of all children of ``node`` with ``key``, in file order."""
+        table = self.key_table(node)
+        if table is None:
+            yield from (at for at, entry in self.entries_from(node, 0) if _same_key(entry.key, key))
+            return
+        for ordinal in table.candidates(key):
+            if _same_key(self.entry(node, ordinal).key, key):
+                yield ordinal
+
+    def repeated_keys(self, node: Node) -> frozenset[int]:
+        """Return the hashes of the keys of ``node`` that occur twice; read in as many passes as the budget asks for."""
+        index = node.index_to(None)
+        if index.repeated is None and index.count <= GROUP:
+            numbers = Counter(hash(entry.key) for entry in self.entries_at(node, 0))
+            index.repeated = frozenset(number for number, count in numbers.items() if count > 1)
+        elif index.repeated is None:
+            budget = self.extraction.session.budget
+            parts = 1
+            rest = index.memory + budget.limit // SCANNED
+            while parts < 1024 and not budget.fits(16 * index.count // parts + rest):
+                parts *= 2
+            found: set[int] = set()
+            with budget.charge(16 * index.count // parts, "the keys of a container that occur twice"):
+                for part in range(parts):
+                    found.update(repeated_hashes(self.parser.key_hashes(node), part, parts))
+            index.keep_repeated(frozenset(found))
+        return index.repeated or frozenset()
+
+    def suggest(self, node: Node, key: Key) -> tuple[str, ...]:
+        """Return up to three keys of ``node`` that look like ``key``."""
+        if not isinstance(key, str):
+            return ()
+        return near_misses(key, (name for name in islice(node.keys(), 2_000) if isinstance(name, str)))
+
+    # -- everything --------------------------------------------------------------------------------------------------
+
+    def walk(self, *, detail: bool = True) -> Iterator[Visit]:
+        """Yield every node, depth first; see `Parser.walk`."""
+        self.check_open()
+        return self.parser.walk(self.root, detail=detail)
+
+    def check(self, *, strict: bool = False) -> Iterator[Finding]:
+        """Parse everything within the budget and yield every finding as it is made."""
+        self.check_open()
+        self.findings.restart()
+        shown = 0
+        for visit in self.parser.check(strict=strict):
+            noted = self.parser.notes_findings
+            if not noted and visit.status not in (None, Status.COMPLETE) and visit.finding is not None:
+                finding = visit.finding
+                finding.path = finding.path or clipped(visit.path)
+                finding.source = finding.source or self.extraction.name
+                self.findings.add(finding)
+            while shown < len(self.findings) - self.findings.omitted:
+                yield self.findings[shown]
+                shown += 1
+        while shown < len(self.findings) - self.findings.omitted:
+            yield self.findings[shown]
+            shown += 1
+        if self.findings.omitted:
+            yield Finding(
+                "findings-omitted",
+                f"{self.findings.omitted} more findings were made and not kept",
+                severity=Severity.ERROR if self.findings.omitted_errors else Severity.WARNING,
+                source=self.extraction.name,
+                wanted=len(self.findings),
+                got=len(self.findings) - self.findings.omitted,
+            )
+
+    def __repr__(self) -> str:
+        return f"<Result of {self.parser.name} on {self.extraction.name!r}>"
+
+
+# `entry`, `find` and `key_table` are services to nodes and viewers, who have taken the lock: a door would cost a tenth
+# of a look-up.
+guard(Result, ("occurrence", "suggest", "walk"))
+
+
+def _same_key(found: object, wanted: object) -> bool:
+    return found == wanted and type(found) is type(wanted)
+
+
+def near_misses(name: str, names: Iterable[str]) -> tuple[str, ...]:
+    """Return up to three of ``names`` that look like ``name``, or hold it; none of those in between is kept.
+
+    Very long names, and those whose length alone rules it out, are not compared: that would take time.
+    """
+    from difflib import SequenceMatcher
+    from heapq import nlargest
+
+    matcher: SequenceMatcher[str] | None = None
+    holding: list[str] = []
+    lower = name.lower()
+
+    def scored() -> Iterator[tuple[float, str]]:
+        nonlocal matcher
+        for candidate in names:
+            if len(candidate) > LONG_NAME:
+                continue
+            if lower and len(holding) < 3 and lower in candidate.lower():
+                holding.append(candidate)
+            if 2 * min(len(candidate), len(name)) < _NEAR * (len(candidate) + len(name)):
+                continue
+            if matcher is None:  # of a very long name it would take long to make, and no candidate is that long
+                matcher = SequenceMatcher(b=name)
+            matcher.set_seq1(candidate)
+            if matcher.quick_ratio() >= _NEAR and (score := matcher.ratio()) >= _NEAR:
+                yield score, candidate
+
+    return tuple(candidate for _, candidate in nlargest(3, scored())) or tuple(holding)

@@ -1,0 +1,141 @@
+"""Which nodes stay alive although nobody holds them.
+
+One policy, chosen when a document is opened: 0 keeps nothing (children live as long as somebody holds them), a number
+of bytes ages off what was least recently used, infinity keeps everything that was ever made. ``include`` and
+``exclude`` are path patterns (``tensors.*``). The policy only drops references; it never unloads a node that somebody
+else holds.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import deque
+
+from pparse.limits import parse_size
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pparse.budget import Charge, MemoryBudget
+    from pparse.tree.node import Node
+
+# A node, its offsets, its key and its place in the parent's table.
+_NODE_COST = 400
+
+
+class _Kept:
+    """Nodes in order of their last use, with what each is taken to cost; ``size`` in all."""
+
+    __slots__ = ("nodes", "size")
+
+    def __init__(self) -> None:
+        self.nodes: dict[int, tuple[Node, int]] = {}
+        self.size = 0
+
+    def add(self, node: Node, cost: int) -> None:
+        self.nodes[id(node)] = (node, cost)
+        self.size += cost
+
+    def drop(self, number: int) -> None:
+        found = self.nodes.pop(number, None)
+        if found is not None:
+            self.size -= found[1]
+
+    def drop_oldest(self) -> None:
+        self.drop(next(iter(self.nodes)))
+
+
+class Retention:
+    """Keeps nodes alive, the most recently used ones, up to ``limit`` bytes."""
+
+    def __init__(
+        self,
+        budget: MemoryBudget,
+        limit: float | str = 0,
+        include: Sequence[str] = (),
+        exclude: Sequence[str] = (),
+    ) -> None:
+        if isinstance(limit, str):
+            limit = float("inf") if limit in ("inf", "all") else parse_size(limit)
+        if limit < 0:
+            raise ValueError(f"retain cannot be negative: {limit}")
+        self.limit = limit
+        self.include = tuple(include)
+        self.exclude = tuple(exclude)
+        self._budget = budget
+        self._kept = _Kept()
+        self._gone: deque[int] = deque()  # nodes that the budget evicted since the last use
+        self._charge: Charge | None = None
+
+    @property
+    def held(self) -> int:
+        """Bytes kept, about."""
+        return self._kept.size
+
+    def touch(self, node: Node) -> None:
+        """Note that ``node`` was made or loaded now."""
+        if not self.limit or not self._wanted(node):
+            return
+        self.forget(node)
+        cost = self._cost(node)
+        if cost > self.limit:
+            return
+        kept = self._kept
+        kept.add(node, cost)
+        while kept.size > self.limit:
+            kept.drop_oldest()
+        self._account(kept)
+
+    def forget(self, node: Node) -> None:
+        """Let go of ``node``."""
+        while self._gone:
+            self._kept.drop(self._gone.popleft())
+        self._kept.drop(id(node))
+
+    def note_evicted(self, node: Node) -> None:
+        """Let go of ``node`` with the next use: the budget calls this from any thread, and holds its own lock then."""
+        if self.limit:
+            self._gone.append(id(node))
+
+    def clear(self) -> None:
+        """Let go of everything."""
+        self._kept = _Kept()
+        charge, self._charge = self._charge, None
+        if charge is not None:
+            charge.release()
+
+    def __len__(self) -> int:
+        return len(self._kept.nodes)
+
+    def _account(self, kept: _Kept) -> None:
+        charge = self._charge
+        if charge is None:
+            charge = self._charge = self._budget.charge(0, "retained nodes", self._evicted)
+        if abs(kept.size - charge.amount) > 64 << 10 or not kept.size:
+            # What is charged already counts as free here: it is evictable too.
+            while kept.size and not self._budget.fits(kept.size):
+                kept.drop_oldest()
+            charge.resize(kept.size)
+
+    def _evicted(self) -> None:
+        # Called from any thread. What is kept is replaced, not changed: another one may be at work on it.
+        self._charge = None
+        self._kept = _Kept()
+
+    def _wanted(self, node: Node) -> bool:
+        if not self.include and not self.exclude:
+            return True
+        from fnmatch import fnmatchcase
+
+        path = node.path
+        if any(fnmatchcase(path, pattern) for pattern in self.exclude):
+            return False
+        return not self.include or any(fnmatchcase(path, pattern) for pattern in self.include)
+
+    @staticmethod
+    def _cost(node: Node) -> int:
+        index = node.index
+        if index is not None:
+            return _NODE_COST + index.memory
+        return _NODE_COST + (sys.getsizeof(node.value) if node.loaded else 0)

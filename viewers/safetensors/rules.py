@@ -1,0 +1,349 @@
+"""The rules of safetensors, and what they say of a file or a set of shards.
+
+The reference reader's rules (huggingface/safetensors, safetensors/src/tensor.rs, ``Metadata::validate`` and
+``SafeTensors::read_metadata``), each confirmed by running it:
+
+- the header is at most 100,000,000 bytes, valid UTF-8, one JSON object, with nothing behind it but JSON whitespace;
+- ``__metadata__`` maps strings to strings (or is null), and occurs once;
+- an entry has dtype, shape, data_offsets, each once; dtype and shape need the bytes that the offsets give;
+- sorted by offsets, the first tensor begins at 0, each begins where the one before ended, the last ends with the file;
+- its JSON reader (serde_json) refuses brackets nested deeper than 127, and ``-0`` where a count is wanted.
+
+A header that breaks them is damaged, and so is the document; of its tensors those that the breach concerns. Without
+``strict`` the limit on the header's length is a warning, and the last rule is not looked at. With it both are errors,
+and so is a boolean that is neither 0 nor 1, which the reference lets pass without a word.
+"""
+
+from __future__ import annotations
+
+import re
+
+from pparse.data.zero_runs import zero_runs
+from pparse.errors import (
+    EndOfDataError,
+    LimitError,
+    MalformedError,
+    PparseError,
+    TruncatedTensorError,
+    UnsupportedError,
+)
+from pparse.findings import Finding, FindingList, Severity, Status
+from pparse.parsers.safetensors.entry import FIELDS
+from pparse.parsers.safetensors.parser import METADATA, REFERENCE_HEADER_LIMIT
+from pparse.tree.node import LIST, MAP
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any, Final
+
+    from pparse.parsers.safetensors.parser import SafetensorsParser
+    from pparse.tensors.tensor import Tensor
+    from pparse.viewers.safetensors.sharded import SafetensorsSetViewer
+    from pparse.viewers.safetensors.viewer import SafetensorsViewer
+
+# Findings on a file whose tensors are all there, and which the reference refuses all the same.
+REFUSED: Final = frozenset(("trailing-bytes", "gap", "overlap", "metadata", "byte-order-mark", "header-too-large"))
+_BOOL_BLOCK: Final = 1 << 20
+_TEXT_BLOCK: Final = 256 << 10
+_REFERENCE_DEPTH: Final = 127
+_MINUS_ZERO: Final = re.compile(rb"-0(?![\d.eE])")
+_ONE_KIND: Final = bytes.maketrans(b"{}", b"[]")
+_NO_BRACKET: Final = bytes(set(range(256)) - set(b"[]{}"))
+
+
+class _Notes:
+    """Makes findings on one file; hands out those that are new."""
+
+    def __init__(self, viewer: SafetensorsViewer, strict: bool) -> None:
+        self.document = viewer.findings
+        # A list of its own: the document's may have the same ones with the severity of another check.
+        self.findings = FindingList(viewer.extraction.session.limits.findings)
+        self.source = viewer.extraction.name
+        self.rule = Severity.ERROR if strict else Severity.WARNING
+        self._shown = 0
+
+    def add(self, code: str, reason: str, severity: Severity = Severity.ERROR, **where: Any) -> None:
+        self.findings.add(Finding(code, reason, severity=severity, source=self.source, **where))
+
+    def new(self) -> Iterator[Finding]:
+        """Yield the findings made since the last call."""
+        kept = len(self.findings) - self.findings.omitted
+        while self._shown < kept:
+            finding = self.findings[self._shown]
+            self._shown += 1
+            self.document.add(finding)
+            yield finding
+
+
+def _omitted(findings: FindingList, source: str) -> Iterator[Finding]:
+    """Yield a finding on those that were not kept: an error if any of them was one."""
+    if findings.omitted:
+        errors = findings.errors - sum(finding.severity is Severity.ERROR for finding in findings)
+        yield Finding(
+            "findings-omitted", f"{findings.omitted} more findings were made and not kept, {errors} of them errors",
+            severity=Severity.ERROR if errors else Severity.WARNING, source=source,
+        )  # fmt: skip
+
+
+def check_file(viewer: SafetensorsViewer, *, strict: bool) -> Iterator[Finding]:
+    """Check one file; yield each finding as it is made."""
+    notes = _Notes(viewer, strict)
+    parser = viewer.parser
+    zeroed = parser.zeroed_header()
+    if zeroed is not None:
+        notes.findings.add(zeroed)
+        _note_holes(viewer, notes)
+        yield from notes.new()
+        return
+    try:
+        size = parser.header_size
+        header = parser.header
+    except MalformedError:
+        viewer.close_extent(viewer.new_extent())  # says what is wrong
+        notes.findings.extend(viewer.findings)
+        yield from notes.new()
+        return
+    if size > REFERENCE_HEADER_LIMIT:
+        notes.add("header-too-large", "the reference reader refuses headers above 100,000,000 bytes", notes.rule,
+                  offset=viewer.extraction.start, wanted=REFERENCE_HEADER_LIMIT, got=size)  # fmt: skip
+    if header.root.kind != "object":
+        for finding in header.check():
+            _take_header_finding(finding, notes)
+        notes.add("malformed", "the header is not a JSON object", offset=header.root.start)
+        yield from notes.new()
+        return
+    if parser.wrong_length is not None:
+        notes.findings.add(parser.wrong_length)
+    clean = True
+    extent = viewer.new_extent()
+    for tensor in viewer.tensors():
+        extent.add(tensor)
+        clean &= tensor.finding is None or tensor.finding.code != "bad-entry"
+        _check_tensor(viewer, tensor, notes, strict)
+        yield from notes.new()
+    # Listing decoded every entry strictly, and the index found what is between them in order. Only when something is
+    # amiss the text is read again, token by token, to name the very place.
+    clean &= _metadata_is_plain(viewer)
+    if not clean or header.findings or header.status is not Status.COMPLETE or parser.has_duplicates:
+        for finding in header.check():
+            _take_header_finding(finding, notes)
+            yield from notes.new()
+    _check_metadata(viewer, notes)
+    if strict:
+        _check_reference_json(viewer, notes)
+    viewer.close_extent(extent)
+    if extent.missing_bytes:
+        notes.findings.add(viewer.truncation(extent))
+    for finding in layout_findings(parser):
+        notes.findings.add(finding)
+    _note_holes(viewer, notes)
+    _note_zeros(viewer, notes)
+    yield from notes.new()
+    yield from _omitted(notes.findings, notes.source)
+
+
+def _take_header_finding(finding: Finding, notes: _Notes) -> None:
+    code, severity = finding.code, finding.severity
+    if code == "byte-order-mark":
+        severity = Severity.ERROR
+    elif code == "duplicate-key":
+        from pparse.paths import parse_path
+
+        keys = [step.key for step in parse_path(finding.path)]
+        if len(keys) < 2 and keys != [METADATA]:
+            code, severity = "duplicate-name", Severity.ERROR
+        elif len(keys) == 2 and keys[0] != METADATA and keys[1] in FIELDS:
+            severity = Severity.ERROR  # anywhere else the reference does not mind
+    notes.add(code, f"the header: {finding.reason}", severity, path=finding.path, offset=finding.offset,
+              length=finding.length, wanted=finding.wanted, got=finding.got)  # fmt: skip
+
+
+def _metadata_is_plain(viewer: SafetensorsViewer) -> bool:
+    """Say whether ``__metadata__`` is short and can be decoded."""
+    parser = viewer.parser
+    try:
+        for ordinal in parser.metadata_at():
+            parser.header.root.child(ordinal).to_python(viewer.extraction.session.limits.leaf_bytes)
+    except (EndOfDataError, MalformedError, LimitError, UnsupportedError):
+        return False
+    return True
+
+
+def _check_metadata(viewer: SafetensorsViewer, notes: _Notes) -> None:
+    root, ordinals = viewer.parser.header.root, viewer.parser.metadata_at()
+    if not ordinals:
+        return
+    if len(ordinals) > 1:
+        notes.add("metadata", f"{METADATA} occurs more than once", path=METADATA,
+                  offset=root.child(ordinals[1]).start)  # fmt: skip
+    node = root.child(ordinals[0])
+    if node.kind == "null" or node.known_status is not Status.COMPLETE:
+        return
+    if node.kind != "object":
+        notes.add("metadata", f"{METADATA} is a JSON {node.kind}, not an object of strings", path=METADATA,
+                  offset=node.start)  # fmt: skip
+        return
+    for kid in node.children():
+        if kid.kind != "string":
+            notes.add("metadata", f"a value in {METADATA} is a JSON {kid.kind}, not a string",
+                      path=kid.path, offset=kid.start)  # fmt: skip
+
+
+def _check_reference_json(viewer: SafetensorsViewer, notes: _Notes) -> None:
+    """Find what JSON allows and the reference's JSON reader refuses."""
+    parser = viewer.parser
+    data, pos = viewer.extraction.data, parser.header.root.start
+    end = min(parser.data_start, viewer.extraction.known_end())
+    depth, in_text, zero, last = 0, False, False, b""
+    while pos < end:
+        viewer.extraction.session.check_cancelled()
+        block = data.pread(pos, min(_TEXT_BLOCK, end - pos))
+        if not block:
+            break
+        odd = (len(block) - len(block.rstrip(b"\\"))) % 2
+        if odd and len(block) > 1:
+            block = block[:-1]  # an escape stays with what it escapes
+        pieces = block.replace(b"\\\\", b"__").replace(b'\\"', b"__").split(b'"')
+        outside = b'"'.join(pieces[in_text::2])
+        in_text ^= not len(pieces) % 2
+        zero = zero or _MINUS_ZERO.search(last + outside) is not None
+        last = outside[-1:]
+        deepest, depth = _depth(outside.translate(_ONE_KIND, _NO_BRACKET), depth)
+        if deepest > _REFERENCE_DEPTH:
+            notes.add("nested-too-deep", f"the reference reader refuses brackets nested deeper than {_REFERENCE_DEPTH}",
+                      offset=pos, length=len(block))  # fmt: skip
+            break
+        pos += len(block)
+    if zero:
+        _check_minus_zeros(viewer, notes)
+
+
+def _depth(brackets: bytes, depth: int) -> tuple[int, int]:
+    """Return how deep ``brackets`` go at most (or less than that matters), and at their end, from ``depth`` on."""
+    rest = brackets
+    rounds = 8
+    for _ in range(rounds):  # each takes away one level of pairs
+        rest = rest.replace(b"[]", b"")
+    opening = rest.count(b"[")
+    last = depth + 2 * opening - len(rest)
+    if depth + opening + rounds <= _REFERENCE_DEPTH:
+        return last, last
+    deepest = depth
+    for bracket in brackets:
+        depth += 1 if bracket == 0x5B else -1
+        deepest = max(deepest, depth)
+    return deepest, depth
+
+
+def _check_minus_zeros(viewer: SafetensorsViewer, notes: _Notes) -> None:
+    header = viewer.parser.header
+    for ordinal, name, info, entry in viewer.parser.infos():
+        if entry is not None or info.problem is not None or (info.begin and 0 not in info.shape):
+            continue
+        node = header.root.child(ordinal)
+        for number, field in enumerate(FIELDS):
+            kid = node.child(number) if node.shape == LIST else node.find(field)
+            if kid is None or kid.shape == MAP or kid.end is None:
+                continue
+            if _MINUS_ZERO.search(viewer.extraction.data.pread(kid.start, kid.end - kid.start)) and field != "dtype":
+                notes.add("bad-entry", f"{field} says -0, which the reference reader does not take for a count",
+                          path=name or f"header[#{ordinal}]", offset=kid.start)  # fmt: skip
+
+
+def _check_tensor(viewer: SafetensorsViewer, tensor: Tensor, notes: _Notes, strict: bool) -> None:
+    faulty = tensor.status in (Status.DAMAGED, Status.UNSUPPORTED)
+    if faulty and tensor.finding is not None and tensor.finding.code != "shifted":  # the bytes behind are one finding
+        notes.findings.add(tensor.finding)
+    span = tensor.spans[0] if tensor.spans else None
+    if span is None or (faulty and not span.length):
+        return
+    if strict and tensor.stored_dtype == "BOOL" and tensor.status in (Status.COMPLETE, Status.TRUNCATED):
+        _check_booleans(viewer, tensor, notes)
+
+
+def _check_booleans(viewer: SafetensorsViewer, tensor: Tensor, notes: _Notes) -> None:
+    at = tensor.spans[0].offset
+    try:
+        for block in tensor.raw_blocks(_BOOL_BLOCK):
+            viewer.extraction.session.check_cancelled()
+            odd = block.translate(None, b"\0\1")
+            if odd:
+                first = at + block.find(odd[:1])
+                notes.add("odd-boolean", f"a boolean has the value {odd[0]}, which is neither 0 nor 1",
+                          path=tensor.name, offset=first, length=1)  # fmt: skip
+                return
+            at += len(block)
+    except TruncatedTensorError:
+        return  # said elsewhere
+
+
+def layout_findings(parser: SafetensorsParser) -> Iterator[Finding]:
+    """Yield what is wrong with where the tensors lie; nothing while they were not all looked at."""
+    layout = parser.layout
+    if layout is None:
+        return
+    base, source = parser.data_start, parser.result.extraction.name
+    for end, begin in layout.breaks:
+        if begin > end and layout.known:
+            yield Finding("gap", "bytes between two tensors belong to none", source=source, offset=base + end,
+                          length=begin - end)  # fmt: skip
+        elif begin < end:
+            yield Finding("overlap", "two tensors share bytes", source=source, offset=base + begin,
+                          length=end - begin)  # fmt: skip
+    there = parser.result.extraction.known_end() - base
+    if parser.header.status is Status.COMPLETE and layout.known and there > layout.end:
+        yield Finding("trailing-bytes", "bytes after the last tensor belong to none", source=source,
+                      offset=base + layout.end, length=there - layout.end, wanted=layout.end, got=there)  # fmt: skip
+
+
+def _note_holes(viewer: SafetensorsViewer, notes: _Notes) -> None:
+    for start, end in viewer.holes:
+        notes.add(
+            "unwritten", f"{end - start} bytes were never written (a file hole): they read as zeros", offset=start,
+            length=end - start,
+        )  # fmt: skip
+
+
+def _note_zeros(viewer: SafetensorsViewer, notes: _Notes) -> None:
+    """Note long runs of zeros among the data, which may be tensors of zeros, or what was never written or was lost."""
+    extraction = viewer.extraction
+    holes = viewer.holes
+    end = extraction.known_end()
+    for start, length in zero_runs(extraction.data, viewer.parser.data_start, end, extraction.session.check_cancelled):
+        if not any(low <= start and start + length <= high for low, high in holes):
+            notes.add("zeros", f"{length:,} bytes of zeros, in whole pages: a tensor of zeros, or bytes that were lost",
+                      Severity.WARNING, offset=start, length=length)  # fmt: skip
+
+
+def check_set(viewer: SafetensorsSetViewer, *, strict: bool) -> Iterator[Finding]:
+    """Check an index against its shards, and every shard; yield each finding as it is made."""
+    seen: set[Finding] = set()
+
+    def fresh(findings: Any) -> Iterator[Finding]:
+        for finding in findings:
+            if finding not in seen:
+                seen.add(finding)
+                yield finding
+
+    index = viewer.parser.index
+    if index is not None:
+        for finding in index.json.check():
+            viewer.findings.add(finding)
+        yield from fresh(viewer.findings)
+    names = viewer.parser.shard_names()
+    session = viewer.extraction.session
+    for number, name in enumerate(names):
+        if session.progress is not None:
+            session.progress(number, len(names), f"checking {name}")
+        try:
+            shard = viewer.shard_viewer(name)
+        except PparseError:
+            continue  # said below, with the tensors it should have
+        for finding in check_file(shard, strict=strict):
+            viewer.findings.add(finding)
+            yield from fresh([finding])
+    for _ in viewer.tensors():
+        session.check_cancelled()
+    yield from fresh(viewer.findings)
+    yield from _omitted(viewer.findings, viewer.extraction.name)

@@ -1,0 +1,374 @@
+"""The tensors of a sharded safetensors model: an index with its shards, or a folder of them."""
+
+from __future__ import annotations
+
+import errno
+import os
+from array import array
+from bisect import bisect_left
+
+from pparse.document.resume import Resume
+from pparse.errors import FormatError, PparseError, SourceError
+from pparse.findings import Finding, Severity, Status
+from pparse.limits import count_words
+from pparse.parsers.safetensors.parser import SafetensorsParser
+from pparse.tensors.tensor import Tensor
+from pparse.tensors.viewer import Extent, Viewer
+from pparse.tree.key_table import ranked
+from pparse.tree.parser import Confidence
+from pparse.viewers.safetensors.viewer import SafetensorsViewer
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+    from typing import Any, Final
+
+    from pparse.document.extraction import Extraction
+    from pparse.parsers.safetensors.index import SafetensorsIndexParser, ShardSet
+
+
+# Of at most so many names it is known how many shards have them.
+_MAX_OTHERS: Final = 100_000
+
+
+class NameTable:
+    """Which shard a tensor is mapped to, and whether it was seen: 13 bytes a name.
+
+    Names are known by their 64-bit hash (keyed by the process, so nobody can make two collide on purpose).
+    """
+
+    __slots__ = ("_hashes", "_seen", "_shards")
+
+    def __init__(self, names: Iterable[tuple[str, str | None]], shards: list[str]) -> None:
+        numbers = {name: number for number, name in enumerate(shards)}
+        hashes, where = array("q"), array("i")
+        for name, shard in names:
+            hashes.append(hash(name))
+            where.append(numbers.get(shard, -1) if shard is not None else -1)
+        self._hashes, ranking = ranked(hashes)
+        self._shards = array("i", (where[number] for number in ranking))
+        self._seen = bytearray(len(hashes))
+
+    def __len__(self) -> int:
+        return len(self._hashes)
+
+    def see(self, name: str) -> int | None:
+        """Note that ``name`` was found, and return the number of the shard that it is mapped to (-1: to none).
+
+        None if it is not in the map.
+        """
+        slot = self._slot(name)
+        if slot is None:
+            return None
+        self._seen[slot] = 1
+        return self._shards[slot]
+
+    def seen(self, name: str) -> bool:
+        """Say whether `see` was called with this name."""
+        slot = self._slot(name)
+        return slot is not None and bool(self._seen[slot])
+
+    @property
+    def all_seen(self) -> bool:
+        """Whether every name was seen."""
+        return self._seen.count(1) == len(self._seen)
+
+    def _slot(self, name: str) -> int | None:
+        wanted = hash(name)
+        slot = bisect_left(self._hashes, wanted)
+        return slot if slot < len(self._hashes) and self._hashes[slot] == wanted else None
+
+
+class SafetensorsSetViewer(Viewer):
+    """A mapping of tensor names to tensors, over all shards."""
+
+    def __init__(self, extraction: Extraction) -> None:
+        super().__init__(extraction)
+        self.parser: ShardSet = extraction.parse().parser  # type: ignore[assignment]
+        self._last: tuple[str, SafetensorsViewer] | None = None
+
+    def shard_viewer(self, name: str) -> SafetensorsViewer:
+        """Return the viewer of one shard. Raises the error that opening it gives."""
+        if self._last is not None and self._last[0] == name:
+            return self._last[1]
+        shard = self.parser.shard(name)
+        if shard._format is None and SafetensorsParser.match(shard.reader) is Confidence.CERTAIN:
+            shard._format = "safetensors"  # as detection would find, at a fifth of its cost
+        found = shard.parse().parser.name
+        if found != "safetensors":
+            raise FormatError(f"it is of the format {found}, not safetensors")
+        viewer = SafetensorsViewer(shard)
+        self._last = (name, viewer)
+        return viewer
+
+    def _beside(self, name: str) -> str:
+        """Return a file of the set by its path, as whoever opened the set would write it."""
+        folder = self.extraction.outermost.folder_path()
+        return name if folder in ("", ".") else os.path.join(folder, name)
+
+    def _note(self, code: str, reason: str, severity: Severity = Severity.ERROR, **where: Any) -> Finding:
+        finding = Finding(code, reason, severity=severity, source=self.extraction.name, **where)
+        self.findings.add(finding)
+        return finding
+
+    def tensors(self) -> Iterator[Tensor]:
+        """Yield the tensors shard by shard, then those that the index names and no shard has."""
+        extent = self.new_extent()
+        yield from self._all_tensors(extent)
+        self.close_extent(extent)
+
+    def _all_tensors(self, extent: Extent) -> Iterator[Tensor]:
+        parser = self.parser
+        names = parser.shard_names()
+        table = NameTable(parser.weight_map(), names) if parser.has_map else None
+        if parser.index is not None and table is None:
+            self._note("no-weight-map", "the index has no weight_map that is an object: it names no tensors")
+        if parser.is_alone:
+            yield from self._unread(extent)
+            return
+        others: dict[int, int] = {}  # names (their hashes) met where the index does not say, and how often so far
+        missing: dict[str, Finding] = {}
+        for number, name in enumerate(names):
+            try:
+                viewer = self.shard_viewer(name)
+            except PparseError as error:
+                extent.missing_files += 1
+                missing[name] = self._note("missing-shard", f"a shard cannot be read: {error.reason}", path=name)
+                # Only a file that is not there can be fetched; another one in its place, or a bad name, is no download.
+                absent = isinstance(error, SourceError) and error.errno == errno.ENOENT
+                if absent:
+                    extent.resume.append(Resume(self._beside(name), 0))
+                continue
+            cut_before = extent.at_least
+            extent.at_least = False
+            yield from self._shard_tensors(number, name, viewer, table, names, extent, others)
+            if extent.at_least:  # its header is cut: nobody can know which of its tensors it would name
+                missing[name] = self._note("truncated", "its shard is cut inside the header", path=name)
+            extent.at_least |= cut_before
+        if table is not None and not table.all_seen:
+            for tensor in self._unseen(table, missing):
+                extent.add(tensor)
+                yield tensor
+        for name in parser.extra_files():
+            self._note("extra-shard", "a shard that the index does not name", Severity.WARNING, path=name)
+
+    def _unread(self, extent: Extent) -> Iterator[Tensor]:
+        """Yield what the map names, where the shards are not looked for."""
+        finding = self._alone()
+        for name, _ in self.parser.weight_map():
+            tensor = Tensor(name, None, (), (), status=Status.UNSUPPORTED, finding=finding, owner=self)
+            extent.add(tensor)
+            yield tensor
+
+    def _alone(self) -> Finding:
+        reason = "its shards were not looked at: it lies in no folder; each of them can be opened by itself"
+        return self._note("shards-not-read", reason, Severity.NOTE)
+
+    def _note_unnamed(self, index: SafetensorsIndexParser, status: Status) -> None:
+        """Note the shards that are there, while the index does not say so any more."""
+        end = index.result.extraction.known_end()
+        source = index.result.extraction.name
+        where = f"ends early: resume its download at byte {end}" if status is Status.TRUNCATED else "is damaged"
+        unnamed = index.unnamed_shards()
+        names = ", ".join(unnamed[:3]) + ", …" * (len(unnamed) > 3)
+        verb = "is" if len(unnamed) == 1 else "are"
+        reason = (
+            f"the index {where}; {count_words(len(unnamed), 'shard')} that it does not name ({names}) {verb} beside "
+            f"it, and {verb} shown too"
+        )
+        self.findings.add(Finding("extra-shard", reason, source=source, offset=end))
+
+    def _shard_tensors(
+        self, number: int, name: str, viewer: SafetensorsViewer, table: NameTable | None, names: list[str],
+        extent: Extent, others: dict[int, int],
+    ) -> Iterator[Tensor]:  # fmt: skip
+        own = viewer.new_extent()
+        index = self.parser.index
+        unnamed = index.unnamed_shards() if index is not None else []
+        for tensor in viewer.tensors():
+            own.add(tensor)
+            if table is None:
+                self._rename(tensor, None, others)
+            else:
+                place = table.see(tensor.name)
+                if place == number:
+                    pass
+                elif place is None:
+                    self._rename(tensor, None, others)
+                    if name not in unnamed:
+                        self._attach(tensor, "unmapped", f"{name} has this tensor, the index does not name it")
+                else:
+                    where = repr(names[place]) if place >= 0 else "no shard"
+                    self._rename(tensor, names[place] if place >= 0 else None, others)
+                    self._attach(tensor, "misplaced", f"{name} has this tensor, the index says it is in {where}")
+            yield tensor
+        viewer.close_extent(own)
+        extent.add_all(own)
+        for finding in viewer.findings:
+            self.findings.add(finding)
+        extent.actual = (extent.actual or 0) + (own.actual or 0)
+        if own.expected is not None and extent.expected is not None:
+            extent.expected += own.expected
+        else:
+            extent.expected = None
+        extent.at_least |= own.at_least
+        if own.document_status is not Status.COMPLETE and extent.document_status is not Status.DAMAGED:
+            extent.document_status = own.document_status
+        if own.missing_bytes:
+            extent.cut_files += 1
+            self.findings.add(viewer.truncation(own))
+        if own.resume_at is not None:
+            extent.resume.append(Resume(self._beside(name), own.resume_at, hole=bool(own.unwritten)))
+        if not self._held(viewer):
+            # 5,000 shards: their headers are read again when asked for.
+            viewer.extraction.results.clear()
+            viewer.extraction.children.clear()
+
+    def _held(self, viewer: SafetensorsViewer) -> bool:
+        result = viewer.extraction.results.get("safetensors")
+        return result is None or bool(result.root._kids)
+
+    def _rename(self, tensor: Tensor, mapped: str | None, others: dict[int, int]) -> None:
+        """Give a tensor that is not where the index says the name ``name#2`` if another one has its name."""
+        name, number = tensor.name, hash(tensor.name)
+        before = others.get(number)
+        if before is None:
+            if len(others) >= _MAX_OTHERS:
+                return
+            before = int(mapped is not None and self._in_shard(mapped, name) is not None)
+        others[number] = before + 1
+        if before:
+            tensor.name = f"{name}#{before + 1}"
+
+    def _in_shard(self, shard: str, name: str) -> Tensor | None:
+        try:
+            return self.shard_viewer(shard).find(name)
+        except PparseError:
+            return None
+
+    def _attach(self, tensor: Tensor, code: str, reason: str) -> None:
+        tensor.finding = tensor.finding or Finding(
+            code, reason, severity=Severity.WARNING, path=tensor.name, source=self.extraction.name
+        )
+        self.findings.add(tensor.finding)
+
+    def _unseen(self, table: NameTable, missing: dict[str, Finding]) -> Iterator[Tensor]:
+        """Yield what the map names and no shard has."""
+        for name, shard in self.parser.weight_map():
+            if table.seen(name):
+                continue
+            finding = missing.get(shard) if shard is not None else None
+            if finding is None:
+                reason = (
+                    f"the index says it is in {shard!r}, which has no such tensor"
+                    if shard is not None
+                    else "the index names no shard for it"
+                )
+                finding = self._note("stale-entry", reason, path=name)
+            yield Tensor(name, None, (), (), status=Status.MISSING, finding=finding, owner=self)
+
+    def find(self, name: str) -> Tensor | None:
+        """Return the tensor of that name from the shard that the index names, or from whichever has it."""
+        parser = self.parser
+        shard = parser.map_lookup(name)
+        if shard is not None and parser.is_alone:
+            return Tensor(name, None, (), (), status=Status.UNSUPPORTED, finding=self._alone(), owner=self)
+        if shard is not None:
+            try:
+                tensor = self.shard_viewer(shard).find(name)
+            except PparseError as error:
+                finding = Finding("missing-shard", f"its shard {shard!r} cannot be read: {error.reason}", path=name,
+                                  source=self.extraction.name)  # fmt: skip
+                return Tensor(name, None, (), (), status=Status.MISSING, finding=finding, owner=self)
+            if tensor is not None:
+                return tensor
+        for candidate in parser.shard_names():
+            tensor = self._in_shard(candidate, name)
+            if tensor is not None:
+                return tensor
+        tensor = self._find_other(name)
+        if tensor is not None:
+            return tensor
+        if shard is not None:
+            finding = Finding("stale-entry", f"the index says it is in {shard!r}, which has no such tensor", path=name,
+                              source=self.extraction.name)  # fmt: skip
+            return Tensor(name, None, (), (), status=Status.MISSING, finding=finding, owner=self)
+        return None
+
+    def _find_other(self, name: str) -> Tensor | None:
+        """Return the tensor ``name#2`` (or 3 …): the second one of a name that several shards have."""
+        base, mark, number = name.rpartition("#")
+        if not (mark and number.isascii() and number.isdigit() and len(number) < 10 and int(number) > 1):
+            return None
+        left, mapped = int(number), self.parser.map_lookup(base)
+        for shard in sorted(self.parser.shard_names(), key=lambda shard: shard != mapped):  # the right one first
+            tensor = self._in_shard(shard, base)
+            left -= tensor is not None
+            if tensor is not None and not left:
+                tensor.name = name
+                return tensor
+        return None
+
+    def size_hint(self) -> int | None:
+        """Return the number of tensors that the index names."""
+        return self.parser.map_size()
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """The index's metadata; of a set without one, the first shard's."""
+        found = self.parser.index_metadata()
+        if not found and not self.parser.has_map:
+            for name in self.parser.shard_names()[:1]:
+                try:
+                    return self.shard_viewer(name).metadata
+                except PparseError:
+                    return {}
+        return found
+
+    def check(self, *, strict: bool = False) -> Iterator[Finding]:
+        """Check everything, and yield each finding as it is made; ``strict`` adds the reference reader's rules."""
+        from pparse.viewers.safetensors.rules import check_set
+
+        return check_set(self, strict=strict)
+
+    def extent(self) -> Extent:
+        """Say how large all shards are and should be, and where they were cut."""
+        extent = self.kept_extent
+        while extent is None:
+            for _ in self.tensors():
+                pass
+            extent = self._extent  # what was found out meanwhile, shard by shard, is in it
+        return extent
+
+    def new_extent(self) -> Extent:
+        """Return an empty extent."""
+        return Extent(0, 0, self.extraction.session.stats.discoveries)
+
+    def close_extent(self, extent: Extent) -> Extent:
+        """Complete an extent to which all tensors were added; compare the index's total size."""
+        if extent.missing_files:
+            extent.at_least = True
+            extent.document_status = (
+                Status.TRUNCATED if extent.document_status is Status.COMPLETE else extent.document_status
+            )
+        index = self.parser.index
+        status = index.text_status() if index is not None else Status.COMPLETE
+        if index is not None and status is not Status.COMPLETE:
+            extent.document_status = status
+            for finding in index.json.findings:
+                self.findings.add(finding)
+            if index.unnamed_shards():
+                self._note_unnamed(index, status)
+            if status is Status.TRUNCATED:
+                source = index.result.extraction
+                extent.resume.append(
+                    Resume(source.name if source.parent is None else self._beside(source.name), source.known_end())
+                )
+        promised = self.parser.index_metadata().get("total_size")
+        known = not extent.missing_files and not extent.at_least and not self.parser.is_alone
+        if known and type(promised) is int and promised != extent.tensor_bytes:
+            self._note(
+                "total-size", "the index's total_size is not the sum of its tensors' bytes", Severity.WARNING,
+                wanted=promised, got=extent.tensor_bytes,
+            )  # fmt: skip
+        return self.keep_extent(extent)

@@ -1,0 +1,273 @@
+"""The tensors of one safetensors file."""
+
+from __future__ import annotations
+
+from pparse.errors import EndOfDataError, LimitError, MalformedError, UnsupportedError
+from pparse.findings import Finding, Status
+from pparse.tensors.tensor import Span, Tensor
+from pparse.tensors.viewer import Extent, Viewer, last_written, unwritten_in
+from pparse.tree.node import SCALAR
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Container, Iterable, Iterator, Mapping
+    from typing import Any
+
+    from pparse.document.extraction import Extraction
+    from pparse.parsers.safetensors.entry import TensorInfo
+    from pparse.parsers.safetensors.parser import SafetensorsParser
+    from pparse.tree.node import Entry
+
+
+# The entries of a header of at most this many bytes are held while it is listed.
+_HOLD_UP_TO = 256 << 10
+
+
+class SafetensorsViewer(Viewer):
+    """A mapping of tensor names to tensors, of one file."""
+
+    def __init__(self, extraction: Extraction) -> None:
+        super().__init__(extraction)
+        self.parser: SafetensorsParser = extraction.parse().parser  # type: ignore[assignment]
+        self._holes: list[tuple[int, int]] | None = None
+        self._path = extraction.path
+        self._base: int | None = None
+        self._there = 0
+
+    def tensors(self) -> Iterator[Tensor]:
+        """Yield every tensor in the order of the header."""
+        try:
+            size = self.parser.header_size
+        except MalformedError:
+            return
+        if size <= _HOLD_UP_TO:
+            # Few enough to hold: names that occur twice show without a pass of their own.
+            held = list(self.parser.infos())
+            infos: Iterable[tuple[int, str | None, TensorInfo, Entry | None]] = held
+            alike = len({name for _, name, _, _ in held}) < len(held)
+            self.parser.repeats = alike or self.parser.repeats
+            repeated: Container[int] = range(1 << 62) if alike else ()
+        else:
+            infos, repeated = self.parser.infos(), self.parser.repeated()
+        if not repeated:
+            for ordinal, name, info, entry in infos:
+                yield self._tensor(ordinal, name, info, entry)
+            return
+        seen: dict[str, int] = {}
+        for ordinal, name, info, entry in infos:
+            if ordinal in repeated and name is not None:
+                # The number that is free: a tensor may really be called name#2.
+                number = seen.get(name, 0) + 1
+                while number > 1 and self._ordinal(f"{name}#{number}", 1) is not None:
+                    number += 1
+                seen[name] = number
+                yield self._tensor(ordinal, name, info, entry, number)
+            else:
+                yield self._tensor(ordinal, name, info, entry)
+
+    def size_hint(self) -> int | None:
+        """Return the number of header entries; None where the header is small and not indexed for it."""
+        try:
+            if self.parser.header_size <= _HOLD_UP_TO:
+                return None
+            root = self.parser.header.root
+        except MalformedError:
+            return 0
+        return len(root) if root.kind == "object" else 0
+
+    def _tensor(
+        self, ordinal: int, name: str | None, info: TensorInfo, entry: Entry | None, occurrence: int = 1
+    ) -> Tensor:
+        shown = f"header[#{ordinal}]" if name is None else name if occurrence == 1 else f"{name}#{occurrence}"
+        if entry is not None:
+            # The header's own text is cut or damaged here; what it would say lies beyond what can be read.
+            status = Status.MISSING if entry.status is Status.TRUNCATED else entry.status or Status.DAMAGED
+            reason = entry.finding.reason if entry.finding is not None else "the header entry cannot be read"
+            finding = Finding("bad-entry", f"its header entry: {reason}", path=shown, source=self.extraction.name,
+                              offset=entry.start)  # fmt: skip
+            return Tensor(shown, None, (), (), status=status, finding=finding, owner=self)
+        if self._base is None:
+            self._base = self.parser.data_start
+            self._there = self.extraction.known_end() - self._base
+        end = self._base + self._there if self.extraction.end is not None else None
+        span = Span(self.extraction.data, self._base + info.begin, info.end - info.begin, self._path, end)
+        tensor = Tensor(
+            shown, info.dtype, info.shape, (span,), stored_dtype=info.stored_dtype,
+            status=self.parser.claimed_status(info, self._there), owner=self,
+        )  # fmt: skip
+        if self.parser.adrift is not None and info.problem is None and tensor.claimed_status is Status.DAMAGED:
+            code = "shifted" if self.parser.shifted else "bad-entry"
+            tensor.finding = Finding(code, self.parser.adrift, path=shown, source=self.extraction.name,
+                                     offset=span.offset)  # fmt: skip
+        if info.problem is not None:
+            tensor.finding = Finding("bad-entry", info.problem, severity=info.severity, path=shown,
+                                     source=self.extraction.name, offset=span.offset, wanted=info.wanted,
+                                     got=info.got)  # fmt: skip
+        elif self._holes is not None or self.holes:
+            tensor.unwritten_nbytes = self._unwritten(span)[1] if self._holes else 0
+        return tensor
+
+    @property
+    def holes(self) -> list[tuple[int, int]]:
+        """Stretches of the file that were never written, in order."""
+        if self._holes is None:
+            self._holes = self.parser.unwritten()
+        return self._holes
+
+    def _unwritten(self, span: Span) -> tuple[int, int]:
+        """Return ``(offset of the first, number)`` of the bytes of ``span`` that lie in holes of the file."""
+        return unwritten_in(self.holes, span.offset, span.offset + span.length)
+
+    def finding_of(self, tensor: Tensor) -> Finding | None:
+        """Return the finding on a tensor that lies in a hole of the file."""
+        if not tensor.unwritten_nbytes:
+            return None
+        span = tensor.spans[0]
+        first, length = self._unwritten(span)
+        return Finding(
+            "unwritten", f"{length} of {span.length} bytes were never written (a file hole): they read as zeros",
+            path=tensor.name, source=self.extraction.name, offset=first, length=length,
+        )  # fmt: skip
+
+    def find(self, name: str) -> Tensor | None:
+        """Return the tensor of that name (``name#2``: the second of that name), or None."""
+        from pparse.parsers.safetensors.parser import METADATA
+
+        if name == METADATA:
+            return None
+        found = self._find(name, 1)
+        if found is None:
+            base, mark, number = name.rpartition("#")
+            counted = number.isascii() and number.isdigit() and len(number) < 10 and int(number) > 1
+            if mark and base != METADATA and counted:
+                # As `tensors` numbers them: past the names that tensors really have.
+                real = sum(
+                    self._ordinal(f"{base}#{taken}", 1) is not None for taken in range(2, min(int(number), 10_000))
+                )
+                found = self._find(base, int(number) - real, int(number))
+        return found
+
+    def _ordinal(self, name: str, occurrence: int) -> int | None:
+        header = self.parser.header
+        return header.find(header.root, name, occurrence)
+
+    def _find(self, name: str, occurrence: int, number: int | None = None) -> Tensor | None:
+        try:
+            header = self.parser.header
+        except MalformedError:
+            return None
+        if header.root.kind != "object":
+            return None
+        seen = self.parser.peek_member(name, occurrence)
+        if seen is not None:
+            return self._tensor(seen[0], name, seen[1], None, number or occurrence)
+        ordinal = header.find(header.root, name, occurrence)
+        if ordinal is None:
+            return None
+        return self._tensor(ordinal, name, *self.parser.info(ordinal), number or occurrence)
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """The header's ``__metadata__``, or what of it is whole; empty where there is none."""
+        from pparse.parsers.safetensors.parser import METADATA
+
+        try:
+            header = self.parser.header
+        except MalformedError:
+            return {}
+        node = header.root.find(METADATA) if header.root.kind == "object" else None
+        if node is None or node.kind != "object":
+            return {}
+        try:
+            return node.to_python()  # type: ignore[no-any-return]
+        except (EndOfDataError, MalformedError, LimitError, UnsupportedError):
+            found = {}
+            for kid in node.children():
+                if kid.status is Status.COMPLETE and kid.shape == SCALAR and isinstance(kid.key, str):
+                    found[kid.key] = kid.load()
+            return found
+
+    def check(self, *, strict: bool = False) -> Iterator[Finding]:
+        """Check everything, and yield each finding as it is made; ``strict`` adds the reference reader's rules."""
+        from pparse.viewers.safetensors.rules import check_file
+
+        return check_file(self, strict=strict)
+
+    def extent(self) -> Extent:
+        """Say how large the file is and should be, and where it was cut."""
+        extent = self.kept_extent
+        if extent is None:
+            extent = self.new_extent()
+            for tensor in self.tensors():
+                extent.add(tensor)
+            self.close_extent(extent)
+        return extent
+
+    def truncation(self, extent: Extent) -> Finding:
+        """Return the finding on a file that lacks bytes."""
+        least = "at least " if extent.at_least else ""
+        hit = f"; first tensor hit: {extent.first_hit}" if extent.first_hit is not None else ""
+        return Finding(
+            "truncated", f"the file lacks {least}{extent.missing_bytes} bytes{hit}", source=self.extraction.name,
+            offset=self.extraction.known_end(), wanted=extent.expected, got=extent.actual,
+        )  # fmt: skip
+
+    def new_extent(self) -> Extent:
+        """Return an extent to which the tensors can be added while they are listed; then `close_extent`."""
+        actual = self.extraction.known_end() - self.extraction.start
+        return Extent(actual, known=self.extraction.session.stats.discoveries)
+
+    def close_extent(self, extent: Extent) -> Extent:
+        """Complete an extent to which all tensors were added; `extent` returns it from then on."""
+        self._complete(extent)
+        return self.keep_extent(extent)
+
+    def _complete(self, extent: Extent) -> None:
+        extraction, parser = self.extraction, self.parser
+        zeroed = parser.zeroed_header()
+        if zeroed is not None:
+            self.findings.add(zeroed)
+            extent.document_status = Status.DAMAGED
+            extent.resume_at, extent.resume_file = 0, extraction.name
+            return
+        try:
+            data_start = parser.data_start - extraction.start
+            header = parser.header.status
+        except MalformedError as error:
+            short = (extent.actual or 0) < 8
+            extent.document_status = Status.TRUNCATED if short else Status.DAMAGED
+            extent.expected = 8 if short else None
+            extent.at_least = True
+            parser.result.findings.add(
+                Finding("truncated" if short else "malformed", error.reason, source=extraction.name,
+                        offset=error.offset, wanted=error.wanted, got=error.got)
+            )  # fmt: skip
+            extent.resume_at = extent.actual if short else None
+            extent.resume_file = extraction.name if short else None
+            return
+        extent.document_status = header if parser.wrong_length is None else Status.DAMAGED
+        if parser.wrong_length is not None:
+            self.findings.add(parser.wrong_length)
+        if parser.header.root.kind != "object":
+            reason = f"the header is a JSON {parser.header.root.kind}, not an object"
+            self.findings.add(Finding("malformed", reason, source=extraction.name, offset=parser.header.root.start))
+            extent.document_status = Status.DAMAGED
+        elif header is Status.DAMAGED:
+            self.findings.extend(parser.header.findings)
+        elif header is Status.COMPLETE and parser.is_at_odds:
+            from pparse.viewers.safetensors.rules import layout_findings
+
+            for finding in layout_findings(parser):
+                self.findings.add(finding)
+            extent.document_status = Status.DAMAGED
+        extent.at_least = header is Status.TRUNCATED
+        extent.expected = max(data_start, extent.last_byte - extraction.start)
+        if extent.actual is not None and extent.actual < extent.expected:
+            extent.cut_files = 1
+            extent.resume_at = extent.actual
+            extent.resume_file = extraction.name
+        if self.holes and self.holes[0][0] - extraction.start < extent.expected:
+            # A download into a preallocated file: what is before the first hole is there. Holes begin at whole blocks
+            # of the file system, and what was written may end earlier: the zeros before the hole are not to be trusted.
+            extent.resume_at = last_written(extraction.data, extraction.start, self.holes[0][0]) - extraction.start
+            extent.resume_file = extraction.name

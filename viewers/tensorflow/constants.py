@@ -1,0 +1,544 @@
+"""Where a TensorFlow document has tensors: the constants of its graphs and functions, and what else attributes hold.
+
+They are streamed: of a NodeDef without a tensor a few bytes are looked at, and nothing is kept. Names: of the ``value``
+of a Const, that of the node; in a function ``@function/node``; of another attribute ``node.attr``, of an element of a
+list ``node.attr[3]``. A file whose chunks are there without their metadata has what the chunks hold, each by itself.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from itertools import islice, repeat
+
+from pparse import errors
+from pparse.data.reader import Range
+from pparse.errors import GapError, LimitError, PparseError
+from pparse.findings import Finding, Status
+from pparse.kernels.wire import PADDING, VARINT, read_length, skip_payload
+from pparse.parsers.cpb.parser import CHUNKS
+from pparse.parsers.protobuf.index import ChunkRange
+from pparse.parsers.protobuf.lists import ListIndex, Run
+from pparse.parsers.protobuf.schema import builtin_schema
+from pparse.parsers.protobuf.window import Window
+from pparse.tree.key_table import KeyTable
+from pparse.tree.node import SCALAR
+from pparse.viewers.tensorflow.messages import Message, Problem, problem_of
+from pparse.viewers.tensorflow.names import Sought
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from typing import Final
+
+    from pparse.budget import Charge
+    from pparse.data.base import Data
+    from pparse.parsers.protobuf.index import Piece
+    from pparse.parsers.protobuf.parser import ProtobufParser
+    from pparse.parsers.protobuf.window import Field
+    from pparse.tensors.tensor import Tensor
+    from pparse.tree.node import Node
+    from pparse.viewers.tensorflow.tensors import TensorMaker
+
+    Value = Sequence[Piece] | Problem
+
+SAVED_MODEL: Final = "tensorflow.SavedModel"
+META_GRAPH: Final = "tensorflow.MetaGraphDef"
+GRAPH: Final = "tensorflow.GraphDef"
+LIBRARY: Final = "tensorflow.FunctionDefLibrary"
+FUNCTION: Final = "tensorflow.FunctionDef"
+NODE: Final = "tensorflow.NodeDef"
+TENSOR: Final = "tensorflow.TensorProto"
+KINDS: Final = frozenset((SAVED_MODEL, META_GRAPH, GRAPH, LIBRARY, FUNCTION, NODE, TENSOR, CHUNKS))
+
+# Fields: of NodeDef, of a pair of its map, of AttrValue and its list.
+_NAME, _OP, _ATTR = 1, 2, 5
+_LIST, _TENSOR, _LIST_TENSOR = 1, 8, 8
+_TAG_NAME, _TAG_OP, _TAG_ATTR, _TAG_TENSOR = 0x0A, 0x12, 0x2A, 0x42
+_REST: Final = (0x1A, 0x22, 0x32, 0x3A)
+# NodeDefs up to this size are looked at in one go.
+_SMALL: Final = 16 << 10
+CONST: Final = "Const"
+_OP_CONST: Final = b"\x12\x05Const"
+# NodeDefs that are looked at for names before a table of all names is made, and how often all else is passed over.
+_MOST_LOOKED: Final = 1 << 16
+_MOST_SEARCHES: Final = 64
+# NodeDefs up to so many bytes together are looked through for the letters of a name.
+_MOST_BYTES: Final = 1 << 20
+
+# Errors that say nothing of the file.
+PASSING: Final[tuple[type[PparseError], ...]] = (*errors.PASSING, LimitError)
+
+
+class Place:
+    """Where a tensor is: the number of its scope (a graph's nodes, a function's …), and of the node there."""
+
+    __slots__ = ("name", "near", "ordinal", "scope", "value")
+
+    def __init__(self, scope: int, ordinal: int, name: str, value: Value, near: Window | None) -> None:
+        self.scope = scope
+        self.ordinal = ordinal
+        self.name = name
+        self.value = value
+        self.near = near
+
+
+class Constants:
+    """The tensors of one document, in order; `find` by name."""
+
+    def __init__(self, parser: ProtobufParser, maker: TensorMaker) -> None:
+        self.parser = parser
+        self.maker = maker
+        self.make = parser.make
+        schema = builtin_schema()
+        self.node_type = schema.message(NODE)
+        self.attr_type = schema.message("tensorflow.AttrValue")
+        self._bases: list[Base] | None = None
+        self._firsts: list[int] = []
+        # The part that was looked at last, and the list of its functions. Nobody else holds that list: without this it
+        # would be read again for each function in it.
+        self._held: tuple[Base, Node, Node | None] | None = None
+        # By the hash of names; with the scopes and ordinals that its numbers mean. The budget may drop it at any time.
+        self._table: tuple[KeyTable, array[int], array[int]] | None = None
+        self._charge: Charge | None = None
+        self._searches = self._looked = 0  # names that were looked for, and NodeDefs that were looked at for that
+
+    # -- scopes ------------------------------------------------------------------------------------------------------
+
+    @property
+    def bases(self) -> list[Base]:
+        """The graphs, and what else has constants."""
+        if self._bases is None:
+            root = self.parser.result.root
+            found: list[Base] = []
+            if root.kind == CHUNKS:
+                self.maker.lost_content = True
+                for chunk in root.children():
+                    found += _bases_of(chunk, chunk.path)
+            else:
+                found += _bases_of(root, "")
+            first = 0
+            for base in found:
+                self._firsts.append(first)
+                first += base.count
+            self._bases = found
+        return self._bases
+
+    def _scope(self, number: int) -> tuple[Base, int]:
+        at = bisect_right(self._firsts, number) - 1
+        return self.bases[at], number - self._firsts[at]
+
+    def _opened(self, base: Base) -> tuple[Node, Node | None]:
+        """Return the node of a part, and the list of its functions if it has one."""
+        held = self._held
+        if held is None or held[0] is not base:
+            node = self.parser.result.root.at(base.path)
+            functions = None
+            if base.kind == GRAPH and base.count > 1:
+                functions = functions_of(node)
+            elif base.kind == LIBRARY:
+                functions = node.find("function")
+            self._held = held = base, node, functions
+        return held[1:]
+
+    def graphs(self) -> Iterator[Base]:
+        """Yield the graphs."""
+        return (base for base in self.bases if base.kind == GRAPH)
+
+    # -- everything --------------------------------------------------------------------------------------------------
+
+    def places(self, sought: Sought | None = None, most: int | None = None) -> Iterator[Place]:
+        """Yield where each tensor is, in file order, with its name (which may be that of another one, too).
+
+        If a name is ``sought``, NodeDefs may be left out in which its letters do not stand. Not more than ``most``
+        NodeDefs are looked at.
+        """
+        number = 0
+        steps = repeat(None) if most is None else repeat(None, most)
+        for base in self.bases:
+            for inner in range(base.count):
+                try:
+                    yield from self._places_in(base, inner, number, sought, steps)
+                except PASSING:
+                    raise
+                except PparseError as error:
+                    self._note(base.path, error)
+                number += 1
+
+    def _places_in(
+        self, base: Base, inner: int, number: int, sought: Sought | None, steps: Iterator[object]
+    ) -> Iterator[Place]:
+        if next(steps, False) is False:
+            return
+        node, functions = self._opened(base)
+        if base.kind == TENSOR:
+            yield Place(number, 0, base.path, node.note.pieces, None)
+            return
+        if base.kind == NODE:
+            yield from self._places_of(number, 0, "", node.note.pieces)
+            return
+        nodes, prefix = _nodes_of(node, functions, base.kind, inner)
+        if nodes is None or (sought is not None and not sought.name.startswith(prefix)):
+            return
+        session = self.parser.result.extraction.session
+        letters = sought.letters(prefix) if sought is not None else ()
+        for (ordinal, pieces, window), _ in zip(self._elements(nodes, letters), steps, strict=False):
+            if not ordinal & 0xFFF:
+                session.check_cancelled()
+            yield from self._places_of(number, ordinal, prefix, pieces, window)
+
+    def _elements(
+        self, nodes: Node, letters: Sequence[bytes] = ()
+    ) -> Iterator[tuple[int, Sequence[Piece], Window | None]]:
+        """Yield what each NodeDef of a list is made of, and a window that may hold its bytes.
+
+        With ``letters``, those may be left out that hold none of them.
+        """
+        index = nodes.index_to(None).note
+        if not isinstance(index, ListIndex):
+            return
+        first = 0
+        touched = set(index.touched())
+        for segment in index.segments:
+            if isinstance(segment, Run):
+                scan = segment.scan
+                window = scan.window()
+                fields = self._numbered(segment, window, () if touched else letters)
+                for number, field in fields:
+                    ordinal = first + number
+                    own = self.make.payload(scan.part, field)
+                    yield ordinal, (own, *index.pieces(ordinal)) if ordinal in touched else (own,), window
+            else:
+                for ordinal in range(first, first + segment.count):
+                    yield ordinal, index.pieces(ordinal), None
+            first += segment.count
+
+    def _numbered(self, run: Run, window: Window, letters: Sequence[bytes]) -> Iterator[tuple[int, Field]]:
+        """Yield the elements of a run with their numbers; not those that hold none of the ``letters``."""
+        scan = run.scan
+        if not letters:
+            yield from enumerate(scan.fields(run.key, 0, window))
+            return
+        check = self.parser.result.extraction.session.check_cancelled
+        for first, count, low, high in scan.groups_of(run.key, window):
+            if not _lacks(scan.part.data, low, high, letters):
+                self._looked += count
+                yield from enumerate(islice(scan.fields(run.key, first, window), count), first)
+            elif not first & 0xFFFF:
+                check()
+
+    def _note(self, path: str, error: PparseError) -> None:
+        finding = Finding("malformed", error.reason, path=path, source=self.make.extraction.name, offset=error.offset)
+        self.parser.result.findings.add(finding)
+
+    # -- one node ----------------------------------------------------------------------------------------------------
+
+    def _places_of(
+        self, scope: int, ordinal: int, prefix: str, pieces: Sequence[Piece], window: Window | None = None
+    ) -> Iterator[Place]:
+        """Yield the tensors of one NodeDef."""
+        part = pieces[0] if len(pieces) == 1 else None
+        if isinstance(part, Range) and self._is_plain(part):
+            window = window or Window(part.data, part.end)
+            raw = window.read(part.start, part.end)
+            if _TAG_TENSOR not in raw and _OP_CONST not in raw:
+                return
+            found = tensors_in(raw + PADDING, len(raw))
+            if found is not None:
+                data, base = part.data, part.start
+                for label, start, end in found:
+                    yield Place(scope, ordinal, prefix + label, (data.range(base + start, base + end),), window)
+                return
+        yield from self._by_messages(scope, ordinal, prefix, pieces)
+
+    def _is_plain(self, part: Range) -> bool:
+        """Say whether a NodeDef is small, and all there."""
+        if part.end - part.start > _SMALL or part.end > self.make.data_end(part):
+            return False
+        return not (isinstance(part, ChunkRange) and part.type > 1)
+
+    def _by_messages(self, scope: int, ordinal: int, prefix: str, pieces: Sequence[Piece]) -> Iterator[Place]:
+        message = Message(self.make, pieces, self.node_type)
+        name = self._text(message, _NAME)
+        shown = prefix + (name if name is not None else f"[{ordinal}]")
+        is_const = self._text(message, _OP) == CONST
+        seen = False
+        problem = message.problem
+        try:
+            for key, value in message.items(_ATTR):
+                attr = Message(self.make, value, self.attr_type, message.near)
+                own = is_const and key == "value"
+                label = shown if own else f"{shown}.{key}"
+                tensor = attr.pieces(_TENSOR)
+                if tensor is not None:
+                    seen = seen or own
+                    yield Place(scope, ordinal, label, tensor, attr.near)
+                elif own:
+                    problem = attr.problem or problem
+                listed = attr.message(_LIST)
+                if listed is not None:
+                    for number, element in enumerate(listed.elements(_LIST_TENSOR)):
+                        yield Place(scope, ordinal, f"{label}[{number}]", element, listed.near)
+        except PASSING:
+            raise
+        except PparseError as error:
+            problem = problem_of(error)
+        if is_const and not seen:
+            problem = problem or Problem(Status.DAMAGED, "the constant has no value")
+            yield Place(scope, ordinal, shown, problem, None)
+
+    @staticmethod
+    def _text(message: Message, number: int) -> str | None:
+        try:
+            return str(message.scalar(number))
+        except PASSING:
+            raise
+        except PparseError:
+            return None
+
+    def tensor(self, place: Place, name: str | None = None) -> Tensor:
+        """Return the tensor at a place, under that name."""
+        shown = place.name if name is None else name
+        if isinstance(place.value, Problem):
+            return self.maker.missing(shown, place.value)
+        return self.maker.tensor(shown, place.value, place.near)
+
+    # -- by name -----------------------------------------------------------------------------------------------------
+
+    @property
+    def table(self) -> KeyTable:
+        """The tensors by the hash of their name: 20 bytes each."""
+        return self._tables()[0]
+
+    def _tables(self) -> tuple[KeyTable, array[int], array[int]]:
+        found = self._table
+        if found is not None:
+            return found
+        budget = self.parser.result.extraction.session.budget
+        hashes, scopes, ordinals = array("q"), array("I"), array("I")
+        with budget.charge(0, "the names of constants in the making") as charge:
+            for place in self.places():
+                hashes.append(hash(place.name))
+                scopes.append(place.scope)
+                ordinals.append(place.ordinal)
+                if not len(hashes) & 0xFFF:
+                    charge.resize(44 * len(hashes))
+            found = KeyTable(hashes), scopes, ordinals
+        self._table = found
+        self._charge = budget.charge(20 * len(hashes), "the names of constants", self._forget)
+        return found
+
+    def _forget(self) -> None:
+        self._table = None
+
+    def find(self, name: str, occurrence: int = 1) -> Place | None:
+        """Return the n-th place of that name; None if there are fewer."""
+        if occurrence == 1 and self._is_worth_searching(name):
+            return next((place for place in self.places(Sought(name)) if place.name == name), None)
+        table, scopes, ordinals = self._tables()
+        before: tuple[int, int] | None = None
+        for number in table.candidates(name):
+            at = (scopes[number], ordinals[number])
+            if at == before:  # several of one node were looked at together
+                continue
+            before = at
+            for place in self.at(*at):
+                if place.name == name:
+                    occurrence -= 1
+                    if not occurrence:
+                        return place
+        return None
+
+    def _is_worth_searching(self, name: str) -> bool:
+        """Say whether to look for a name: the first time, and as long as most NodeDefs can be passed over, it is
+        cheaper than a table."""
+        if self._table is not None:
+            return False
+        self._searches += 1
+        few = self._searches < _MOST_SEARCHES and self._looked < _MOST_LOOKED
+        return self._searches == 1 or (few and bool(Sought(name).letters("")))
+
+    def at(self, scope: int, ordinal: int) -> Iterator[Place]:
+        """Yield the places of one node."""
+        base, inner = self._scope(scope)
+        node, functions = self._opened(base)
+        if base.kind == TENSOR:
+            yield Place(scope, 0, base.path, node.note.pieces, None)
+        elif base.kind == NODE:
+            yield from self._places_of(scope, 0, "", node.note.pieces)
+        else:
+            nodes, prefix = _nodes_of(node, functions, base.kind, inner)
+            if nodes is not None:
+                yield from self._places_of(scope, ordinal, prefix, _pieces_at(nodes, ordinal))
+
+
+class Base:
+    """A part of the document that has constants: ``kind``, its ``path``, and the ``count`` of scopes in it.
+
+    Of a graph the first scope are its nodes, the others are its functions.
+    """
+
+    __slots__ = ("count", "kind", "path")
+
+    def __init__(self, kind: str, path: str, count: int) -> None:
+        self.kind = kind
+        self.path = path
+        self.count = count
+
+
+def kids_of(node: Node | None) -> Iterator[Node]:
+    """Yield the children of a node; none of one that is not there, or damaged (and no container, then)."""
+    return node.children() if node is not None and node.shape != SCALAR else iter(())
+
+
+def count_of(node: Node | None) -> int:
+    """Return how many children a node has, as `kids_of` sees it."""
+    return len(node) if node is not None and node.shape != SCALAR else 0
+
+
+def _bases_of(node: Node, path: str) -> Iterator[Base]:
+    kind = node.kind
+    if kind == SAVED_MODEL:
+        graphs = node.find("meta_graphs")
+        for graph in kids_of(graphs):
+            yield from _bases_of(graph, graph.path)
+    elif kind == META_GRAPH:
+        inner = node.find("graph_def")
+        if inner is not None:
+            yield from _bases_of(inner, inner.path)
+    elif kind == GRAPH:
+        yield Base(kind, path, 1 + count_of(functions_of(node)))
+    elif kind == LIBRARY:
+        yield Base(kind, path, count_of(node.find("function")))
+    elif kind in (FUNCTION, NODE, TENSOR):
+        yield Base(kind, path, 1)
+
+
+def functions_of(graph: Node) -> Node | None:
+    """Return the list of the functions of a graph."""
+    library = graph.find("library")
+    return library.find("function") if library is not None else None
+
+
+def _nodes_of(node: Node, functions: Node | None, kind: str, inner: int) -> tuple[Node | None, str]:
+    """Return the list of NodeDefs of a scope of ``node``, and what the names in it begin with."""
+    if kind == GRAPH and not inner:
+        return node.find("node"), ""
+    function = node
+    if kind != FUNCTION:
+        if functions is None:
+            return None, ""
+        function = functions.child(inner - (kind == GRAPH))
+    return function.find("node_def"), f"@{function_name(function)}/"
+
+
+def function_name(function: Node) -> str:
+    """Return the name of a FunctionDef; ``[3]`` where it cannot be read."""
+    try:
+        signature = function.find("signature")
+        name = signature.find("name") if signature is not None else None
+        return str(name.load()) if name is not None else f"[{function.ordinal}]"
+    except PASSING:
+        raise
+    except PparseError:
+        return f"[{function.ordinal}]"
+
+
+def _lacks(data: Data, low: int, high: int, letters: Sequence[bytes]) -> bool:
+    """Say whether none of the ``letters`` stand in ``data[low:high]``, as far as a look is cheap."""
+    if high - low > _MOST_BYTES:
+        return False
+    try:
+        block = data.pread(low, high - low)
+    except GapError:
+        return False
+    return len(block) == high - low and not any(text in block for text in letters)
+
+
+def _pieces_at(nodes: Node, ordinal: int) -> Sequence[Piece]:
+    """Return what one element of a list is made of; of one that is cut, what there is."""
+    index = nodes.index_to(None).note
+    if not isinstance(index, ListIndex):
+        return ()
+    entry = index.entries(ordinal, 1)[0]
+    pieces: Sequence[Piece] = entry.note.pieces
+    return pieces
+
+
+def tensors_in(raw: bytes, size: int) -> list[tuple[str, int, int]] | None:
+    """Return the tensors of the NodeDef ``raw[:size]``: their labels, and where each begins and ends in it.
+
+    None where it is not written as serializers write it, and needs a closer look. ``raw`` has `PADDING` behind it.
+    """
+    name = op = ""
+    found: list[tuple[str, int, int, int]] = []
+    keys: set[bytes] = set()
+    pos = 0
+    try:
+        while pos < size:
+            tag = raw[pos]
+            start, end = _payload(raw, pos + 1)
+            if tag == _TAG_ATTR:
+                if raw[start] != _TAG_NAME:
+                    return None
+                at, after = _payload(raw, start + 1)
+                key = raw[at:after]
+                if after >= end or raw[after] != _TAG_OP or key in keys:
+                    return None
+                keys.add(key)
+                at, after = _payload(raw, after + 1)
+                if after != end:
+                    return None
+                if at < after and not _tensors_of_value(raw, at, after, key.decode(), found):
+                    return None
+            elif tag == _TAG_NAME:
+                name = raw[start:end].decode()
+            elif tag == _TAG_OP:
+                op = raw[start:end].decode()
+            elif tag not in _REST:
+                return None
+            pos = end
+    except (PparseError, UnicodeDecodeError, IndexError):
+        return None
+    if pos != size or (op == CONST and not any(key == "value" and number < 0 for key, number, _, _ in found)):
+        return None
+    labels = []
+    for text, number, start, end in found:
+        label = name if op == CONST and text == "value" else f"{name}.{text}"
+        labels.append((label if number < 0 else f"{label}[{number}]", start, end))
+    return labels
+
+
+def _payload(raw: bytes, pos: int) -> tuple[int, int]:
+    length = raw[pos]
+    pos += 1
+    if length >= 0x80:
+        length, pos = read_length(raw, pos - 1)
+    return pos, pos + length
+
+
+def _tensors_of_value(raw: bytes, pos: int, end: int, key: str, found: list[tuple[str, int, int, int]]) -> bool:
+    """Add the tensors of the AttrValue ``raw[pos:end]``; False where it is not one single field."""
+    tag = raw[pos]
+    if tag & 7 != 2:
+        return skip_payload(raw, pos + 1, tag & 7) == end if tag & 7 in (VARINT, 5) else False
+    start, stop = _payload(raw, pos + 1)
+    if stop != end:
+        return False
+    if tag == _TAG_TENSOR:
+        found.append((key, -1, start, end))
+    elif tag == _TAG_NAME and raw.find(_TAG_TENSOR, start, end) >= 0:
+        number = 0
+        while start < end:
+            tag = raw[start]
+            if tag >= 0x80 or tag & 7 not in (0, 1, 2, 5):
+                return False
+            if tag == _TAG_TENSOR:
+                at, after = _payload(raw, start + 1)
+                found.append((key, number, at, after))
+                number += 1
+                start = after
+            else:
+                start = skip_payload(raw, start + 1, tag & 7)
+        return start == end
+    return True

@@ -1,0 +1,83 @@
+"""A part of a graph as a GraphDef of its own, streamed: NodeDefs are copied as they stand."""
+
+from __future__ import annotations
+
+from array import array
+
+from pparse.data.base import copy_into
+from pparse.errors import MalformedError, UnsupportedError
+from pparse.kernels.varint import encode_varint
+from pparse.kernels.wire import LEN
+from pparse.parsers.protobuf.check import Checker
+from pparse.parsers.protobuf.schema import builtin_schema
+from pparse.parsers.protobuf.write import measure, write
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, Final
+
+    from pparse.data.base import Data
+    from pparse.tree.node import Node
+
+_NODE: Final = 1
+_LIBRARY: Final = 2
+_VERSIONS: Final = 4
+
+
+def to_graph_def(part: Any, out: Callable[[bytes], object]) -> int:
+    """Write the nodes of a graph, or of a part of it, as a GraphDef; return the number of bytes.
+
+    As in TensorFlow's ``extract_sub_graph``, the library and the versions are always set. Raises `UnsupportedError` for
+    the body of a function, whose edges mean something else.
+    """
+    graph = part.graph
+    if graph.is_function:
+        raise UnsupportedError(f"the body of the function {graph.name!r} cannot be written as a graph of its own")
+    marks = None if part is graph else part.marks
+    check = graph.extraction.session.check_cancelled
+    checker = Checker(check)
+    done = 0
+    start = stop = 0
+    data = None
+    for ordinal, found in graph.defs.wire():
+        if marks is not None and not marks[ordinal]:
+            continue
+        if found is not None and found.data is data and found.start == stop:
+            stop = found.end  # neighbours are copied together
+            continue
+        check()
+        done += _copy(data, start, stop, out, checker)
+        data = None
+        if found is None:
+            done += _message(_NODE, graph.defs.node.child(ordinal), out)
+        else:
+            data, start, stop = found.data, found.start, found.end
+    done += _copy(data, start, stop, out, checker)
+    for number, name in ((_LIBRARY, "library"), (_VERSIONS, "versions")):
+        done += _message(number, graph.root.find(name) if graph.root is not None else None, out)
+    return done
+
+
+def _copy(data: Data | None, start: int, stop: int, out: Callable[[bytes], object], checker: Checker) -> int:
+    if data is None:
+        return 0
+    # Fields `node`, one after the other, are a GraphDef by themselves.
+    if not checker.sound(data.range(start, stop), builtin_schema().message("tensorflow.GraphDef")):
+        raise MalformedError(
+            "a node of the graph is damaged, and so would be what is written ('pparse check' tells more)",
+            offset=checker.stopped, source=data.name,
+        )  # fmt: skip
+    copy_into(data, start, stop - start, out)
+    return stop - start
+
+
+def _message(number: int, node: Node | None, out: Callable[[bytes], object]) -> int:
+    """Write a message of the tree with its tag; one that is not there as an empty one."""
+    sizes = measure(node) if node is not None else array("Q", [0])
+    head = encode_varint(number << 3 | LEN) + encode_varint(sizes[0])
+    out(head)
+    written = write(node, sizes, out) if node is not None else 0
+    if written != sizes[0]:
+        raise MalformedError("the source changed while it was written", wanted=sizes[0], got=written)
+    return len(head) + written

@@ -1,0 +1,271 @@
+"""Messages read without nodes: what viewers need of hundreds of thousands of small ones.
+
+A `Message` scans its pieces (see `pparse.parsers.protobuf.index`) as the parser does, grafts of a ``.cpb`` included,
+but makes neither nodes nor an index that is kept. It lives as long as somebody looks at it.
+"""
+
+from __future__ import annotations
+
+from pparse.data.reader import Range
+from pparse.errors import EndOfDataError, GapError, MalformedError, PparseError
+from pparse.findings import Status
+from pparse.kernels.wire import PADDING, SLACK, scan
+from pparse.parsers.protobuf.index import ChunkRange, FieldGraft, Graft, Lost, MessageIndex, Origin, PartScan
+from pparse.parsers.protobuf.values import decode, is_message
+from pparse.parsers.protobuf.window import Window
+from pparse.riegeli.errors import HashMismatchError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from typing import Any, Final
+
+    from pparse.parsers.protobuf.entries import ValueEntries
+    from pparse.parsers.protobuf.index import Contribution, Piece
+    from pparse.parsers.protobuf.window import Field
+    from pparse.protobuf.schema import FieldType, MessageType
+
+_BYTES: Final = 2  # ChunkInfo.Type
+_SMALL: Final = 32 << 10
+_FIRST_BLOCK: Final = 1 << 10
+# What is left of a window is enough to begin with.
+_ENOUGH: Final = 256
+_LARGEST_BLOCK: Final = 64 << 10
+_TEXT_LIMIT: Final = 1 << 20
+# Lists and maps of more than this are not gone through here.
+MAX_ELEMENTS: Final = 1 << 20
+
+
+class Problem:
+    """Why a message is not whole: its ``status``, the ``reason``, and where (``offset``; None: not to be told).
+
+    ``contradicted``: a checksum says so.
+    """
+
+    __slots__ = ("contradicted", "offset", "reason", "status")
+
+    def __init__(self, status: Status, reason: str, offset: int | None = None, *, contradicted: bool = False) -> None:
+        self.contradicted = contradicted
+        self.status = status
+        self.reason = reason
+        self.offset = offset
+
+
+def problem_of(error: PparseError) -> Problem:
+    """Return the problem that an error tells of."""
+    cut = isinstance(error, EndOfDataError)
+    contradicted = isinstance(error, HashMismatchError)
+    return Problem(Status.MISSING if cut else Status.DAMAGED, error.reason, error.offset, contradicted=contradicted)
+
+
+def problem_of_lost(lost: Lost) -> Problem:
+    """Return the problem that a lost piece is."""
+    missing = isinstance(lost.error, EndOfDataError)
+    contradicted = isinstance(lost.error, HashMismatchError)
+    return Problem(Status.MISSING if missing else Status.DAMAGED, lost.reason, contradicted=contradicted)
+
+
+class Message:
+    """The fields of one message that is made of ``pieces``.
+
+    ``problem`` says what is wrong with it as a whole, if anything; the fields that were found are there in any case.
+    ``near`` is a window that may hold its bytes already.
+    """
+
+    __slots__ = ("_windows", "fields", "make", "problem", "type")
+
+    def __init__(
+        self, make: ValueEntries, pieces: Sequence[Piece], type: MessageType, near: Window | None = None
+    ) -> None:
+        self.make = make
+        self.type = type
+        self.problem: Problem | None = None
+        self._windows: dict[int, Window] = {}
+        index = MessageIndex(())
+        for piece in pieces:
+            if isinstance(piece, Lost):
+                self.problem = problem_of_lost(piece)
+            elif isinstance(piece, Graft):
+                index.parts.append(piece)
+            elif isinstance(piece, Range):
+                if isinstance(piece, ChunkRange) and piece.type > 1:
+                    said = "bytes" if piece.type == _BYTES else f"of type {piece.type}"
+                    self.problem = Problem(Status.DAMAGED, f"chunk {piece.index} is said to be {said}, not a message")
+                elif piece.end > piece.start:
+                    index.parts.append(self._scan(piece, near))
+        self.fields: dict[int, list[Contribution]] = index.contributions(type)
+
+    # -- the scan ----------------------------------------------------------------------------------------------------
+
+    def _scan(self, part: Range, near: Window | None) -> PartScan:
+        found = PartScan(part, self.type)
+        there = min(part.end, self.make.data_end(part))
+        cut = there < part.end
+        try:
+            if there - part.start <= _SMALL:
+                cut = self._scan_small(part, there, near, found) or cut
+            else:
+                cut = self._scan_large(part, there, near, found) or cut
+        except MalformedError as error:
+            self.problem = Problem(Status.DAMAGED, error.reason, error.offset)
+            return found
+        except (EndOfDataError, GapError):
+            cut = True
+        if cut:
+            # What goes on to the end of the data was cut there; any other message has a wrong length in it.
+            at_end = part.end >= self.make.data_end(part)
+            status = Status.TRUNCATED if at_end else Status.DAMAGED
+            self.problem = Problem(
+                status, "the message ends early" if at_end else "a field ends beyond its message", there
+            )
+        return found
+
+    def _scan_small(self, part: Range, there: int, near: Window | None, found: PartScan) -> bool:
+        if near is not None and near.data is part.data:
+            block = near.read(part.start, there) if there > part.start else b""
+        else:
+            block = part.data.pread(part.start, there - part.start) if there > part.start else b""
+        window = Window(part.data, part.end)
+        window.base, window.block, window.size = part.start, block + PADDING, len(block)
+        self._windows[id(found)] = window
+        try:
+            pos, _ = scan(window.block, 0, len(block), found.found, found.groups, part.start)
+        finally:
+            found.settle(part.start)
+        return part.start + pos > part.end or len(block) < there - part.start or bool(found.groups)
+
+    def _scan_large(self, part: Range, there: int, near: Window | None, found: PartScan) -> bool:
+        """Scan a part block by block; payloads are jumped over. Say whether it ends inside a field."""
+        window = Window(part.data, part.end)
+        if near is not None and near.data is part.data and 0 <= part.start - near.base < near.size - _ENOUGH:
+            window.base, window.block, window.size = near.base, near.block, near.size
+        else:
+            window.base, window.size = part.start, min(_FIRST_BLOCK, there - part.start)
+            window.block = part.data.read_exact(part.start, window.size) + PADDING
+        self._windows[id(found)] = window
+        pos, size = part.start, _FIRST_BLOCK
+        block = window.block[pos - window.base : window.size]
+        while pos < there:
+            block = block or part.data.read_exact(pos, min(size, there - pos))
+            final = pos + len(block) >= there
+            stop = len(block) if final else len(block) - SLACK + 1
+            try:
+                after, _ = scan(block + PADDING if final else block, 0, stop, found.found, found.groups, pos)
+            finally:
+                found.settle(pos)
+            size = min(4 * size, _LARGEST_BLOCK) if after <= len(block) else _FIRST_BLOCK
+            pos += after
+            block = b""
+        return pos > part.end or bool(found.groups)
+
+    # -- fields ------------------------------------------------------------------------------------------------------
+
+    def window(self, part: PartScan) -> Window:
+        """Return a window on a part, with its bytes where they were read."""
+        return self._windows.get(id(part)) or part.window()
+
+    def last(self, number: int) -> tuple[PartScan, Field] | FieldGraft | None:
+        """Return where the last value of a singular field stands: in a part, or in chunks. None: nowhere.
+
+        Raises `MalformedError`, `EndOfDataError`.
+        """
+        found = self.fields.get(number)
+        if not found:
+            return None
+        item = found[-1]
+        if isinstance(item, FieldGraft):
+            return item
+        return item[0], item[0].last(number, self.window(item[0]))
+
+    def scalar(self, number: int) -> Any:
+        """Return the value of a singular scalar, or its default. Raises `MalformedError`, `EndOfDataError`."""
+        field = self.type.fields[number]
+        found = self.last(number)
+        if found is None:
+            return field.default
+        if isinstance(found, FieldGraft):
+            return self._chunk_scalar(found, field)
+        part, at = found
+        if at.end > part.part.end:
+            raise EndOfDataError(f"the {field.name} ends early", offset=at.start)
+        if at.end - at.start > _TEXT_LIMIT:
+            raise MalformedError(f"the {field.name} has {at.end - at.start} bytes", offset=at.start)
+        raw = self.window(part).read(at.start, at.end)
+        return decode(None if field.enum is not None else field, at.tag & 7, raw)
+
+    def _chunk_scalar(self, graft: FieldGraft, field: FieldType) -> Any:
+        from pparse.parsers.cpb.scalars import decode_scalar
+
+        chunk = next(reversed(graft.whole(scalar=True)), None)
+        if isinstance(chunk, Lost):
+            raise MalformedError(chunk.reason)
+        if not isinstance(chunk, Range) or len(chunk) > _TEXT_LIMIT:
+            raise MalformedError(f"a chunk is no {field.name}")
+        return decode_scalar(chunk.data.read_exact(chunk.start, len(chunk)), field)
+
+    def pieces(self, number: int) -> list[Piece] | None:
+        """Return what a singular message field is made of; None where it is not set."""
+        found = self.fields.get(number)
+        if not found:
+            return None
+        pieces: list[Piece] = []
+        for item in found:
+            if isinstance(item, FieldGraft):
+                pieces += item.whole()
+                continue
+            part = item[0]
+            for at in part.fields(number, 0, self.window(part)):
+                pieces.append(self.make.payload(part.part, at))
+                if len(pieces) > MAX_ELEMENTS:
+                    raise MalformedError("a message stands in too many parts")
+        return pieces
+
+    def message(self, number: int) -> Message | None:
+        """Return a singular message; None where it is not set. Raises `MalformedError`, `EndOfDataError`."""
+        pieces = self.pieces(number)
+        kind = self.type.fields[number].message
+        if pieces is None or kind is None:
+            return None
+        return Message(self.make, pieces, kind, self.near)
+
+    @property
+    def near(self) -> Window | None:
+        """A window that holds this message's bytes, if there is one."""
+        return next(iter(self._windows.values()), None)
+
+    def elements(self, number: int) -> Iterator[list[Piece]]:
+        """Yield what each element of a repeated message field is made of."""
+        found = self.fields.get(number)
+        if not found:
+            return
+        field = self.type.fields[number]
+        if any(isinstance(item, FieldGraft) for item in found):
+            from pparse.parsers.protobuf.lists import ListIndex
+
+            index = ListIndex(self.make, Origin(field, contributions=found, key=number))
+            for first in range(0, index.count, 64):
+                for entry in index.entries(first, 64):
+                    yield list(entry.note.pieces)
+            return
+        for item in found:
+            if not isinstance(item, FieldGraft):
+                for at in item[0].fields(number, 0, self.window(item[0])):
+                    yield [self.make.payload(item[0].part, at)]
+
+    def items(self, number: int) -> Iterator[tuple[Any, list[Piece]]]:
+        """Yield the keys of a map of messages, each once, and what their values are made of.
+
+        Raises `MalformedError` for a map that has more than 2^20 pairs.
+        """
+        found = self.fields.get(number)
+        field = self.type.fields[number]
+        if not found or field.map_value is None or not is_message(field.map_value):
+            return
+        count = sum(item[1].count for item in found if not isinstance(item, FieldGraft))
+        if count > MAX_ELEMENTS:
+            raise MalformedError(f"the map {field.name} has {count} pairs, more than are looked at")
+        from pparse.parsers.protobuf.maps import map_entries
+
+        for entry in map_entries(self.make, Origin(field, contributions=found, key=number)):
+            if entry.key is not None or entry.status is None:
+                yield entry.key, list(entry.note.pieces)

@@ -1,0 +1,297 @@
+"""What TensorFlow's protos say of themselves: metadata, signatures, collections, assets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pparse.errors import PparseError
+from pparse.parsers.protobuf.schema import builtin_schema
+from pparse.viewers.tensorflow.constants import GRAPH, META_GRAPH, PASSING, SAVED_MODEL, count_of, kids_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from typing import Any, Final
+
+    from pparse.tensors.dtype import DType
+    from pparse.tree.node import Node
+
+# Lists are shown up to here.
+_MOST: Final = 10_000
+# Collections whose bytes are VariableDefs (tensorflow/python/framework/ops.py, GraphKeys).
+_VARIABLES: Final = frozenset((
+    "variables", "trainable_variables", "local_variables", "model_variables", "moving_average_variables",
+    "global_step", "metric_variables", "saveable_objects", "concatenated_variables",
+))  # fmt: skip
+
+
+def value_at(node: Node | None, *keys: str, default: Any = None) -> Any:
+    """Return the scalar at a path of keys below a node; ``default`` where it is not there or cannot be read."""
+    try:
+        for key in keys:
+            node = node.find(key) if node is not None else None
+        return default if node is None else node.load()
+    except PASSING:
+        raise
+    except PparseError:
+        return default
+
+
+def _list_at(node: Node | None, *keys: str) -> list[Any]:
+    """Return the scalars of a list, at most 10,000, as far as they can be read."""
+    found: list[Any] = []
+    try:
+        for key in keys:
+            node = node.find(key) if node is not None else None
+        for kid, _ in zip(kids_of(node), range(_MOST), strict=False):
+            found.append(kid.load())
+    except PASSING:
+        raise
+    except PparseError:
+        pass
+    return found
+
+
+def metadata_of(root: Node) -> dict[str, Any]:
+    """Return the metadata of a document: plain data."""
+    if root.kind == SAVED_MODEL:
+        found: dict[str, Any] = {}
+        version = value_at(root, "saved_model_schema_version")
+        if version is not None:
+            found["saved_model_schema_version"] = version
+        graphs = root.find("meta_graphs")
+        found["meta_graphs"] = [_of_meta_graph(graph) for graph in kids_of(graphs)]
+        return found
+    if root.kind == META_GRAPH:
+        return _of_meta_graph(root)
+    return _of_graph(root) if root.kind == GRAPH else {}
+
+
+def _of_meta_graph(graph: Node) -> dict[str, Any]:
+    info = graph.find("meta_info_def")
+    found: dict[str, Any] = {"tags": _list_at(info, "tags")}
+    for key in ("meta_graph_version", "tensorflow_version", "tensorflow_git_version", "stripped_default_attrs"):
+        value = value_at(info, key)
+        if value is not None:
+            found[key] = value
+    stripped = info.find("stripped_op_list") if info is not None else None
+    ops = stripped.find("op") if stripped is not None else None
+    if ops is not None:
+        names = zip(kids_of(ops), range(_MOST), strict=False)
+        found["stripped_ops"] = [value_at(op, "name", default="") for op, _ in names]
+    inner = graph.find("graph_def")
+    if inner is not None:
+        found.update(_of_graph(inner))
+    for key, label in (
+        ("signature_def", "signatures"),
+        ("collection_def", "collections"),
+        ("asset_file_def", "assets"),
+    ):
+        kids = graph.find(key)
+        if kids is not None:
+            found[label] = count_of(kids)
+    return found
+
+
+def _of_graph(graph: Node) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key in ("producer", "min_consumer"):
+        value = value_at(graph, "versions", key)
+        if value is not None:
+            found[key] = value
+    bad = _list_at(graph, "versions", "bad_consumers")
+    if bad:
+        found["bad_consumers"] = bad
+    nodes = graph.find("node")
+    found["nodes"] = count_of(nodes)
+    library = graph.find("library")
+    functions = library.find("function") if library is not None else None
+    if functions is not None:
+        found["functions"] = count_of(functions)
+    return found
+
+
+# -- signatures ------------------------------------------------------------------------------------------------------
+
+
+class TensorInfo:
+    """One argument or result: the ``tensor`` that it is (``node:output``), its ``dtype`` and ``shape``.
+
+    ``dtype`` is None for what is no number (``stored_dtype`` says it: DT_STRING); ``shape`` is None where the rank is
+    not known, and has -1 for dimensions that are not known. Of a sparse or composite one, ``parts`` names the tensors.
+    """
+
+    __slots__ = ("dtype", "parts", "shape", "stored_dtype", "tensor")
+
+    def __init__(
+        self, tensor: str, dtype: DType | None, stored_dtype: str, shape: tuple[int, ...] | None,
+        parts: dict[str, str],
+    ) -> None:  # fmt: skip
+        self.tensor = tensor
+        self.dtype = dtype
+        self.stored_dtype = stored_dtype
+        self.shape = shape
+        self.parts = parts
+
+    def to_dict(self) -> dict[str, object]:
+        """Return it as plain data, for JSON."""
+        found: dict[str, object] = {
+            "tensor": self.tensor,
+            "dtype": self.dtype.name if self.dtype is not None else None,
+            "stored_dtype": self.stored_dtype,
+            "shape": list(self.shape) if self.shape is not None else None,
+        }
+        return {**found, "parts": self.parts} if self.parts else found
+
+    def __repr__(self) -> str:
+        shape = "×".join(map(str, self.shape)) or "scalar" if self.shape is not None else "of unknown rank"
+        return f"<TensorInfo {self.tensor!r} {self.dtype or self.stored_dtype} {shape}>"
+
+
+class Signature:
+    """How a model is called: ``inputs`` and ``outputs`` by name, and the ``method_name``."""
+
+    __slots__ = ("inputs", "method_name", "name", "outputs")
+
+    def __init__(
+        self, name: str, inputs: dict[str, TensorInfo], outputs: dict[str, TensorInfo], method_name: str
+    ) -> None:
+        self.name = name
+        self.inputs = inputs
+        self.outputs = outputs
+        self.method_name = method_name
+
+    def to_dict(self) -> dict[str, object]:
+        """Return it as plain data, for JSON."""
+        return {
+            "inputs": {name: info.to_dict() for name, info in self.inputs.items()},
+            "outputs": {name: info.to_dict() for name, info in self.outputs.items()},
+            "method_name": self.method_name,
+        }
+
+    def __repr__(self) -> str:
+        return f"<Signature {self.name!r}: {', '.join(self.inputs) or 'nothing'} -> {', '.join(self.outputs)}>"
+
+
+def shape_of(node: Node | None) -> tuple[int, ...] | None:
+    """Return the shape that a TensorShapeProto says; None for an unknown rank (or none at all)."""
+    if node is None or value_at(node, "unknown_rank", default=False):
+        return None
+    dims = node.find("dim")
+    return tuple(int(value_at(dim, "size", default=0)) for dim in kids_of(dims))
+
+
+def tensor_info_of(node: Node) -> TensorInfo:
+    """Return what a TensorInfo says."""
+    from pparse.viewers.tensorflow.tensors import dtype_of
+
+    stored = value_at(node, "dtype", default="DT_INVALID")
+    numbers = builtin_schema().enum("tensorflow.DataType").numbers
+    number = stored if isinstance(stored, int) else numbers.get(stored, 0)
+    parts: dict[str, str] = {}
+    sparse = node.find("coo_sparse")
+    if sparse is not None:
+        for key in ("values", "indices", "dense_shape"):
+            parts[key] = value_at(sparse, f"{key}_tensor_name", default="")
+    composite = node.find("composite_tensor")
+    components = composite.find("components") if composite is not None else None
+    if components is not None:
+        for kid, _ in zip(components.children(), range(_MOST), strict=False):
+            parts[str(kid.ordinal)] = value_at(kid, "name", default="")
+    return TensorInfo(
+        value_at(node, "name", default=""), dtype_of(number), stored if isinstance(stored, str) else f"DT_{stored}",
+        shape_of(node.find("tensor_shape")), parts,
+    )  # fmt: skip
+
+
+def signature_of(name: str, node: Node) -> Signature:
+    """Return what a SignatureDef says."""
+    sides = []
+    for key in ("inputs", "outputs"):
+        found = node.find(key)
+        sides.append({str(kid.key): tensor_info_of(kid) for kid in kids_of(found)})
+    return Signature(name, sides[0], sides[1], value_at(node, "method_name", default=""))
+
+
+# -- collections and assets ------------------------------------------------------------------------------------------
+
+
+def collection_of(name: str, node: Node) -> list[Any]:
+    """Return the values of a CollectionDef; bytes that are VariableDefs, as dicts."""
+    for kid in kids_of(node):
+        values = kid.find("value")
+        if values is None:
+            return []
+        if kid.key == "any_list":
+            return [value.to_python() for value in kids_of(values)]
+        found = [value.load() for value in kids_of(values)]
+        return [_variable(value, node) for value in found] if name in _VARIABLES and kid.key == "bytes_list" else found
+    return []
+
+
+def _variable(value: Any, node: Node) -> Any:
+    """Return a serialized VariableDef as a dict; what is none, as it is."""
+    from pparse.document.opening import open as open_document
+
+    if not isinstance(value, bytes):
+        return value
+    try:
+        options = {"message": "tensorflow.VariableDef"}
+        with open_document(value, format="protobuf", options=options) as document:
+            found = document.root.to_python()
+            known = all(isinstance(key, str) for key in found)
+            return found if known and "variable_name" in found else value
+    except PASSING:
+        raise
+    except PparseError:
+        return value
+
+
+class Asset:
+    """A file the graph needs: its ``filename`` (in the folder ``assets``), and the ``tensor`` that takes its path."""
+
+    __slots__ = ("filename", "tensor")
+
+    def __init__(self, filename: str, tensor: str) -> None:
+        self.filename = filename
+        self.tensor = tensor
+
+    def __repr__(self) -> str:
+        return f"<Asset {self.filename!r} for {self.tensor!r}>"
+
+
+def assets_of(graph: Node) -> Iterator[Asset]:
+    """Yield the assets of a meta graph."""
+    found = graph.find("asset_file_def")
+    for kid in kids_of(found):
+        yield Asset(value_at(kid, "filename", default=""), value_at(kid, "tensor_info", "name", default=""))
+
+
+class NodeMapping(Mapping[str, "Any"]):
+    """A map field of all meta graphs as a mapping; values are made of their nodes when they are asked for."""
+
+    def __init__(self, graphs: Iterable[Node], field: str, make: Callable[[str, Node], Any]) -> None:
+        self._make = make
+        self._nodes: dict[str, Node] = {}
+        for graph in graphs:
+            found = graph.find(field)
+            for kid in kids_of(found):
+                name, number = str(kid.key), 1
+                shown = name
+                while shown in self._nodes:
+                    number += 1
+                    shown = f"{name}#{number}"
+                self._nodes[shown] = kid
+
+    def __getitem__(self, name: str) -> Any:
+        node = self._nodes[name]
+        return self._make(str(node.key), node)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._nodes)
+
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+    def __repr__(self) -> str:
+        return f"<{', '.join(self._nodes) or 'nothing'}>"

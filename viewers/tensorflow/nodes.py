@@ -1,0 +1,477 @@
+"""The nodes of a TensorFlow graph, streamed: name, operation, inputs and device of each NodeDef, without a tree node.
+
+A GraphDef may have a million NodeDefs; a tree node for each would cost some 50 us, and this costs 3. The bytes of the
+list are walked block by block, and attributes that are large (constants) are jumped over. What the bytes of one part
+alone do not tell - elements that chunks of a ``.cpb`` add to, damage - is read piece by piece, or through the tree.
+
+Field numbers are those of tensorflow/core/framework/node_def.proto.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+
+from pparse.data.reader import Range
+from pparse.errors import PASSING, LimitError, PparseError
+from pparse.findings import Finding
+from pparse.kernels.wire import LEN, PADDING, read_length
+from pparse.parsers.protobuf.index import Graft, Lost
+from pparse.parsers.protobuf.lists import ListIndex, Run
+from pparse.parsers.protobuf.window import Window
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from typing import Any, Final
+
+    from pparse.parsers.protobuf.index import PartScan, Piece
+    from pparse.parsers.protobuf.window import Field
+    from pparse.tree.node import Node
+
+    # ordinal, name, operation, inputs, device, names of the nodes that it is colocated with
+    Row = tuple[int, str, str, list[str], str, tuple[str, ...]]
+
+_NAME: Final = 1 << 3 | LEN
+_OP: Final = 2 << 3 | LEN
+_INPUT: Final = 3 << 3 | LEN
+_DEVICE: Final = 4 << 3 | LEN
+_ATTR: Final = 5 << 3 | LEN
+_REST: Final = (6 << 3 | LEN, 7 << 3 | LEN)
+# An entry of the map ``attr`` begins with its key, as every serializer writes it.
+_CLASS: Final = b"\n\x06_class"
+_LOCATION: Final = "loc:@"
+
+_FIRST_BLOCK: Final = 4 << 10
+_LAST_BLOCK: Final = 256 << 10
+# A NodeDef that is cut off by the end of a block and larger than this is read field by field, not whole.
+_LARGE: Final = 16 << 10
+
+
+class NodeDefs:
+    """The elements of a list of NodeDefs (``GraphDef.node``, ``FunctionDef.node_def``), streamed in order.
+
+    ``node`` is the list's node in the tree; None stands for a list without elements. Iterating gives ``(ordinal, name,
+    operation, inputs, device)`` of each; an ordinal gives a `NodeRef`. What cannot be read of a damaged element is
+    empty, and noted in the findings of the document.
+    """
+
+    def __init__(self, node: Node | None) -> None:
+        self.node = node
+
+    @classmethod
+    def of(cls, message: Node) -> NodeDefs:
+        """Return the NodeDefs of a GraphDef or a FunctionDef (or, empty, of anything else)."""
+        return cls(message.find("node") or message.find("node_def"))
+
+    def __len__(self) -> int:
+        return len(self.node) if self.node is not None else 0
+
+    def __getitem__(self, ordinal: int) -> NodeRef:
+        count = len(self)
+        if not -count <= ordinal < count or self.node is None:
+            raise IndexError(f"there are {count} nodes, no number {ordinal}")
+        return NodeRef(self.node, ordinal % count)
+
+    def __iter__(self) -> Iterator[tuple[int, str, str, list[str], str]]:
+        for row in self.rows():
+            yield row[:5]
+
+    def rows(self) -> Iterator[Row]:
+        """Yield ``(ordinal, name, operation, inputs, device, colocated)`` of each element.
+
+        ``colocated`` are the names that the attribute ``_class`` has, without ``loc:@``. Names are checked as UTF-8.
+        """
+        if self.node is None:
+            return
+        index = self.node.index_to(None).note
+        if not isinstance(index, ListIndex):  # not made of NodeDefs: a schema of somebody else
+            for ordinal in range(len(self.node)):
+                yield self._by_tree(ordinal)
+            return
+        touched = index.touched()
+        first = 0
+        for segment in index.segments:
+            if isinstance(segment, Run):
+                yield from self._run(index, segment.scan, segment.key, first, segment.count, touched)
+            else:
+                for ordinal in range(first, first + segment.count):
+                    yield self._by_pieces(ordinal, index.pieces(ordinal))
+            first += segment.count
+
+    # -- elements that stand one by one in a part ----------------------------------------------------------------------
+
+    def _run(
+        self, index: ListIndex, scan: PartScan, key: int, ordinal: int, count: int, touched: Sequence[int]
+    ) -> Iterator[Row]:
+        """Yield the rows of ``count`` elements of a part, the first of which is number ``ordinal``."""
+        stop = ordinal + count
+        begin = ordinal
+        for found in self._blocks(scan, key, ordinal, stop):
+            rows = found if isinstance(found, list) else [self._at(scan, ordinal, found)]
+            last = ordinal + len(rows)
+            at = bisect_left(touched, ordinal)
+            while at < len(touched) and touched[at] < last:
+                number = touched[at]
+                rows[number - ordinal] = self._by_pieces(
+                    number, self._touched(index, scan, key, number, number - begin)
+                )
+                at += 1
+            yield from rows
+            ordinal = last
+        for number in range(ordinal, stop):  # what the bytes do not tell
+            yield self._by_tree(number)
+
+    def _blocks(self, scan: PartScan, key: int, ordinal: int, stop: int) -> Iterator[list[Row] | Field]:
+        """Yield elements up to number ``stop``: rows of many, or one as a field. Ends early where bytes are missing."""
+        session = self.node.extraction.session if self.node is not None else None
+        part = scan.part
+        window = scan.window()
+        tag = key << 3 | LEN
+        pos, step = scan.slots[key].offsets[0], _FIRST_BLOCK
+        while ordinal < stop:
+            if session is not None:
+                session.check_cancelled()
+            try:
+                block = part.data.pread(pos, min(step, part.end - pos))
+            except LimitError:
+                raise
+            except PASSING:
+                raise
+            except PparseError:  # a gap, or a chunk that cannot be decompressed
+                return
+            if not block:
+                return
+            rows: list[Row] = []
+            size = len(block)
+            after = read_node_defs(block + PADDING, 0, size, tag, ordinal, stop, rows)
+            if rows:
+                yield rows
+                ordinal += len(rows)
+            step = min(4 * step, _LAST_BLOCK)
+            if ordinal >= stop:
+                return
+            if after and size - after < _LARGE and pos + size < part.end:
+                pos += after
+                continue
+            # Large, damaged, or another field: one step by the window.
+            try:
+                field = window.field(pos + after)
+            except LimitError:
+                raise
+            except PASSING:
+                raise
+            except PparseError:
+                return
+            if scan.key_of(field.tag) == key:
+                yield field
+                ordinal += 1
+            pos, step = field.next, _FIRST_BLOCK
+
+    def _at(self, scan: PartScan, ordinal: int, field: Field) -> Row:
+        """Return the row of one element from the field that holds it."""
+        if field.end > scan.part.end:
+            return self._by_tree(ordinal)
+        return self._by_pieces(ordinal, (scan.part.data.range(field.start, field.end),))
+
+    def _touched(self, index: ListIndex, scan: PartScan, key: int, ordinal: int, nth: int) -> list[Piece]:
+        """Return the pieces of an element that chunks may add to, the ``nth`` of its part."""
+        field = next(iter(scan.fields(key, nth)), None)
+        if field is None or field.end > scan.part.end:
+            return [Lost("the NodeDef is not whole", None)]
+        return [scan.part.data.range(field.start, field.end), *index.pieces(ordinal)]
+
+    def wire(self) -> Iterator[tuple[int, Range | None]]:
+        """Yield the ordinal of each element with its bytes, tag and length included; None if one range is not all."""
+        if self.node is None:
+            return
+        index = self.node.index_to(None).note
+        if not isinstance(index, ListIndex):
+            return
+        first = 0
+        touched = set(index.touched())
+        for segment in index.segments:
+            if isinstance(segment, Run):
+                part = segment.scan.part
+                for ordinal, field in enumerate(segment.scan.fields(segment.key), first):
+                    whole = ordinal not in touched and field.end <= part.end
+                    yield ordinal, part.data.range(field.begin, field.next) if whole else None
+            else:
+                for ordinal in range(first, first + segment.count):
+                    yield ordinal, None
+            first += segment.count
+
+    def row(self, ordinal: int) -> Row:
+        """Return the row of one element."""
+        index = self.node.index_to(None).note if self.node is not None else None
+        if isinstance(index, ListIndex):
+            at = bisect_right(index.firsts, ordinal) - 1
+            segment = index.segments[at]
+            if isinstance(segment, Run):
+                pieces = self._touched(index, segment.scan, segment.key, ordinal, ordinal - index.firsts[at])
+                return self._by_pieces(ordinal, pieces)
+        return self._by_tree(ordinal)
+
+    # -- one element -------------------------------------------------------------------------------------------------
+
+    def _by_pieces(self, ordinal: int, pieces: Sequence[Piece]) -> Row:
+        """Return the row of an element made of pieces; through the tree where chunks hold more than attributes."""
+        reading = _Reading(self.node) if self.node is not None else None
+        try:
+            if reading is not None and all(map(reading.add, pieces)):
+                return reading.row(ordinal)
+        except LimitError:
+            raise
+        except PASSING:
+            raise
+        except (PparseError, UnicodeDecodeError):
+            pass
+        return self._by_tree(ordinal)
+
+    def _by_tree(self, ordinal: int) -> Row:
+        """Return the row of an element as the tree has it; what is damaged is empty and noted."""
+        if self.node is None:
+            return ordinal, "", "", [], "", ()
+        node = self.node.child(ordinal)
+        name, op, device = (str(_load(node, key) or "") for key in ("name", "op", "device"))
+        inputs = _load_all(node, "input")
+        attr = node.find("attr")
+        value = attr.find("_class") if attr is not None else None
+        texts = _load_all(value.find("list"), "s") if value is not None else []
+        return ordinal, name, op, inputs, device, tuple(text.removeprefix(_LOCATION) for text in texts)
+
+    def __repr__(self) -> str:
+        return f"<NodeDefs of {self.node!r}>"
+
+
+class _Reading:
+    """One NodeDef, read field by field; what is large and not asked for is passed over."""
+
+    def __init__(self, node: Node) -> None:
+        self.limits = node.extraction.session.limits
+        self.room = node.extraction.session.budget.charge(0, "the inputs of one node of a graph")
+        self.texts: dict[int, bytes] = {}
+        self.inputs: list[str] = []
+        self.colocated: tuple[str, ...] = ()
+
+    def add(self, piece: Piece) -> bool:
+        """Read one piece; False where the tree must be asked."""
+        if isinstance(piece, Graft):
+            numbers = set(piece.numbers())
+            return not numbers - {5, 6, 7} and not (5 in numbers and _grafts_class(piece))
+        if not isinstance(piece, Range):
+            return False
+        window = Window(piece.data, piece.end)
+        pos = piece.start
+        while pos < piece.end:
+            field = window.field(pos)
+            pos = field.next
+            if pos > piece.end or field.tag & 7 != LEN or not self._field(field, window):
+                return False
+        return True
+
+    def _field(self, field: Field, window: Window) -> bool:
+        tag = field.tag
+        if tag == _ATTR:
+            return self._attr(field, window)
+        if tag not in (_NAME, _OP, _INPUT, _DEVICE):
+            return True
+        self.limits.check("name_bytes", field.end - field.start, "a name in a NodeDef", offset=field.start)
+        text = window.read(field.start, field.end)
+        if tag == _INPUT:
+            self.inputs.append(text.decode())
+            if not len(self.inputs) & 0xFFF:
+                self.room.resize(100 * len(self.inputs))
+        else:
+            self.texts[tag] = text
+        return True
+
+    def _attr(self, field: Field, window: Window) -> bool:
+        head = window.read(field.start, min(field.end, field.start + len(_CLASS)))
+        if head != _CLASS:
+            return head[:1] == b"\n"
+        self.limits.check("header_bytes", field.end - field.start, "the attribute _class", offset=field.start)
+        entry = window.read(field.start, field.end)
+        found = read_class(entry + PADDING, len(_CLASS), len(entry))
+        self.colocated = found or ()
+        return found is not None
+
+    def row(self, ordinal: int) -> Row:
+        """Return what was read. Raises UnicodeDecodeError."""
+        name, op, device = (self.texts.get(tag, b"").decode() for tag in (_NAME, _OP, _DEVICE))
+        return ordinal, name, op, self.inputs, device, self.colocated
+
+
+class NodeRef:
+    """One node of a graph, by its place in the list: everything of it, through the lazy tree."""
+
+    __slots__ = ("_list", "ordinal")
+
+    def __init__(self, node: Node, ordinal: int) -> None:
+        self._list = node
+        self.ordinal = ordinal
+
+    @property
+    def node(self) -> Node:
+        """The node of the NodeDef in the tree."""
+        return self._list.child(self.ordinal)
+
+    @property
+    def name(self) -> str:
+        """Name of the node in its graph."""
+        return str(self._scalar("name"))
+
+    @property
+    def op(self) -> str:
+        """Name of the operation."""
+        return str(self._scalar("op"))
+
+    @property
+    def device(self) -> str:
+        """Where it is to run; often empty."""
+        return str(self._scalar("device"))
+
+    @property
+    def inputs(self) -> list[str]:
+        """What it consumes: ``node``, ``node:1``, ``^node``; in functions also ``argument`` and ``node:output:0``."""
+        found = self.node.find("input")
+        return [str(kid.load()) for kid in found.children()] if found is not None else []
+
+    @property
+    def attr(self) -> dict[str, Node]:
+        """The attributes: name to the node of their AttrValue, which nothing was read of yet."""
+        found = self.node.find("attr")
+        return {str(kid.key): kid for kid in found.children()} if found is not None else {}
+
+    def _scalar(self, key: str) -> Any:
+        found = self.node.find(key)
+        return found.load() if found is not None else ""
+
+    def __repr__(self) -> str:
+        return f"<NodeRef {self.name!r}: {self.op}>"
+
+
+def read_node_defs(block: bytes, pos: int, size: int, tag: int, ordinal: int, stop: int, rows: list[Row]) -> int:
+    """Append the rows of the NodeDefs in ``block[pos:size]``, which are fields of ``tag``; return where that ends.
+
+    ``ordinal`` is the number of the first, ``stop`` that after the last one wanted. It ends before what is not whole in
+    the block, is another field, or needs a closer look. The block has `PADDING` behind ``size``.
+    """
+    while pos < size and ordinal < stop:
+        begin = pos
+        if block[pos] != tag:
+            return begin
+        length = block[pos + 1]
+        pos += 2
+        try:
+            if length >= 0x80:
+                length, pos = read_length(block, pos - 1)
+            end = pos + length
+            if end > size:
+                return begin
+            name = op = device = ""
+            inputs: list[str] = []
+            colocated: tuple[str, ...] = ()
+            while pos < end:
+                byte = block[pos]
+                length = block[pos + 1]
+                pos += 2
+                if length >= 0x80:
+                    length, pos = read_length(block, pos - 1)
+                after = pos + length
+                if byte == _ATTR:
+                    if block[pos] != 0x0A:
+                        return begin
+                    if block[pos + 1] == 6 and block.startswith(_CLASS, pos):
+                        found = read_class(block, pos + len(_CLASS), after)
+                        if found is None or after > end:
+                            return begin
+                        colocated = found
+                elif byte == _INPUT:
+                    inputs.append(block[pos:after].decode())
+                elif byte == _NAME:
+                    name = block[pos:after].decode()
+                elif byte == _OP:
+                    op = block[pos:after].decode()
+                elif byte == _DEVICE:
+                    device = block[pos:after].decode()
+                elif byte not in _REST:
+                    return begin
+                pos = after
+            if pos != end:
+                return begin
+        except (PparseError, UnicodeDecodeError, IndexError):
+            return begin
+        rows.append((ordinal, name, op, inputs, device, colocated))
+        ordinal += 1
+    return pos
+
+
+def read_class(block: bytes, pos: int, end: int) -> tuple[str, ...] | None:
+    """Return the names in the value of an attribute ``_class`` (``list.s``), whose entry is ``block[pos:end]``.
+
+    None where it does not look as serializers write it: a message (2), in it a message (1), in it texts (2).
+    """
+    for tag in (0x12, 0x0A):
+        if pos >= end:
+            return ()
+        if block[pos] != tag:
+            return None
+        length, pos = read_length(block, pos + 1)
+        if pos + length != end:
+            return None
+    names = []
+    while pos < end:
+        if block[pos] != 0x12:
+            return None
+        length, pos = read_length(block, pos + 1)
+        if length > end - pos:
+            return None
+        names.append(block[pos : pos + length].decode().removeprefix(_LOCATION))
+        pos += length
+    return tuple(names)
+
+
+def _grafts_class(graft: Graft) -> bool:
+    """Say whether chunks add to the attribute ``_class``."""
+    attr = graft.field(5)
+    return "_class" in attr.keys() or bool(len(attr.indices()))  # noqa: SIM118 -- no mapping
+
+
+def _load(node: Node, key: str) -> Any:
+    """Return a scalar of a message; None where it is not there, or cannot be read, which is noted."""
+    try:
+        found = node.find(key)
+        return found.load() if found is not None else None
+    except LimitError:
+        raise
+    except PASSING:
+        raise
+    except PparseError as error:
+        _note(node, key, error)
+        return None
+
+
+def _load_all(node: Node | None, key: str) -> list[str]:
+    """Return the elements of a list of texts; of one that cannot be read, an empty one, which is noted."""
+    found = node.find(key) if node is not None else None
+    texts: list[str] = []
+    for kid in found.children() if found is not None else ():
+        try:
+            value = kid.load()
+            texts.append(value.decode() if isinstance(value, bytes) else str(value))
+        except LimitError:
+            raise
+        except PASSING:
+            raise
+        except (PparseError, UnicodeDecodeError) as error:
+            _note(kid, "", error)
+            texts.append("")
+    return texts
+
+
+def _note(node: Node, key: str, error: Exception) -> None:
+    """Note in the findings of the document what cannot be read, at ``key`` of a node or at the node itself."""
+    code = "truncated" if isinstance(error, EOFError) else "malformed"
+    reason = error.reason if isinstance(error, PparseError) else str(error)
+    path = f"{node.path}.{key}" if key else node.path
+    node.result.findings.add(Finding(code, reason, path=path, source=node.extraction.name, offset=node.start))

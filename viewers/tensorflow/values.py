@@ -1,0 +1,406 @@
+"""Elements of a TensorProto that are listed one by one, decoded when they are read.
+
+A typed field (``float_val``, ``int_val`` …) has fewer elements than its tensor, or as many: the last one goes on to the
+end (a *splat*, if there is one only), and none at all means zeros. So the array is made on demand: `ValuesData` serves
+any stretch of it, and what repeats is never held.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+
+from pparse.data.base import Data
+from pparse.errors import EndOfDataError, LimitError, MalformedError, UnsupportedError
+from pparse.kernels.packed import count_varints, packed_array
+from pparse.kernels.wire import LEN
+from pparse.parsers.protobuf.index import FieldGraft
+from pparse.parsers.protobuf.values import fixed_size
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator
+    from threading import RLock
+    from typing import Final
+
+    from pparse.data.reader import Range
+    from pparse.parsers.protobuf.index import PartScan
+    from pparse.protobuf.schema import FieldType
+    from pparse.viewers.tensorflow.messages import Message
+
+# Fields that hold packed numbers; beyond, they are not numbered one by one.
+_MAX_BLOBS: Final = 1 << 16
+# Packed varints up to this size are counted when the tensor is looked at, larger ones when it is read.
+_COUNT_UP_TO: Final = 4 << 10
+# Of longer ones, each 4,096th offset is remembered.
+_STRIDE: Final = 4_096
+_BLOCK: Final = 64 << 10
+# Elements decoded at a time.
+_STEP: Final = 32 << 10
+_FILL: Final = 64 << 10
+
+
+class Values:
+    """The numbers of one typed field of a message, as elements of ``words`` numbers each (a complex one has two).
+
+    ``code`` is the numpy type of a number in the array. ``spans`` are the stretches that hold them; ``cut`` says that
+    the file ends within. Raises `UnsupportedError` for numbers that stand in chunks of their own, `LimitError` for
+    fields in very many pieces, `MalformedError`.
+    """
+
+    def __init__(self, message: Message, field: FieldType, code: str, words: int = 1) -> None:
+        self.field = field
+        self.code = code
+        self.words = words
+        self.size = fixed_size(field)
+        self.cut = False
+        self._segments: list[_Blobs | _Singles] = []
+        self._ends: list[int] | None = None
+        for item in message.fields.get(field.number, ()):
+            if isinstance(item, FieldGraft):
+                raise UnsupportedError(f"numbers of {field.name} stand in chunks of their own")
+            part = item[0]
+            packed = field.type_name == "bytes" or any(
+                part.key_of(tag) == field.number and tag & 7 == LEN for tag in part.found
+            )
+            there = min(part.part.end, message.make.data_end(part.part))
+            segment = _Blobs(self, part, there, message) if packed else _Singles(self, part, there, message)
+            self._segments.append(segment)
+            if segment.cut:
+                self.cut = True
+                break
+
+    @property
+    def spans(self) -> Iterator[Range]:
+        """The stretches that hold them: one per packed field, or one for all that stand in a part."""
+        for segment in self._segments:
+            yield from segment.spans
+
+    @property
+    def counted(self) -> bool:
+        """Whether `count` is known without reading."""
+        return all(segment.counted for segment in self._segments)
+
+    @property
+    def count(self) -> int:
+        """Number of whole elements."""
+        return self._counts()[-1] // self.words if self._segments else 0
+
+    @property
+    def extra_words(self) -> int:
+        """Numbers that are left over: half of a complex one."""
+        return self._counts()[-1] % self.words if self._segments else 0
+
+    def _counts(self) -> list[int]:
+        if self._ends is None:
+            total = 0
+            ends = []
+            for segment in self._segments:
+                total += segment.count
+                ends.append(total)
+            self._ends = ends
+        return self._ends
+
+    def as_stored(self, count: int) -> Range | None:
+        """Return the one stretch that holds ``count`` elements just as the array has them; None if there is none."""
+        only = self._segments[0] if len(self._segments) == 1 else None
+        if not isinstance(only, _Blobs) or only.direct is None:
+            return None
+        spans = list(only.spans)
+        return spans[0] if len(spans) == 1 and len(spans[0]) == count * self.words * only.direct else None
+
+    def read(self, first: int, count: int) -> bytes:
+        """Return elements ``[first, first + count)`` as the array has them. Raises `MalformedError` and such."""
+        ends = self._counts()
+        first, stop = first * self.words, (first + count) * self.words
+        pieces = []
+        while first < stop:
+            number = bisect_right(ends, first)
+            before = ends[number - 1] if number else 0
+            take = min(stop, ends[number]) - first
+            pieces.append(self._segments[number].read(first - before, take))
+            first += take
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def convert(self, raw: bytes) -> bytes:
+        """Return numbers as the array has them from a packed payload."""
+        if self.size is not None or self.field.type_name == "bytes":
+            return raw
+        converted: bytes = packed_array(raw, self.field.type).astype(self.code, copy=False).tobytes()
+        return converted
+
+    def check_unchanged(self) -> None:
+        """Ask the sources."""
+        for segment in self._segments:
+            segment.part.part.data.check_unchanged()
+
+
+class _Blobs:
+    """Numbers of a part that are packed: stretches of bytes (one that stands by itself is one of them)."""
+
+    def __init__(self, owner: Values, part: PartScan, there: int, message: Message) -> None:
+        self.owner = owner
+        self.part = part
+        self.cut = False
+        self._starts = array("q")
+        self._stops = array("q")
+        self._ends: list[int] | None = None
+        self._checkpoints: dict[int, array[int]] = {}
+        slot = part.slots[owner.field.number]
+        if slot.count > _MAX_BLOBS:
+            raise LimitError(
+                f"the field {owner.field.name} stands in {slot.count} pieces", option="", wanted=slot.count,
+                got=_MAX_BLOBS,
+            )  # fmt: skip
+        single = owner.field.type_name == "bytes"
+        window = message.window(part)
+        for found in [part.last(owner.field.number, window)] if single else part.fields(owner.field.number, 0, window):
+            if found.end > there:
+                self.cut = True
+            stop = min(found.end, there)
+            if owner.size is not None:
+                stop -= max(0, stop - found.start) % owner.size
+            elif found.end > there and not single:
+                stop = self._last_whole(found.start, stop)
+            if stop > found.start:
+                self._starts.append(found.start)
+                self._stops.append(stop)
+
+    @property
+    def spans(self) -> Iterator[Range]:
+        for start, stop in zip(self._starts, self._stops, strict=True):
+            yield self.part.part.data.range(start, stop)
+
+    @property
+    def direct(self) -> int | None:
+        """Bytes that each number takes in the file and in the array; None for varints."""
+        return 1 if self.owner.field.type_name == "bytes" else self.owner.size
+
+    @property
+    def counted(self) -> bool:
+        if self._ends is not None or self.direct is not None:
+            return True
+        return sum(self._stops) - sum(self._starts) <= _COUNT_UP_TO
+
+    @property
+    def count(self) -> int:
+        ends = self._find_ends()
+        return ends[-1] if ends else 0
+
+    def _find_ends(self) -> list[int]:
+        if self._ends is None:
+            total, ends = 0, []
+            for number, (start, stop) in enumerate(zip(self._starts, self._stops, strict=True)):
+                total += (stop - start) // self.direct if self.direct is not None else self._count(number, start, stop)
+                ends.append(total)
+            self._ends = ends
+        return self._ends
+
+    def _count(self, number: int, start: int, stop: int) -> int:
+        """Count the varints of a blob; of a long one, remember where some of them begin."""
+        if stop - start <= _COUNT_UP_TO:
+            return count_varints(self.part.part.data.pread(start, stop - start))
+        from pparse.kernels.packed import varint_checkpoints
+
+        checkpoints, count = varint_checkpoints(self._blocks(start, stop), _STRIDE)
+        self._checkpoints[number] = checkpoints
+        return count
+
+    def _last_whole(self, start: int, stop: int) -> int:
+        """Return where the last whole varint of a blob ends that is cut at ``stop``."""
+        if stop <= start:
+            return start
+        tail = self.part.part.data.pread(max(start, stop - 16), min(16, stop - start))
+        while tail and tail[-1] >= 0x80:
+            tail = tail[:-1]
+            stop -= 1
+        return stop
+
+    def _blocks(self, start: int, stop: int) -> Iterator[bytes]:
+        while start < stop:
+            block = self.part.part.data.read_exact(start, min(_BLOCK, stop - start))
+            yield block
+            start += len(block)
+
+    def read(self, first: int, count: int) -> bytes:
+        ends = self._find_ends()
+        pieces = []
+        while count:
+            number = bisect_right(ends, first)
+            before = ends[number - 1] if number else 0
+            take = min(count, ends[number] - first)
+            pieces.append(self._read(number, first - before, take))
+            first += take
+            count -= take
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def _read(self, number: int, first: int, count: int) -> bytes:
+        data, start, stop = self.part.part.data, self._starts[number], self._stops[number]
+        size = self.direct
+        if size is not None:
+            return data.read_exact(start + first * size, count * size)
+        kept = self._checkpoints.get(number)
+        skip = first
+        if kept is not None:
+            slot, last = first // _STRIDE, -(-(first + count) // _STRIDE)
+            if last < len(kept):
+                stop = start + kept[last]
+            start += kept[slot]
+            skip = first - slot * _STRIDE
+        raw = self.owner.convert(data.read_exact(start, stop - start))
+        # What a number takes in the array; bool, uint16 … all have the size that their code names.
+        width = _WIDTHS[self.owner.code]
+        return raw[skip * width : (skip + count) * width]
+
+
+class _Singles:
+    """Numbers of a part that stand one by one, each with a tag."""
+
+    counted = True
+
+    def __init__(self, owner: Values, part: PartScan, there: int, message: Message) -> None:
+        self.owner = owner
+        self.part = part
+        slot = part.slots[owner.field.number]
+        last = part.last(owner.field.number, message.window(part))
+        self.cut = last.end > there
+        self.count = slot.count - self.cut
+        self.spans: tuple[Range, ...] = ()
+        if self.count:
+            begin = slot.offsets[0]
+            self.spans = (part.part.data.range(begin, min(last.end, there)),)
+
+    def read(self, first: int, count: int) -> bytes:
+        window = self.part.window()
+        raw = bytearray()
+        for found in self.part.fields(self.owner.field.number, first, window):
+            if not count:
+                break
+            raw += window.read(found.start, found.end)
+            count -= 1
+        return self.owner.convert(bytes(raw))
+
+
+_WIDTHS: Final = {"<f4": 4, "<f8": 8, "i1": 1, "u1": 1, "<i2": 2, "<u2": 2, "<i4": 4, "<u4": 4, "<i8": 8, "<u8": 8}
+
+
+class ValuesData(Data):
+    """The bytes of ``count`` elements of ``itemsize`` bytes; behind the last one of ``values`` it goes on, or zeros do.
+
+    ``whole=False``: nothing repeats, the data end with the last value (those of a file that is cut there). Finding the
+    values is the tree's business: that is done under the session's ``lock``, a few at a time.
+    """
+
+    def __init__(
+        self, values: Values, itemsize: int, count: int, name: str, *, lock: RLock, whole: bool = True
+    ) -> None:
+        super().__init__(name, itemsize * (count if whole else min(count, values.count)))
+        self._values = values
+        self._itemsize = itemsize
+        self._lock = lock
+        self._last: bytes | None = None
+
+    def check_unchanged(self) -> None:
+        """Ask the source of the values."""
+        self._values.check_unchanged()
+
+    def _pread(self, offset: int, length: int) -> bytes:
+        found = bytearray(length)
+        self._preadinto(offset, memoryview(found))
+        return bytes(found)
+
+    def _preadinto(self, offset: int, view: memoryview) -> int:
+        width, wanted = self._itemsize, len(view)
+        listed = self._values.count * width
+        done = 0
+        while done < wanted and offset + done < listed:
+            first = (offset + done) // width
+            last = min(-(-(offset + wanted) // width), first + _STEP, listed // width)
+            with self._lock:
+                raw = self._values.read(first, last - first)
+            if len(raw) < (last - first) * width:
+                raise EndOfDataError("values of the tensor are missing", wanted=(last - first) * width, got=len(raw))
+            skip = offset + done - first * width
+            take = min(len(raw) - skip, wanted - done)
+            view[done : done + take] = memoryview(raw)[skip : skip + take]
+            done += take
+        if done < wanted:
+            self._fill(view[done:], (offset + done) % width)
+        return wanted
+
+    def _fill(self, view: memoryview, phase: int) -> None:
+        """Fill with the last value, from its byte ``phase`` on."""
+        with self._lock:
+            if self._last is None:
+                count = self._values.count
+                self._last = self._values.read(count - 1, 1) if count else bytes(self._itemsize)
+            last = self._last
+        block = (last[phase:] + last * (min(len(view), _FILL) // len(last) + 1))[: max(len(last), _FILL)]
+        block = block[: len(block) // len(last) * len(last)]
+        for at in range(0, len(view), len(block)):
+            part = view[at : at + len(block)]
+            part[:] = block[: len(part)]
+
+
+def string_list(raw: Range, count: int) -> Iterator[bytes]:
+    """Yield the ``count`` texts of a ``tensor_content`` of type DT_STRING: their lengths as varints, then themselves.
+
+    That is what TensorFlow's C++ code writes (tensorflow/core/platform/coding.cc, EncodeStringList). Raises
+    `MalformedError` where it is not such a list.
+    """
+    total, pos = 0, 0
+    for length, after in _lengths(raw, count):
+        total, pos = total + length, after
+    if total != len(raw) - pos:
+        raise MalformedError(
+            "the texts do not fill the content", offset=raw.start + pos, wanted=total, got=len(raw) - pos,
+            source=raw.data.name,
+        )  # fmt: skip
+    pos += raw.start
+    for length, _ in _lengths(raw, count):
+        yield raw.data.read_exact(pos, length)
+        pos += length
+
+
+def _lengths(raw: Range, count: int) -> Iterator[tuple[int, int]]:
+    """Yield the lengths at the beginning of a list of texts, each with where the next one begins."""
+    pos, value, shift = 0, 0, 0
+    size = len(raw)
+    block, base = b"", 0
+    while count:
+        if pos >= size or shift > 28:
+            raise MalformedError("the content is no list of texts", offset=raw.start + pos, source=raw.data.name)
+        if pos - base >= len(block):
+            base, block = pos, raw.data.read_exact(raw.start + pos, min(_BLOCK, size - pos))
+        byte = block[pos - base]
+        pos += 1
+        value |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            yield value, pos
+            count -= 1
+            value = shift = 0
+
+
+def texts(message: Message, number: int, count: int) -> Generator[bytes]:
+    """Yield ``count`` values of a repeated bytes field; the last one repeats, none are empty ones.
+
+    Raises `EndOfDataError` where the file ends before.
+    """
+    last, given = b"", 0
+    for item in message.fields.get(number, ()):
+        if isinstance(item, FieldGraft):
+            raise UnsupportedError("texts stand in chunks of their own")
+        part = item[0]
+        for found in part.fields(number, 0, message.window(part)):
+            if given >= count:
+                return
+            if found.end > part.part.end:
+                raise EndOfDataError("the text ends early", offset=found.start, source=part.part.data.name)
+            last = part.part.data.read_exact(found.start, found.end - found.start)
+            given += 1
+            yield last
+    if message.problem is not None:
+        raise EndOfDataError(message.problem.reason, offset=message.problem.offset, wanted=count, got=given)
+    for _ in range(count - given):
+        yield last

@@ -1,0 +1,299 @@
+"""TensorFlow's protos as models: the constants of a SavedModel, MetaGraphDef or GraphDef, whole, in chunks or cut.
+
+Weights of a TF2 SavedModel are in the checkpoint beside it; here are the constants, signatures, collections and assets
+of the proto. Nothing is read but what is asked for.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+
+from pparse.errors import PparseError
+from pparse.findings import Finding, Status
+from pparse.parsers.cpb.parser import CHUNKS
+from pparse.parsers.protobuf.schema import builtin_schema
+from pparse.tensors.viewer import Extent, Viewer, last_written, unwritten_in
+from pparse.tree.result import near_misses
+from pparse.viewers.tensorflow.constants import GRAPH, KINDS, META_GRAPH, PASSING, SAVED_MODEL, Constants, kids_of
+from pparse.viewers.tensorflow.tensors import TensorMaker
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from typing import Any, Final
+
+    from pparse.document.extraction import Extraction
+    from pparse.parsers.protobuf.parser import ProtobufParser
+    from pparse.tensors.tensor import Tensor
+    from pparse.tree.node import Node
+    from pparse.viewers.tensorflow.constants import Place
+    from pparse.viewers.tensorflow.meta import Asset, Signature
+
+# Names of up to so many tensors are held to number those that occur twice; above, a table of hashes is made.
+_HOLD_UP_TO: Final = 10_000
+_HOLD_LETTERS: Final = 1 << 20
+# NodeDefs that are looked at for a name like one that is not there.
+_NEAR: Final = 20_000
+_MAX_HOLES: Final = 10_000
+# Findings of tensors that repeat what the document's own say.
+_TOLD: Final = frozenset(("truncated", "missing"))
+
+
+class TensorflowViewer(Viewer):
+    """A mapping of names to the constants of a document; ``parser`` is its parser.
+
+    A name that occurs again (in a second meta graph, say) is ``name#2``.
+    """
+
+    row_bytes = 3_200  # with the node that its bytes are in
+
+    def __init__(self, extraction: Extraction) -> None:
+        super().__init__(extraction)
+        self.parser: ProtobufParser = extraction.parse().parser  # type: ignore[assignment]
+        # Of a folder, the file in it.
+        self.source: Extraction = getattr(self.parser, "member", extraction)
+        misplaced = getattr(self.parser, "misplaced", lambda: None)  # a chunked proto has it
+        self._maker = TensorMaker(self.source, self.parser.make, builtin_schema(), self, misplaced)
+        self._maker.lost_content = self.root.kind == CHUNKS
+        self.constants = Constants(self.parser, self._maker)
+        self._found = 0
+        self._holes: list[tuple[int, int]] | None = None
+        self._extent_of = 0  # what was known of the chunks when it was made
+        self._graph: Any = None
+
+    @classmethod
+    def applies(cls, parser: Any) -> bool:
+        """Say whether a document of this parser is one of TensorFlow's: a ``.cpb`` may be of any type."""
+        return parser.result.root.kind in KINDS
+
+    @property
+    def graph(self) -> Any:
+        """The graph: its nodes, edges, functions (`pparse.viewers.tensorflow.graph.TensorflowGraph`)."""
+        if self._graph is None:
+            from pparse.viewers.tensorflow.graph import TensorflowGraph
+
+            self._graph = TensorflowGraph(self.root)
+        return self._graph
+
+    # -- tensors -----------------------------------------------------------------------------------------------------
+
+    def tensors(self) -> Iterator[Tensor]:
+        """Yield every tensor in file order."""
+        for place, name in self._numbered():
+            yield self.constants.tensor(place, name)
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for _, name in self._numbered())
+
+    def suggest(self, name: str) -> tuple[str, ...]:
+        """Return up to three names that look like ``name``, of the first nodes."""
+        return near_misses(name, (place.name for place in self.constants.places(most=_NEAR)))
+
+    def _numbered(self) -> Iterator[tuple[Place, str]]:
+        """Yield the places with the names that tensors have: a name that was there gets a number that is free."""
+        held: dict[str, int] | None = {}
+        repeated: set[int] = set()
+        counts: dict[str, int] = {}
+        letters = 0
+        for ordinal, place in enumerate(self.constants.places()):
+            name = place.name
+            letters += len(name)
+            if held is not None and (len(held) >= _HOLD_UP_TO or letters > _HOLD_LETTERS):
+                # Too many to hold: from here on, only those that share a hash with another one are looked at.
+                repeated = {other for group in self.constants.table.repeated() for other in group}
+                counts, held = held if repeated else {}, None
+            if held is not None:
+                number = held[name] = held.get(name, 0) + 1
+            elif ordinal in repeated:
+                number = counts[name] = counts.get(name, 0) + 1
+            else:
+                number = 1
+            yield place, name if number == 1 else f"{name}#{number + self._taken(name, number)}"
+
+    def _taken(self, name: str, number: int) -> int:
+        """Return how many of ``name#2`` up to that of ``number`` are real names of other tensors."""
+        taken = 0
+        wanted = 2
+        while wanted <= number + taken and taken < 1_000:
+            taken += self.constants.find(f"{name}#{wanted}") is not None
+            wanted += 1
+        return taken
+
+    def find(self, name: str) -> Tensor | None:
+        """Return the tensor of that name (``name#2``: the second of that name), or None."""
+        place = self.constants.find(name)
+        if place is None:
+            base, mark, digits = name.rpartition("#")
+            if not (mark and digits.isascii() and digits.isdigit() and len(digits) < 10 and int(digits) > 1):
+                return None
+            number = int(digits)
+            real = sum(self.constants.find(f"{base}#{taken}") is not None for taken in range(2, min(number, 1_000)))
+            place = self.constants.find(base, number - real)
+        return self.constants.tensor(place, name) if place is not None else None
+
+    def finding_of(self, tensor: Tensor) -> Finding | None:
+        """Return the finding on a tensor that lies in a hole of the file."""
+        first, length = self.unwritten(tensor)
+        if not length:
+            return None
+        return Finding(
+            "unwritten",
+            f"{length:,} of {tensor.stored_nbytes:,} bytes were never written (a file hole): they read as zeros",
+            path=tensor.name, source=self.source.name, offset=first, length=length,
+        )  # fmt: skip
+
+    @property
+    def holes(self) -> list[tuple[int, int]]:
+        """Stretches of the file that were never written, in order, at most 10,000."""
+        if self._holes is None:
+            source = self.source
+            self._holes = list(islice(source.data.holes(source.start, source.known_end()), _MAX_HOLES))
+        return self._holes
+
+    def unwritten(self, tensor: Tensor) -> tuple[int, int]:
+        """Return ``(offset of the first, number)`` of the bytes of a tensor that lie in holes of the file."""
+        first = length = 0
+        for span in tensor.spans if self.holes else ():
+            if span.data is self.source.data:
+                at, count = unwritten_in(self.holes, span.offset, span.offset + span.length)
+                first, length = first or at, length + count
+        return first, length
+
+    # -- what the file says of itself --------------------------------------------------------------------------------
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """What the document says of itself: tags, versions, operations; of a SavedModel, per meta graph."""
+        from pparse.viewers.tensorflow.meta import metadata_of
+
+        return metadata_of(self.root)
+
+    def meta_graphs(self) -> Iterator[Node]:
+        """Yield the nodes of the meta graphs."""
+        root = self.root
+        roots = root.children() if root.kind == CHUNKS else iter((root,))
+        for node in roots:
+            if node.kind == META_GRAPH:
+                yield node
+            elif node.kind == SAVED_MODEL:
+                graphs = node.find("meta_graphs")
+                yield from kids_of(graphs)
+
+    def graph_defs(self) -> Iterator[Node]:
+        """Yield the nodes of the GraphDefs; of chunks without metadata, each that is there."""
+        for base in self.constants.bases:
+            if base.kind == GRAPH:
+                yield self.root.at(base.path)
+
+    @property
+    def signatures(self) -> Mapping[str, Signature]:
+        """The signatures by name (``name#2``: of a second meta graph), each read when it is asked for."""
+        from pparse.viewers.tensorflow.meta import NodeMapping, signature_of
+
+        return NodeMapping(self.meta_graphs(), "signature_def", signature_of)
+
+    @property
+    def collections(self) -> Mapping[str, Any]:
+        """The collections by name: lists of text, numbers or bytes; of collections of variables, dicts."""
+        from pparse.viewers.tensorflow.meta import NodeMapping, collection_of
+
+        return NodeMapping(self.meta_graphs(), "collection_def", collection_of)
+
+    @property
+    def assets(self) -> list[Asset]:
+        """The files that the graph needs, and the tensors that take their paths."""
+        from pparse.viewers.tensorflow.meta import assets_of
+
+        return [asset for graph in self.meta_graphs() for asset in assets_of(graph)]
+
+    # -- how whole it is ---------------------------------------------------------------------------------------------
+
+    def check(self, *, strict: bool = False) -> Iterator[Finding]:
+        """Parse everything, then look at each tensor; its listed values are counted."""
+        told = False
+        for finding in super().check(strict=strict):
+            told = told or finding.code in _TOLD
+            yield finding
+        for tensor in self.tensors():
+            wrong = self._verify(tensor)
+            if wrong is not None and not (told and wrong.code in _TOLD):
+                self.findings.add(wrong)
+                yield wrong
+
+    @staticmethod
+    def _verify(tensor: Tensor) -> Finding | None:
+        if tensor.status is Status.COMPLETE and tensor.encoding == "typed" and tensor.shape:
+            try:
+                tensor.readinto(bytearray(0)) if not tensor.size else tensor[(0,) * tensor.ndim]
+            except PASSING:
+                raise
+            except PparseError as error:
+                return Finding("malformed", error.reason, path=tensor.name, offset=error.offset)
+        return tensor.finding
+
+    def extent(self) -> Extent:
+        """Say how large the document is and should be, and where it was cut."""
+        extent = self.kept_extent if self._extent_of == self._known else None
+        if extent is None:
+            extent = self.new_extent()
+            for tensor in self.tensors():
+                extent.add(tensor)
+            self.close_extent(extent)
+        return extent
+
+    @property
+    def _known(self) -> int:
+        """How much was found wrong with the bytes that the tensors are made of."""
+        verdicts = getattr(self.parser, "verdicts", None)
+        return self._found + (verdicts.version if verdicts is not None else 0)
+
+    def note_damage(self) -> None:
+        """Reading a tensor found it damaged: what was said of the whole is out of date."""
+        self._found += 1
+
+    def new_extent(self) -> Extent:
+        """Return an extent to which the tensors can be added while they are listed; then `close_extent`."""
+        actual = self.source.known_end() - self.source.start
+        return Extent(actual, known=self.extraction.session.stats.discoveries)
+
+    def close_extent(self, extent: Extent) -> Extent:
+        """Complete an extent to which all tensors were added; `extent` returns it from then on."""
+        self._extent_of = self._known
+        root, source = self.root, self.source
+        try:
+            status = root.status
+        except PASSING:
+            raise
+        except PparseError:
+            status = Status.DAMAGED
+        if status is Status.COMPLETE:
+            status = self._worst_below()
+        extent.document_status = status
+        there = extent.actual or 0
+        extent.expected = there
+        if status is Status.TRUNCATED or (status is not Status.DAMAGED and (extent.truncated or extent.missing)):
+            extent.document_status = Status.TRUNCATED
+            extent.expected = max(there + 1, self._expected())
+            extent.at_least = True
+            extent.cut_files = 1
+            extent.resume_at, extent.resume_file = there, source.name
+        if extent.unwritten:  # a download that goes on behind its end would never come to the hole
+            written = last_written(source.data, source.start, self.holes[0][0])
+            extent.resume_at, extent.resume_file = written - source.start, source.name
+        return self.keep_extent(extent)
+
+    def _worst_below(self) -> Status:
+        """Return TRUNCATED or DAMAGED if a graph is: its root may be whole all the same."""
+        worst = Status.COMPLETE
+        for node in (*self.meta_graphs(), *self.graph_defs()):
+            status = node.status
+            if status is Status.DAMAGED:
+                return status
+            if status is Status.TRUNCATED:
+                worst = status
+        return worst
+
+    def _expected(self) -> int:
+        """Return how many bytes the file should have at least, as far as its fields tell."""
+        missing = self.parser.missing()
+        return self.source.known_end() - self.source.start + missing if missing is not None else 0
