@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
     from pparse.data.base import Data
-    from pparse.document.extraction import Extraction
     from pparse.parsers.protobuf.index import Piece
     from pparse.parsers.protobuf.window import Field, Window
     from pparse.protobuf.schema import FieldType
+    from pparse.tree.host import Host
     from pparse.tree.node import Key
 
 # Scalars of at most this many bytes are decoded with their siblings.
@@ -34,7 +34,7 @@ class ValueEntries:
     ``types`` says what fields of an unknown schema hold, by the field numbers that lead to them.
     """
 
-    def __init__(self, extraction: Extraction, types: Mapping[tuple[int, ...], str]) -> None:
+    def __init__(self, extraction: Host, types: Mapping[tuple[int, ...], str]) -> None:
         self.extraction = extraction
         self.types = types
         self._longest = max(map(len, types), default=0)

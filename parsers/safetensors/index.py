@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import re
 
+from pparse.document.extraction import extraction_of
 from pparse.errors import PASSING, MalformedError, PparseError
 from pparse.findings import Status
 from pparse.tree.node import LIST, MAP, SCALAR, UNLOADED_VALUE, Entry
@@ -79,12 +80,12 @@ class ShardSet(Parser):
     @property
     def is_alone(self) -> bool:
         """Whether it lies in no folder, but in an archive or a stream: then its shards are not looked for."""
-        extraction = self.result.extraction
+        extraction = extraction_of(self.result)
         return extraction.origin is not None or extraction.implicit
 
     def shard(self, name: str) -> Extraction:
         """Return the extraction of one shard. Raises `PathError` for a name that leaves the folder, `SourceError`."""
-        return self.result.extraction.sibling(name)
+        return extraction_of(self.result).sibling(name)
 
     def enter(self, name: str) -> Extraction | None:
         """Return the shard ``name``."""
@@ -117,7 +118,7 @@ class SafetensorsIndexParser(ShardSet):
 
     def __init__(self, result: Result) -> None:
         super().__init__(result)
-        extraction = result.extraction
+        extraction = extraction_of(result)
         self.json: Result = extraction.child("index", extraction.data, extraction.start, extraction.end, "json").parse()
         self._names: list[str] | None = None
         self._unnamed: list[str] | None = None

@@ -6,6 +6,7 @@ import re
 from array import array
 from math import prod
 
+from pparse.document.extraction import extraction_of
 from pparse.errors import GapError
 from pparse.findings import Finding, Status
 from pparse.kernels import json_fold
@@ -14,8 +15,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
-    from pparse.document.extraction import Extraction
     from pparse.parsers.json.parser import JsonParser
+    from pparse.tree.host import Host
     from pparse.tree.result import Result
 
 TAIL: Final = 64
@@ -177,7 +178,7 @@ class LengthFinder:
         from pparse.parsers.safetensors.entry import TensorInfo
         from pparse.parsers.safetensors.parser import METADATA
 
-        extraction = self.result.extraction
+        extraction = extraction_of(self.result)
         child = extraction.child("header-found", extraction.data, start, stop, "json")
         json: JsonParser = child.parse().parser  # type: ignore[assignment]
         begins, ends = array("q"), array("q")
@@ -211,7 +212,7 @@ def last_end(result: Result, length: int) -> int | None:
     return int(found[-1][1]) if found else None
 
 
-def has_odd_tail(extraction: Extraction, end: int) -> bool:
+def has_odd_tail(extraction: Host, end: int) -> bool:
     """Say whether bytes stand behind the data, which ends at ``end``, that may have come in anywhere.
 
     Not so zeros that fill the file up to a block: were they the end of data that moved, the blocks would not fit.
@@ -228,7 +229,7 @@ def has_odd_tail(extraction: Extraction, end: int) -> bool:
     return tail[:1] == b"\0" or any(tail[1:])
 
 
-def zeroed_header(extraction: Extraction) -> Finding | None:
+def zeroed_header(extraction: Host) -> Finding | None:
     """Return a finding if the file begins with zeros where its header should be."""
     end = extraction.known_end()
     if end - extraction.start < 8 or any(extraction.data.pread(extraction.start, 8)):

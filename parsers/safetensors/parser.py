@@ -20,6 +20,7 @@ from __future__ import annotations
 from array import array
 
 from pparse.data.zero_runs import unwritten
+from pparse.document.extraction import extraction_of
 from pparse.errors import EndOfDataError, LimitError, MalformedError, UnsupportedError
 from pparse.findings import Finding, Severity, Status
 from pparse.limits import format_size
@@ -165,7 +166,7 @@ class SafetensorsParser(Parser):
         return header
 
     def _read_header(self) -> Result:
-        extraction = self.result.extraction
+        extraction = extraction_of(self.result)
         start = extraction.start + 8
         child = extraction.child("header", extraction.data, start, start + self.header_size, "json")
         header = child.parse()
@@ -184,7 +185,7 @@ class SafetensorsParser(Parser):
 
     def enter(self, name: str) -> Extraction | None:
         """Return the child extraction ``header``."""
-        return self.header.extraction if name == "header" else None
+        return extraction_of(self.header) if name == "header" else None
 
     def unwritten(self) -> list[tuple[int, int]]:
         """Return the stretches of the file that were never written (file holes), at most 10,000.

@@ -11,6 +11,7 @@ from pparse.cli.output import safe
 from pparse.cli.writing import copy, pieces, refuse_terminal, write, write_binary, write_lines
 from pparse.compressed.resumed import ResumedData
 from pparse.containers.archive import ArchiveMember, ArchiveParser
+from pparse.document.extraction import extraction_of
 from pparse.errors import EndOfDataError, OptionError, PathError, PparseError
 from pparse.findings import UNSURE_NUMBER, Status
 from pparse.limits import LITTLE, MIB
@@ -250,7 +251,7 @@ def give_member(parser: Any, member: Any, path: str, options: Any, out: Output) 
 
 def _look_at_end(parser: Any) -> bool:
     """Look at the ends of the streams that an archive is in, if that costs little; say whether one contradicts."""
-    extraction = parser.result.extraction if isinstance(parser, Parser) else None
+    extraction = extraction_of(parser.result) if isinstance(parser, Parser) else None
     data = getattr(extraction, "data", None)
     while extraction is not None and extraction.implicit and isinstance(data, ResumedData) and data.left <= LITTLE:
         data.finish()

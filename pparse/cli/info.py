@@ -66,7 +66,7 @@ def _head(document: Extraction, out: Output) -> None:
     parser = document.parse().parser
     _field(out, "file", safe(document.path))
     _field(out, "format", f"{parser.name}: {parser.description}")
-    around = document.parse().extraction
+    around = document.parsed
     wrappings = []
     while around.implicit and around.parent is not None:
         around = around.parent

@@ -299,7 +299,7 @@ def _list_members(document: Extraction, options: Any, matches: Callable[[str], b
             words = out.status(status) if status is not Status.COMPLETE else status_words(status, None)
             more = _long_cells(member, size) if options.long else ()
             table.row(safe(member.name), member.kind, *more, size(member.size), words)
-    document.parse().extraction.settle_streams(unless_indexed=True)
+    document.parsed.settle_streams(unless_indexed=True)
     if not options.quiet:
         table.close()
         if shown != counted.rows:
@@ -340,7 +340,7 @@ def _settled_members(document: Extraction, options: Any) -> Iterator[Member]:
     A stream may contradict itself at its end, and the rows must say so, as the findings do. To walk an archive in it
     is to decode it: rows are held meanwhile, and if they are too many for that, the rest is decoded twice.
     """
-    inner = document.parse().extraction
+    inner = document.parsed
     if inner.outermost is inner:
         yield from _members(document, options)
         return
@@ -367,7 +367,7 @@ def _members(document: Extraction, options: Any) -> Iterator[Member]:
     for path, extraction in documents_below(result):
         parser = extraction.parse().parser
         if isinstance(parser, ArchiveParser):
-            extraction.parse().extraction.settle_streams(unless_indexed=True)
+            extraction.parsed.settle_streams(unless_indexed=True)
             for member in parser.members():
                 member.name = f"{path}::{quoted(member.name)}"
                 yield member

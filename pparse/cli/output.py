@@ -303,7 +303,7 @@ def report_document_cut(out: Output, document: Extraction, status: Status) -> No
 
 def _is_packed(document: Extraction) -> bool:
     """Say whether bytes of a document are not those of the file, but come out of a compressed stream."""
-    return document.parse().extraction.data is not outermost_file(document).data
+    return document.parsed.data is not outermost_file(document).data
 
 
 def parameters_words(parameters: dict[str, int], *, noun: bool = True) -> str:

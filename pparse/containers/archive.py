@@ -15,7 +15,7 @@ from weakref import WeakValueDictionary
 
 from pparse.compressed.resumed import ResumedData
 from pparse.containers.content import Collector, Verdict, read_through, refuse_without_content
-from pparse.document.extraction import Extraction
+from pparse.document.extraction import Extraction, extraction_of
 from pparse.errors import (
     PASSING,
     EndOfDataError,
@@ -184,6 +184,7 @@ class ArchiveParser(Parser):
 
     def __init__(self, result: Result) -> None:
         super().__init__(result)
+        self.extraction = extraction_of(result)
         self._entered: deque[str] = deque()  # the members that were entered last, by name
         self._opened: WeakValueDictionary[int, Extraction] = WeakValueDictionary()  # by where members' headers are
         # What was read through and is not whole: (where its header, its bytes begin) -> what is wrong with it.
@@ -220,7 +221,7 @@ class ArchiveParser(Parser):
         known = self.spoilt.get((member.at, member.start)) if self.spoilt else None
         if known is not None and member.status is Status.COMPLETE:
             member.status, member.finding = known
-        data = self.result.extraction.data
+        data = self.extraction.data
         if member.checksum is None and member.status is Status.COMPLETE and data.flawed:
             self._take_doubt(member, data)
 
@@ -231,12 +232,12 @@ class ArchiveParser(Parser):
         found = next((reason for reason in reasons if reason is not None), None)
         if found is not None:
             member.status = Status.DAMAGED
-            member.finding = Finding("doubt", found, path=member.name, source=self.result.extraction.name,
+            member.finding = Finding("doubt", found, path=member.name, source=self.extraction.name,
                                      offset=member.start, length=member.packed)  # fmt: skip
 
     def is_doubted(self, member: ArchiveMember) -> bool:
         """Say whether only a checksum of its own could tell that ``member`` is right: its bytes are in doubt."""
-        data = self.result.extraction.data
+        data = self.extraction.data
         return (
             member.checksum is not None
             and member.status is Status.COMPLETE
@@ -260,7 +261,7 @@ class ArchiveParser(Parser):
         verdict.source = None
         if verdict.status is Status.COMPLETE or verdict.code == "limit" or len(self.spoilt) >= _MOST_SPOILT:
             return
-        finding = verdict.finding(member.name, self.result.extraction.name)
+        finding = verdict.finding(member.name, self.extraction.name)
         self.spoilt[member.at, member.start] = verdict.status, finding
         index = self.result.root.index
         if index is not None:
@@ -318,7 +319,7 @@ class ArchiveParser(Parser):
         Raises `PathError` if there is none, or it is a folder or a link; `EndOfDataError` if the archive is cut and may
         have had one; `UnsupportedError`.
         """
-        extraction = self.result.extraction
+        extraction = self.extraction
         kid = extraction.children.get(name)
         if kid is None:
             node = self.find_member(name)
@@ -341,7 +342,7 @@ class ArchiveParser(Parser):
 
     def _forget(self, name: str) -> None:
         """Let go of a member that was entered long ago, if nothing was found out that the archive does not know."""
-        children = self.result.extraction.children
+        children = self.extraction.children
         kid = children.get(name)
         if kid is not None and not kid.data.flawed and not any(result.findings for result in kid.results.values()):
             del children[name]
@@ -349,7 +350,7 @@ class ArchiveParser(Parser):
     def open_member(self, member: ArchiveMember, name: str | None = None) -> Extraction:
         """Return the content of ``member`` as an extraction. Raises `UnsupportedError`, `MalformedError`."""
         data, start, end = self.content(member)
-        extraction = self.result.extraction
+        extraction = self.extraction
         if self.lacks_bytes_inside(member, data, end):
             data.condemn(start, end or start, _SHORT)
         elif self.has_bytes_too_many(member, data, start, end):
@@ -363,7 +364,7 @@ class ArchiveParser(Parser):
     def load_scalar(self, node: Node) -> Any:
         """Return the bytes of a member: all of them, or an error that says what is wrong with it."""
         member: ArchiveMember = node.note
-        session = self.result.extraction.session
+        session = self.extraction.session
         session.limits.check("scalar_bytes", member.size or 0, "the member", path=node.path)
         keep = Collector(lambda count: session.limits.check("scalar_bytes", count, "the member", path=node.path))
         verdict = self.verify(member, keep)
@@ -372,14 +373,14 @@ class ArchiveParser(Parser):
                 self.result.close_node(node, verdict.status, None)
             reason = f"{verdict.reason}; 'pparse extract' writes what is there"
             error = EndOfDataError if verdict.status is Status.TRUNCATED else MalformedError
-            raise error(reason, path=node.path, source=self.result.extraction.name)
+            raise error(reason, path=node.path, source=self.extraction.name)
         return keep.content()
 
     def open_scalar(self, node: Node) -> Range:
         """Return a reader of the member's content."""
         data, start, end = self.content(node.note)
         if end is None:
-            end = Extraction(self.result.extraction.session, node.note.name, data, start).known_end()
+            end = Extraction(self.extraction.session, node.note.name, data, start).known_end()
         return data.range(start, end)
 
     def verify(self, member: ArchiveMember, sink: Sink | None = None, skip: Skip | None = None) -> Verdict:
@@ -394,7 +395,7 @@ class ArchiveParser(Parser):
 
     def examine(self, member: ArchiveMember, sink: Sink | None, skip: Skip | None) -> Verdict:
         """Do what `verify` does, but for remembering it; for formats that know more than one checksum."""
-        session = self.result.extraction.session
+        session = self.extraction.session
         opened = self._opened.get(member.at)
         try:
             data, start, end = (opened.data, opened.start, opened.end) if opened is not None else self.content(member)
@@ -410,7 +411,7 @@ class ArchiveParser(Parser):
         if self.lacks_bytes_inside(member, data, end) and verdict.status is Status.TRUNCATED:
             verdict.worsen(Status.DAMAGED, "doubt", _SHORT)
             verdict.doubtful = ((0, verdict.size),)
-        if data is not self.result.extraction.data and opened is None:
+        if data is not self.extraction.data and opened is None:
             data.close()
         # The checksum of a stream around it proves bytes, not where the member ends: only one of its own does.
         proved = verdict.verified is True and member.checksum is not None
@@ -423,14 +424,14 @@ class ArchiveParser(Parser):
     def lacks_bytes_inside(self, member: ArchiveMember, data: Data, end: int | None) -> bool:
         """Say whether a stored member ends before its size though the archive goes on: bytes of it are gone, and
         nobody knows where; what is behind that place has shifted."""
-        extraction = self.result.extraction
+        extraction = self.extraction
         short = end is not None and member.size is not None and end - member.start < member.size
         return short and data is extraction.data and member.checksum is not None and (end or 0) < extraction.known_end()
 
     def has_bytes_too_many(self, member: ArchiveMember, data: Data, start: int, end: int | None) -> bool:
         """Say whether a stored member goes on beyond its size: bytes came into it, and nobody knows where."""
         long = end is not None and member.size is not None and end - start > member.size
-        return long and data is self.result.extraction.data and member.checksum is not None
+        return long and data is self.extraction.data and member.checksum is not None
 
     def is_suspect(self, member: ArchiveMember) -> bool:
         """Say whether it is known that the content of ``member`` is not whole."""
@@ -456,15 +457,15 @@ class ArchiveParser(Parser):
         if opened.origin is None:
             return None
         member: ArchiveMember = opened.origin[1]
-        data = self.result.extraction.data
+        data = self.extraction.data
         if member.checksum is None and member.status is Status.COMPLETE and opened.data is data and not data.flawed:
             return None
         return self._finding(self.verify(member), member, opened.name)
 
-    def confirm(self, opened: Extraction | None = None) -> None:
+    def confirm_member(self, opened: Extraction) -> None:
         """Read the member that ``opened`` is through for its checksum, if it is small and that was not done yet."""
-        member: ArchiveMember | None = opened.origin[1] if opened is not None and opened.origin is not None else None
-        if opened is None or member is None or member.size is None:
+        member: ArchiveMember | None = opened.origin[1] if opened.origin is not None else None
+        if member is None or member.size is None:
             return
         if member.packed > LITTLE or member.size > LITTLE_UNPACKED or (member.at, member.start) in self.spoilt:
             return
@@ -476,7 +477,7 @@ class ArchiveParser(Parser):
 
     def _finding(self, verdict: Verdict, member: ArchiveMember, name: str) -> Finding | None:
         """Return what ``verdict`` says of ``member`` as a finding with a place; None where all is well."""
-        finding = verdict.finding(name, self.result.extraction.name)
+        finding = verdict.finding(name, self.extraction.name)
         if finding is not None and finding.offset is None:
             finding.offset, finding.length = member.start, member.packed
             said = member.finding
@@ -490,7 +491,7 @@ class ArchiveParser(Parser):
         A stream can be damaged without its decoder noticing. If no header stands where a member ends, and no gap and
         no doubt is near, bytes of that member are wrong, or too many: since its own header the archive was in step.
         """
-        data = self.result.extraction.data
+        data = self.extraction.data
         if not isinstance(data, ResumedData) or data.is_sound:
             return
         before: ArchiveMember | None = None
@@ -593,7 +594,7 @@ def documents_below(result: Result) -> Iterator[tuple[str, Extraction]]:
         if isinstance(inner.parser, ArchiveParser):
             entered += 1
             below = f"{prefix}{quoted(name)}::"
-            if inner.extraction.layers >= limits.nesting:
+            if extraction_of(inner).layers >= limits.nesting:
                 result.findings.add(nested_too_deep(limits, prefix + quoted(name)))
                 continue
             if entered > limits.containers:

@@ -11,6 +11,7 @@ from contextlib import suppress
 
 from pparse.codecs import CODECS
 from pparse.containers.content import Collector, read_through, status_of
+from pparse.document.extraction import extraction_of
 from pparse.errors import EndOfDataError, LimitError, MalformedError, PathError, PparseError, UnsupportedError
 from pparse.findings import Finding, Severity, Status
 from pparse.limits import LITTLE, LITTLE_UNPACKED
@@ -44,6 +45,7 @@ class StreamParser(Parser):
 
     def __init__(self, result: Result) -> None:
         super().__init__(result)
+        self.extraction = extraction_of(result)
         self._content: ResumedData | None = None
         self._inner: Extraction | None = None
         self._noted = False
@@ -67,7 +69,7 @@ class StreamParser(Parser):
     def _open_content(self) -> ResumedData:
         from pparse.compressed.resumed import ResumedData
 
-        extraction = self.result.extraction
+        extraction = self.extraction
         session = extraction.session
         end = extraction.end
         source = extraction.reader if end is not None else extraction.data.range(extraction.start, 1 << 62)
@@ -91,7 +93,7 @@ class StreamParser(Parser):
 
     def content_name(self) -> str:
         """Return the name of the content: that of the file without what stands for the compression."""
-        name = self.result.extraction.name.replace("\\", "/").rpartition("/")[2]
+        name = self.extraction.name.replace("\\", "/").rpartition("/")[2]
         lower = name.lower()
         for suffix, left in self.suffixes.items():
             if lower.endswith(suffix) and len(name) > len(suffix):
@@ -101,7 +103,7 @@ class StreamParser(Parser):
     def inner(self) -> Extraction:
         """Return the content as an extraction."""
         if self._inner is None:
-            extraction = self.result.extraction
+            extraction = self.extraction
             inner = extraction.child(self.content_name(), self.content)
             inner.go_deeper()
             inner.implicit = True
@@ -119,7 +121,7 @@ class StreamParser(Parser):
         """Return the content, by its name. Raises `PathError`."""
         known = self.content_name()
         if name not in (known, "content"):
-            raise PathError(f"{self.result.extraction.path} ({self.name}) holds one file, {known!r}", path=name)
+            raise PathError(f"{self.extraction.path} ({self.name}) holds one file, {known!r}", path=name)
         return self.inner()
 
     # -- what is wrong -----------------------------------------------------------------------------------------------
@@ -132,7 +134,7 @@ class StreamParser(Parser):
         self.content.finish()
         self.note_problems()
 
-    def confirm(self, opened: Extraction | None = None) -> None:
+    def confirm(self) -> None:
         """Decode to the end if little is left of the stream, and little comes out of it."""
         content = self._content
         if content is not None and not content.finished and content.left <= LITTLE:
@@ -153,7 +155,7 @@ class StreamParser(Parser):
         for doubt in self._content.doubts:
             self.result.findings.add(Finding(
                 "doubt", f"bytes {doubt.start:,} to {doubt.end:,} of the content are in doubt: {doubt.reason}",
-                source=self.result.extraction.name, wanted=None,
+                source=self.extraction.name, wanted=None,
             ))  # fmt: skip
         self.result.close_node(self.result.root, self._status(), None)
 
@@ -164,7 +166,7 @@ class StreamParser(Parser):
         behind = problem.reason.startswith("bytes follow") and not content.is_in_doubt
         return Finding(
             "trailing" if behind else "truncated" if cut else "malformed", problem.reason,
-            severity=Severity.WARNING if behind else Severity.ERROR, source=self.result.extraction.name,
+            severity=Severity.WARNING if behind else Severity.ERROR, source=self.extraction.name,
             offset=problem.at, length=None if cut else length or None,
         )  # fmt: skip
 
@@ -187,7 +189,7 @@ class StreamParser(Parser):
 
     def root_children(self) -> Iterator[Entry]:
         """Yield the children of the root."""
-        extraction = self.result.extraction
+        extraction = self.extraction
         start, end = extraction.start, extraction.end
         yield Entry("content", "content", start, end, status=None)
         yield Entry("gaps", "gaps", start, end)
@@ -217,7 +219,7 @@ class StreamParser(Parser):
         """Return the content, if all of it is there; the value of anything else."""
         if node.kind != "content":
             return super().load_scalar(node)
-        session = self.result.extraction.session
+        session = self.extraction.session
         keep = Collector(lambda count: session.limits.check("scalar_bytes", count, "the content", path=node.path))
         verdict = self.verify(keep)
         self.result.close_node(node, verdict.status, None)
@@ -225,7 +227,7 @@ class StreamParser(Parser):
             error: type[PparseError] = EndOfDataError if verdict.status is Status.TRUNCATED else MalformedError
             raise error(
                 f"{verdict.reason}; 'pparse extract' writes what is there", path=node.path,
-                source=self.result.extraction.name,
+                source=self.extraction.name,
             )  # fmt: skip
         return keep.content()
 
@@ -237,7 +239,7 @@ class StreamParser(Parser):
 
     def verify(self, sink: Sink | None = None) -> Verdict:
         """Read the content through and say what became of it; see `pparse.containers.content.read_through`."""
-        verdict = read_through(self.result.extraction.session, self.content, 0, None, sink=sink)
+        verdict = read_through(self.extraction.session, self.content, 0, None, sink=sink)
         self.note_problems()
         return verdict
 
@@ -250,7 +252,7 @@ class StreamParser(Parser):
         size = content.size
         if size is None:
             size = content.gaps[-1].offset if content.gaps else 0
-        yield Member(self.content_name(), "content", self.result.extraction.start, size, self._status())
+        yield Member(self.content_name(), "content", self.extraction.start, size, self._status())
 
     def find_member(self, name: str) -> Node | None:
         """Return the content, by its name."""
@@ -265,5 +267,5 @@ class StreamParser(Parser):
         if strict and gaps:
             self.result.findings.add(Finding(
                 "gaps", f"{len(gaps)} stretches of the content are lost", severity=Severity.NOTE,
-                source=self.result.extraction.name,
+                source=self.extraction.name,
             ))  # fmt: skip

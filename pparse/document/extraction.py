@@ -155,8 +155,8 @@ class Extraction:
         Raises `FormatError` if no parser recognises it, naming what it looks like where that is known.
         """
         result = self._parse(format)
-        while format is None and not result.extraction._named:
-            inner = result.parser.unwrapped()
+        while format is None and not extraction_of(result)._named:
+            inner: Extraction | None = result.parser.unwrapped()  # type: ignore[assignment]
             if inner is None:
                 break
             try:
@@ -199,6 +199,11 @@ class Extraction:
         """Return the findings that this stream shares with the document inside it."""
         result = self.results.get(self._format or "")
         return None if result is None else result.findings
+
+    @property
+    def parsed(self) -> Extraction:
+        """What the best parser reads: this, or the content of the compressed streams that this is but a wrapping of."""
+        return extraction_of(self.parse())
 
     @property
     def result(self) -> Result:
@@ -256,7 +261,7 @@ class Extraction:
         for finding in viewer.check(strict=strict) if viewer is not None else self.parse().check(strict=strict):
             told.add(finding)
             yield finding
-        inner = self.parse().extraction
+        inner = self.parsed
         if around:
             inner.prove()
         else:
@@ -269,7 +274,7 @@ class Extraction:
         For one who goes on after other bytes came out than before: see `Data.revision`.
         """
         with self.lock:
-            inner = self.parse().extraction
+            inner = self.parsed
             for result in inner.results.values():
                 result.findings.drop(inner.name)
             inner.results.clear()
@@ -331,7 +336,7 @@ class Extraction:
                     begun.append(extraction)
                     extraction._confirming = True
                     if extraction.origin is not None and not extraction.proved:
-                        extraction.origin[0].confirm(extraction)
+                        extraction.origin[0].confirm_member(extraction)
                     for result in list(extraction.results.values()):
                         result.parser.confirm()
                     extraction = extraction.parent
@@ -372,6 +377,11 @@ guard(Extraction, (
     "assume", "child", "findings_of_stream", "get", "node", "parse", "prove", "settle_streams", "sibling",
     "view", "walk",
 ))  # fmt: skip
+
+
+def extraction_of(result: Result) -> Extraction:
+    """Return what ``result`` was made of; the tree knows no more of it than `pparse.tree.host.Host` says."""
+    return result.extraction  # type: ignore[return-value]
 
 
 class FolderExtraction(Extraction):

@@ -80,7 +80,7 @@ def downloads(outer: Extraction, at: int, *, cut: bool = True) -> list[Resume]:
 
 def outermost_file(document: Extraction) -> Extraction:
     """Return the file that a document is, or is in."""
-    outer = document.parse().extraction
+    outer = document.parsed
     while outer.parent is not None and (outer.implicit or outer.origin is not None):
         outer = outer.parent
     return outer
@@ -88,12 +88,12 @@ def outermost_file(document: Extraction) -> Extraction:
 
 def is_inside(document: Extraction) -> bool:
     """Say whether a document lies in an archive or a compressed stream."""
-    return outermost_file(document) is not document.parse().extraction
+    return outermost_file(document) is not document.parsed
 
 
 def is_cut_outside(document: Extraction) -> bool:
     """Say whether it is the outermost file that was cut, and not the document before it was packed."""
-    level = document.parse().extraction
+    level = document.parsed
     while level.parent is not None and (level.implicit or level.origin is not None):
         around = level.parent
         decoded = level.data is not around.data

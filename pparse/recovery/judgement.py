@@ -135,7 +135,7 @@ def _streams_checked(document: Extraction) -> Iterator[str]:
     """Yield the formats of the compressed streams around a document whose checksums were compared, and agree."""
     from pparse.containers.stream import StreamParser
 
-    inner: Extraction | None = document.parse().extraction
+    inner: Extraction | None = document.parsed
     while inner is not None:
         for result in list(inner.results.values()):
             parser = result.parser
@@ -148,7 +148,7 @@ def document_status(document: Extraction, *, damaged: bool = False) -> Status:
     """Return the status of a document without tensors; ``damaged``: something in it is, if not its frame."""
     root = document.root
     status = root.status if root.shape != SCALAR else root.known_status or Status.COMPLETE
-    outer = document.result.extraction.parent if document.result.extraction.implicit else None
+    outer = document.parsed.parent if document.parsed.implicit else None
     while outer is not None and status is Status.COMPLETE:  # the compressed streams around it
         for result in outer.results.values():
             status = result.root.known_status or status

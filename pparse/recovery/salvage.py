@@ -13,7 +13,7 @@ from itertools import islice
 
 from pparse.containers.content import GapLog
 from pparse.data.standing import joined
-from pparse.document.extraction import Extraction
+from pparse.document.extraction import Extraction, extraction_of
 from pparse.errors import PASSING, EndOfDataError, GapError, LimitError, MalformedError, PparseError
 from pparse.findings import Status
 from pparse.limits import MIB, count_words
@@ -70,7 +70,7 @@ def _attempt(extraction: Extraction, target: Target, name: str, report: Report, 
     except PparseError:
         return _NOTHING
     form = result.parser.name
-    inner = result.extraction
+    inner = extraction_of(result)
     if form not in MODELS:
         return _NOTHING
     start, end = inner.start, max(inner.start, inner.known_end())
@@ -93,11 +93,11 @@ def salvage_or_keep(extraction: Extraction, target: Target, name: str, *, report
     if outcome is not _NOTHING:
         return outcome is _SAVED
     result = extraction.parse()
-    if result.parser.name not in MODELS or not _is_lost(result.extraction):
+    if result.parser.name not in MODELS or not _is_lost(extraction_of(result)):
         return False
     if _is_sound(result):
         return False  # all its fields are whole, and its library reads it: what is odd is what they say
-    Job(result.extraction, target, name, report).save_as_found()
+    Job(extraction_of(result), target, name, report).save_as_found()
     return True
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 
+from pparse.document.extraction import extraction_of
 from pparse.errors import PASSING, ClosedError, DataChangedError, LimitError, PparseError, SourceError
 from pparse.findings import Status
 from pparse.limits import count_words
@@ -41,7 +42,7 @@ class ShardWriter:
         self._target = target
         self._report = report
         self._plain = plain
-        self._viewer = SafetensorsSetViewer(result.extraction)
+        self._viewer = SafetensorsSetViewer(extraction_of(result))
         self._names = parser.shard_names()
         self._table = NameTable(parser.weight_map(), self._names) if parser.has_map else None
         self._index: TargetFile | None = None
@@ -69,9 +70,9 @@ class ShardWriter:
             if self._index is None or (self._whole and index.is_whole):
                 if self._index is not None:
                     self._index.discard()
-                self._plain(own.result, name, extraction.name, judge(own.json.extraction))
+                self._plain(own.result, name, extraction.name, judge(extraction_of(own.json)))
             else:
-                self._end_index(self._index, own.result.extraction)
+                self._end_index(self._index, extraction_of(own.result))
         finally:
             if self._index is not None:
                 self._index.discard()

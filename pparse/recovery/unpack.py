@@ -14,7 +14,7 @@ from pparse.containers.archive import ArchiveParser, NameCounter, nested_too_dee
 from pparse.containers.content import Beginning, Verdict, read_through
 from pparse.containers.stream import StreamParser
 from pparse.data.base import Access
-from pparse.document.extraction import Extraction
+from pparse.document.extraction import Extraction, extraction_of
 from pparse.errors import (
     PASSING,
     EndOfDataError,
@@ -123,7 +123,7 @@ class Unpacker:
         """Enter the document, or write it. True if it is a container."""
         name = base_name(self._document.name)
         if not self._enter(result, "", name):
-            inner = result.extraction
+            inner = extraction_of(result)
             inner.prove()
             if isinstance(result.parser, ShardSet) and not result.parser.is_alone:
                 self._write_set(result, result.parser)
@@ -135,7 +135,7 @@ class Unpacker:
     def _lists(self) -> list[FindingList]:
         """Return where findings may go while a unit is worked off: of the document, and of all that is entered."""
         lists = [self._document.findings]
-        extractions: list[Extraction | None] = [level.parser.result.extraction for level in self._levels]
+        extractions: list[Extraction | None] = [level.parser.extraction for level in self._levels]
         extractions.append(self._document)
         for extraction in extractions:
             while extraction is not None:
@@ -171,7 +171,7 @@ class Unpacker:
     def _enter(self, result: Result, prefix: str, source: str) -> bool:
         """Begin with the members of a container, or write what a stream holds. False if it is neither."""
         parser = result.parser
-        self._settle(result.extraction)
+        self._settle(extraction_of(result))
         if isinstance(parser, StreamParser):
             self._write_stream(parser, prefix, source)
             return True
@@ -188,7 +188,7 @@ class Unpacker:
     def _leave(self, level: _Level) -> None:
         """A container is done: what was found wrong with it counts for the document."""
         result = level.parser.result
-        result.extraction.settle_streams()
+        level.parser.extraction.settle_streams()
         self._gather(result)
         if level.spans or not level.count:
             key = ("left", level.source, level.prefix, level.count)
@@ -242,7 +242,7 @@ class Unpacker:
 
     def _write_document(self, result: Result, name: str, source: str, prefix: str | None = None) -> None:
         """Write a document that is no container: as it is, or what can be saved of it."""
-        extraction = result.extraction
+        extraction = extraction_of(result)
         judgement = self._judge(extraction) if self._plan.salvage else None
         if judgement is None or not self._salvage(extraction, name, judgement):
             self._write_plain(result, name, source, judgement, prefix)
@@ -267,7 +267,7 @@ class Unpacker:
         """Write a model in shards: each of them, and an index of what there is."""
         from pparse.recovery.salvage_set import ShardWriter
 
-        judgement = self._judge(result.extraction)
+        judgement = self._judge(extraction_of(result))
         ShardWriter(result, parser, self._target, self._report, self._write_plain).run(judgement)
 
     def _judge(self, extraction: Extraction) -> Judgement:
@@ -347,7 +347,7 @@ class Unpacker:
             raise
         except LimitError as error:
             # A container that is not looked into may be cut, inside of one that is whole.
-            deep = level.parser.result.extraction.layers + 1 >= self._session.limits.nesting
+            deep = level.parser.extraction.layers + 1 >= self._session.limits.nesting
             severity = Severity.ERROR if deep else Severity.WARNING
             self._document.findings.add(Finding(
                 "limit", f"not entered: {error.reason}", severity=severity, path=listed, source=level.source,
@@ -358,10 +358,10 @@ class Unpacker:
         result = extraction.parse()
         if self._plan.settle:
             extraction.prove()
-            self._settle(result.extraction)
+            self._settle(extraction_of(result))
         if not isinstance(parser, ArchiveParser | StreamParser):
             return self._plan.salvage and self._save_member(level, member, extraction, result)
-        if result.extraction.layers >= self._session.limits.nesting:
+        if extraction_of(result).layers >= self._session.limits.nesting:
             self._document.findings.add(nested_too_deep(self._session.limits, listed, level.source))
             return False
         if self._entered >= self._session.limits.containers:
@@ -393,7 +393,7 @@ class Unpacker:
         damaged = any(stream.root.status is not Status.COMPLETE for stream in streams)
         for stream in streams:
             self._gather(stream)
-        judgement = self._judge(result.extraction)
+        judgement = self._judge(extraction_of(result))
         if not streams:
             return self._salvage(extraction, level.prefix + member.name, judgement) or (
                 not judgement.is_whole and self._write_member(level, member, judgement=judgement)
@@ -474,7 +474,7 @@ class Unpacker:
 
     def _write_nameless(self, level: _Level, member: ArchiveMember) -> None:
         name = f"{level.prefix}{NAMELESS}/at-{member.start}.bin"
-        outer = level.parser.result.extraction
+        outer = level.parser.extraction
         if self._plan.recursive and len(self._levels) < self._session.limits.nesting and level.parser.name != "zip":
             # A zip whose name is lost shows itself by its own headers.
             lost = Extraction(self._session, name, outer.data, member.start, member.end, outer)
@@ -592,7 +592,7 @@ def _safe(member: ArchiveMember) -> str:
 
 def _streams(extraction: Extraction, result: Result) -> Iterator[Result]:
     """Yield what is known of the compressed streams between a member and the document in it, innermost first."""
-    inner: Extraction | None = result.extraction
+    inner: Extraction | None = extraction_of(result)
     while inner is not None:
         for found in list(inner.results.values()):
             if isinstance(found.parser, StreamParser):

@@ -78,7 +78,7 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
 
     def keep_extent(self, extent: Extent) -> Extent:
         """Keep ``extent``, to which all was added; what is known of the document's bytes counts for it."""
-        inner = self.extraction.parse().extraction
+        inner = self.extraction.parsed
         data = inner.data
         if data.flawed:
             end = inner.end if inner.end is not None else data.size if data.size is not None else data.reach

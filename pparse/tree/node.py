@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from typing import Any, Final, Literal
 
     from pparse.data.reader import Range
-    from pparse.document.extraction import Extraction
+    from pparse.tree.host import Host
     from pparse.tree.index import ChildIndex
     from pparse.tree.result import Result
 
@@ -141,7 +141,7 @@ class Node:
         return self._extra[2] if self._extra is not None else None
 
     @property
-    def extraction(self) -> Extraction:
+    def extraction(self) -> Host:
         """The extraction whose bytes these are."""
         return self.result.extraction
 

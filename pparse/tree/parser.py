@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from pparse.budget import MemoryBudget
     from pparse.data.base import Data
     from pparse.data.reader import Range, Reader
-    from pparse.document.extraction import Extraction
+    from pparse.tree.host import Host
     from pparse.tree.index import ChildIndex
     from pparse.tree.node import Key, Node
     from pparse.tree.result import Result
@@ -425,15 +425,15 @@ class Parser:
         """Index the children of ``node`` without states, where they are known otherwise; False: run the engine."""
         return False
 
-    def unwrapped(self) -> Extraction | None:
+    def unwrapped(self) -> Host | None:
         """Return the document inside, where this is but a wrapping of it; else None. Raises `LimitError`."""
         return None
 
     def settle(self, *, unless_indexed: bool = False) -> None:
         """Read to the end what has to be read to its end to know what is wrong with it (a compressed stream)."""
 
-    def confirm(self, opened: Extraction | None = None) -> None:
-        """Compare the checksums of a stream, or of the member that ``opened`` is, if that costs little."""
+    def confirm(self) -> None:
+        """Compare the checksums of a stream, if that costs little."""
 
     def key_meant(self, node: Node, key: Key) -> Key:
         """Return the key of a child of ``node`` that somebody may mean by ``key`` (a field's number, say)."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from typing import Final
 
-    from pparse.document.extraction import Extraction
+    from pparse.tree.host import Host
     from pparse.tree.node import Entry, Key
     from pparse.tree.parser import Parser
     from pparse.tree.retention import Retention
@@ -39,7 +39,7 @@ LONG_NAME: Final = 200
 class Result:
     """The tree that ``parser`` makes of ``extraction``; several parsers may have results on the same extraction."""
 
-    def __init__(self, extraction: Extraction, parser_class: type[Parser], findings: FindingList | None = None) -> None:
+    def __init__(self, extraction: Host, parser_class: type[Parser], findings: FindingList | None = None) -> None:
         self.extraction = extraction
         self.lock = extraction.session.lock
         # A document inside a compressed stream shares those of the stream.

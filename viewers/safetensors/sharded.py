@@ -7,6 +7,7 @@ import os
 from array import array
 from bisect import bisect_left
 
+from pparse.document.extraction import extraction_of
 from pparse.document.resume import Resume
 from pparse.errors import FormatError, PparseError, SourceError
 from pparse.findings import Finding, Severity, Status
@@ -167,7 +168,7 @@ class SafetensorsSetViewer(Viewer):
     def _note_unnamed(self, index: SafetensorsIndexParser, status: Status) -> None:
         """Note the shards that are there, while the index does not say so any more."""
         end = index.result.extraction.known_end()
-        source = index.result.extraction.name
+        source = extraction_of(index.result).name
         where = f"ends early: resume its download at byte {end}" if status is Status.TRUNCATED else "is damaged"
         unnamed = index.unnamed_shards()
         names = ", ".join(unnamed[:3]) + ", …" * (len(unnamed) > 3)
@@ -360,7 +361,7 @@ class SafetensorsSetViewer(Viewer):
             if index.unnamed_shards():
                 self._note_unnamed(index, status)
             if status is Status.TRUNCATED:
-                source = index.result.extraction
+                source = extraction_of(index.result)
                 extent.resume.append(
                     Resume(source.name if source.parent is None else self._beside(source.name), source.known_end())
                 )

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from pparse.document.extraction import Extraction
     from pparse.findings import FindingList
+    from pparse.tree.host import Host
     from pparse.tree.node import Node
     from pparse.tree.result import Result
     from pparse.viewers.tensorflow.nodes import Row
@@ -160,7 +161,7 @@ class Graph(_Part):
 
     is_function = False
 
-    def __init__(self, root: Node | None, extraction: Extraction, max_nodes: int = MAX_NODES) -> None:
+    def __init__(self, root: Node | None, extraction: Host, max_nodes: int = MAX_NODES) -> None:
         self.root = root
         self.extraction = extraction
         self.lock = extraction.lock
@@ -429,7 +430,7 @@ class FunctionGraph(Graph):
 class Functions(Guarded, Mapping[str, FunctionGraph]):
     """The functions of a graph's library by name."""
 
-    def __init__(self, library: Node | None, extraction: Extraction, max_nodes: int) -> None:
+    def __init__(self, library: Node | None, extraction: Host, max_nodes: int) -> None:
         self._list = library.find("function") if library is not None else None
         self.lock = extraction.lock
         self._extraction = extraction

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from typing import Final
 
-    from pparse.document.extraction import Extraction
+    from pparse.tree.host import Host
     from pparse.viewers.tensorflow.nodes import NodeDefs
 
 NOBODY: Final = 0xFFFFFFFF
@@ -42,7 +42,7 @@ class GraphIndex:
     Raises `LimitError` above ``max_nodes``, or where the budget has no room.
     """
 
-    def __init__(self, nodes: NodeDefs, args: Sequence[str], extraction: Extraction, max_nodes: int) -> None:
+    def __init__(self, nodes: NodeDefs, args: Sequence[str], extraction: Host, max_nodes: int) -> None:
         self.nodes = nodes
         self.args = args
         self.extraction = extraction
