@@ -14,7 +14,7 @@ from pparse.document.registry import bare_name
 from pparse.errors import PASSING, MalformedError, PparseError, UnsupportedError
 from pparse.findings import Finding, Severity, Status
 from pparse.limits import KIB, count_words, format_size
-from pparse.tree.node import LIST, MAP, Entry
+from pparse.tree.entry import LIST, MAP, Entry
 from pparse.tree.parser import Confidence
 
 TYPE_CHECKING = False

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pparse.data.reader import Range, Reader
     from pparse.document.extraction import Extraction, FolderExtraction
     from pparse.parsers.protobuf.index import Piece
-    from pparse.tree.node import Entry
+    from pparse.tree.entry import Entry
     from pparse.tree.result import Result
     from pparse.tree.visit import Visit
 

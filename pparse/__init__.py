@@ -44,14 +44,16 @@ if TYPE_CHECKING:
     from pparse.data.reader import Cursor, Range, Reader
     from pparse.data.spliced import SplicedData
     from pparse.document.extraction import Extraction, FolderExtraction
-    from pparse.document.opening import open, view
+    from pparse.document.opening import open
     from pparse.document.registry import Registry
     from pparse.findings import Finding, Severity, Status
     from pparse.limits import Limits
     from pparse.tensors.tensor import DType, Tensor
-    from pparse.tensors.viewer import Viewer
-    from pparse.tree.node import LIST, MAP, SCALAR, UNLOADED_VALUE, Entry, Node
-    from pparse.tree.parser import DONE, Confidence, NodeContext, Parser
+    from pparse.tensors.viewer import Viewer, view
+    from pparse.tree.context import DONE, NodeContext
+    from pparse.tree.entry import LIST, MAP, SCALAR, UNLOADED_VALUE, Entry
+    from pparse.tree.node import Node
+    from pparse.tree.parser import Confidence, Parser
     from pparse.tree.visit import Member
 
 __version__ = "0.1.0"
@@ -70,15 +72,15 @@ def _find_rooms() -> None:
 _find_rooms()
 
 _WHERE = {
-    "BytesData": "data.base", "Confidence": "tree.parser", "Cursor": "data.reader", "DONE": "tree.parser",
-    "DType": "tensors.tensor", "Data": "data.base", "Entry": "tree.node", "Extraction": "document.extraction",
+    "BytesData": "data.base", "Confidence": "tree.parser", "Cursor": "data.reader", "DONE": "tree.context",
+    "DType": "tensors.tensor", "Data": "data.base", "Entry": "tree.entry", "Extraction": "document.extraction",
     "FileData": "data.base", "Finding": "findings", "FolderExtraction": "document.extraction",
-    "InflatedData": "compressed.inflated", "LIST": "tree.node", "Limits": "limits", "MAP": "tree.node",
-    "Member": "tree.visit", "MemoryBudget": "budget", "Node": "tree.node", "NodeContext": "tree.parser",
+    "InflatedData": "compressed.inflated", "LIST": "tree.entry", "Limits": "limits", "MAP": "tree.entry",
+    "Member": "tree.visit", "MemoryBudget": "budget", "Node": "tree.node", "NodeContext": "tree.context",
     "Parser": "tree.parser", "Range": "data.reader", "Reader": "data.reader", "Registry": "document.registry",
-    "SCALAR": "tree.node", "Severity": "findings", "SplicedData": "data.spliced", "Status": "findings",
-    "Tensor": "tensors.tensor", "UNLOADED_VALUE": "tree.node", "Viewer": "tensors.viewer", "open": "document.opening",
-    "view": "document.opening",
+    "SCALAR": "tree.entry", "Severity": "findings", "SplicedData": "data.spliced", "Status": "findings",
+    "Tensor": "tensors.tensor", "UNLOADED_VALUE": "tree.entry", "Viewer": "tensors.viewer", "open": "document.opening",
+    "view": "tensors.viewer",
 }  # fmt: skip
 
 __all__ = [

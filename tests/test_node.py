@@ -7,14 +7,19 @@ import json
 import os
 import sys
 import weakref
+from typing import TYPE_CHECKING
 
 import pytest
 
 import pparse
 from pparse import UNLOADED_VALUE, Entry, Limits, Parser, Status
 from pparse.errors import ClosedError, LimitError, MalformedError, PathError
-from pparse.tree.node import MAP, Node
-from pparse.tree.parser import DONE, Confidence
+from pparse.tree.context import DONE
+from pparse.tree.entry import MAP
+from pparse.tree.parser import Confidence
+
+if TYPE_CHECKING:
+    from pparse.tree.node import Node
 
 
 def read(source, **more):

@@ -18,7 +18,7 @@ from pparse.errors import EndOfDataError, EngineError, LimitError, MalformedErro
 from pparse.findings import Severity
 from pparse.protos import descriptor_set, message_class
 from pparse.testing.contract import tree_of
-from pparse.tree.node import UNLOADED_VALUE
+from pparse.tree.entry import UNLOADED_VALUE
 from tests import sweep
 from tests.protobuf_referee import (
     FDP,

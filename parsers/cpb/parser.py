@@ -36,7 +36,7 @@ from pparse.riegeli.layout import FILE_SIGNATURE
 from pparse.riegeli.lookup import RecordLookup
 from pparse.riegeli.sightings import Sightings
 from pparse.riegeli.verdicts import Verdicts
-from pparse.tree.node import SCALAR, UNLOADED_VALUE, Entry
+from pparse.tree.entry import SCALAR, UNLOADED_VALUE, Entry
 from pparse.tree.parser import Confidence
 
 TYPE_CHECKING = False

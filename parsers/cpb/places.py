@@ -11,7 +11,7 @@ from pparse.parsers.protobuf.index import FieldGraft, Graft, Lost, MessageIndex,
 from pparse.parsers.protobuf.lists import ListIndex
 from pparse.parsers.protobuf.parser import check_whole
 from pparse.parsers.protobuf.values import is_message
-from pparse.tree.node import SCALAR
+from pparse.tree.entry import SCALAR
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -20,16 +20,18 @@ from pparse.parsers.json.text import (
     StrictDecoder,
     describe_child,
 )
-from pparse.tree.node import Entry
-from pparse.tree.parser import NodeContext, Parser
+from pparse.tree.entry import Entry
+from pparse.tree.parser import Parser
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import re
     from typing import Final
 
+    from pparse.tree.context import NodeContext
+    from pparse.tree.entry import Key
     from pparse.tree.index import ChildIndex
-    from pparse.tree.node import Key, Node
+    from pparse.tree.node import Node
     from pparse.tree.result import Result
 
 # Children whose text is longer are described from their two ends.

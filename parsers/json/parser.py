@@ -53,8 +53,10 @@ from pparse.parsers.json.text import (
     key_hash,
     unsupported_code,
 )
-from pparse.tree.node import LIST, MAP, SCALAR, UNLOADED_VALUE, Entry
-from pparse.tree.parser import DONE, Confidence, NodeContext, largest_block
+from pparse.tree.context import DONE, NodeContext
+from pparse.tree.engine import largest_block
+from pparse.tree.entry import LIST, MAP, SCALAR, UNLOADED_VALUE, Entry
+from pparse.tree.parser import Confidence
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -62,9 +64,10 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
     from pparse.data.reader import Reader
+    from pparse.tree.context import State
+    from pparse.tree.entry import Key
     from pparse.tree.index import ChildIndex
-    from pparse.tree.node import Key, Node
-    from pparse.tree.parser import State
+    from pparse.tree.node import Node
     from pparse.tree.result import Result
     from pparse.tree.visit import Visit
 
@@ -403,7 +406,7 @@ class JsonParser(DamagedText):
         if index.complete:
             bounds.append(index.end + 1)
         else:
-            scan: _Scan = index.context.scratch  # type: ignore[union-attr]
+            scan: _Scan = index.context.scratch
             bounds.append(scan.pending)
         return bounds
 

@@ -15,7 +15,7 @@ import sys
 from pparse.errors import PASSING, LimitError, MalformedError, PparseError, UnsupportedError
 from pparse.findings import Finding, Status
 from pparse.kernels.json_fold import depth_at_most
-from pparse.tree.node import UNLOADED_VALUE, Entry
+from pparse.tree.entry import UNLOADED_VALUE, Entry
 from pparse.tree.views import as_dict
 
 TYPE_CHECKING = False

@@ -29,7 +29,7 @@ from pparse.findings import Finding, Severity, Status
 from pparse.kernels.json_fold import Carry, depth_at_most, next_boundary
 from pparse.parsers.json.text import BORN_LOADED, CLOSER, KINDS, SUBTREE, decode_key, unsupported_code
 from pparse.paths import KeyStep, format_path, join_step
-from pparse.tree.node import LIST, MAP, SCALAR, UNLOADED_VALUE
+from pparse.tree.entry import LIST, MAP, SCALAR, UNLOADED_VALUE
 from pparse.tree.views import as_dict
 from pparse.tree.visit import Trail, Visit
 
@@ -40,7 +40,8 @@ if TYPE_CHECKING:
 
     from pparse.parsers.json.parser import JsonParser
     from pparse.paths import Step
-    from pparse.tree.node import Key, Node
+    from pparse.tree.entry import Key
+    from pparse.tree.node import Node
 
 _BLOCK: Final = 256 << 10
 _LEAF: Final = 64 << 10

@@ -23,7 +23,7 @@ from pparse.kernels.wire import (
 from pparse.parsers.protobuf.index import ChunkRange, accepts
 from pparse.parsers.protobuf.values import fixed_size
 from pparse.protobuf.schema import TYPE_STRING
-from pparse.tree.node import SCALAR
+from pparse.tree.entry import SCALAR
 from pparse.tree.visit import Visit
 
 TYPE_CHECKING = False

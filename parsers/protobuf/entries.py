@@ -8,7 +8,7 @@ from pparse.findings import Finding, Status
 from pparse.kernels.wire import LEN, START_GROUP
 from pparse.parsers.protobuf.index import ChunkRange, Graft, Lost, Origin
 from pparse.parsers.protobuf.values import WIRE_KINDS, decode, decode_text, is_message, scalar_kind
-from pparse.tree.node import UNLOADED_VALUE, Entry
+from pparse.tree.entry import UNLOADED_VALUE, Entry
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from pparse.parsers.protobuf.index import Piece
     from pparse.parsers.protobuf.window import Field, Window
     from pparse.protobuf.schema import FieldType
+    from pparse.tree.entry import Key
     from pparse.tree.host import Host
-    from pparse.tree.node import Key
 
 # Scalars of at most this many bytes are decoded with their siblings.
 BORN_LOADED: Final = 256

@@ -19,7 +19,7 @@ from pparse.parsers.protobuf.index import FieldGraft, Origin
 from pparse.parsers.protobuf.resume import LostElement
 from pparse.parsers.protobuf.values import decode, fixed_size, is_message, number_of, scalar_kind
 from pparse.parsers.protobuf.window import Window
-from pparse.tree.node import Entry
+from pparse.tree.entry import Entry
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from pparse.parsers.protobuf.index import FieldGraft, Origin, accepts
 from pparse.parsers.protobuf.lists import whole_fields
 from pparse.parsers.protobuf.values import decode, is_message
 from pparse.parsers.protobuf.window import Field, Window
-from pparse.tree.node import Entry
+from pparse.tree.entry import Entry
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

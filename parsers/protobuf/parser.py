@@ -41,8 +41,9 @@ from pparse.parsers.protobuf.resume import LostFields, find_resumption
 from pparse.parsers.protobuf.schema import find_type
 from pparse.parsers.protobuf.values import WIRE_KINDS, decode, decode_text, is_message, kind_of
 from pparse.paths import KeyStep
-from pparse.tree.node import LIST, MAP, SCALAR, Entry
-from pparse.tree.parser import DONE, Confidence, NodeContext, Parser
+from pparse.tree.context import DONE, NodeContext
+from pparse.tree.entry import LIST, MAP, SCALAR, Entry
+from pparse.tree.parser import Confidence, Parser
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -53,8 +54,9 @@ if TYPE_CHECKING:
     from pparse.parsers.protobuf.index import Contribution, Piece
     from pparse.parsers.protobuf.window import Window
     from pparse.protobuf.schema import FieldType, MessageType
+    from pparse.tree.entry import Key
     from pparse.tree.index import ChildIndex
-    from pparse.tree.node import Key, Node
+    from pparse.tree.node import Node
     from pparse.tree.result import Result
     from pparse.tree.visit import Visit
 

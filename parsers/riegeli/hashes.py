@@ -14,7 +14,7 @@ from pparse.riegeli.chunks import Chunk, ChunkError, ChunkReader
 from pparse.riegeli.errors import HashMismatchError
 from pparse.riegeli.layout import METADATA
 from pparse.riegeli.salvage import read_header, resume
-from pparse.tree.node import SCALAR, UNLOADED_VALUE, Entry
+from pparse.tree.entry import SCALAR, UNLOADED_VALUE, Entry
 from pparse.tree.parser import Parser
 
 TYPE_CHECKING = False

@@ -10,7 +10,7 @@ from itertools import islice
 
 from pparse.kernels.varint import MAX_BYTES_32, read_varint
 from pparse.riegeli.errors import InvalidArgumentError
-from pparse.tree.node import Entry
+from pparse.tree.entry import Entry
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

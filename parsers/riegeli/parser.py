@@ -56,8 +56,9 @@ from pparse.riegeli.salvage import read_header, resume
 from pparse.riegeli.search import first_damage
 from pparse.riegeli.source import Source
 from pparse.riegeli.verdicts import Verdicts
-from pparse.tree.node import LIST, MAP, Entry
-from pparse.tree.parser import DONE, Confidence, NodeContext
+from pparse.tree.context import DONE, NodeContext
+from pparse.tree.entry import LIST, MAP, Entry
+from pparse.tree.parser import Confidence
 from pparse.tree.visit import Member, Visit
 
 TYPE_CHECKING = False
@@ -68,8 +69,9 @@ if TYPE_CHECKING:
     from pparse.data.reader import Range, Reader
     from pparse.riegeli.records import ChunkRecords
     from pparse.riegeli.salvage import Outcome
+    from pparse.tree.entry import Key
     from pparse.tree.index import ChildIndex
-    from pparse.tree.node import Key, Node
+    from pparse.tree.node import Node
     from pparse.tree.result import Result
 
 RECORDS: Final = ("simple", "transposed")  # kinds of chunks that hold some

@@ -13,8 +13,9 @@ import re
 
 from pparse.errors import PathError
 from pparse.parsers.safetensors.index import SUFFIX, SafetensorsIndexParser, ShardSet, template
-from pparse.tree.node import Entry
-from pparse.tree.parser import DONE, Confidence, NodeContext
+from pparse.tree.context import DONE, NodeContext
+from pparse.tree.entry import Entry
+from pparse.tree.parser import Confidence
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

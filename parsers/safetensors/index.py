@@ -18,8 +18,9 @@ import re
 from pparse.document.extraction import extraction_of
 from pparse.errors import PASSING, MalformedError, PparseError
 from pparse.findings import Status
-from pparse.tree.node import LIST, MAP, SCALAR, UNLOADED_VALUE, Entry
-from pparse.tree.parser import DONE, Confidence, NodeContext, Parser
+from pparse.tree.context import DONE, NodeContext
+from pparse.tree.entry import LIST, MAP, SCALAR, UNLOADED_VALUE, Entry
+from pparse.tree.parser import Confidence, Parser
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from pparse.budget import MemoryBudget
     from pparse.parsers.safetensors.entry import TensorInfo
-    from pparse.tree.node import Entry
+    from pparse.tree.entry import Entry
 
 # What a tensor may be in conflict about.
 SHARED: Final = 1

@@ -44,9 +44,10 @@ from pparse.parsers.safetensors.length import (
     last_end,
     zeroed_header,
 )
+from pparse.tree.context import DONE, NodeContext
+from pparse.tree.entry import LIST, MAP, UNLOADED_VALUE, Entry
 from pparse.tree.key_table import has_repeats
-from pparse.tree.node import LIST, MAP, UNLOADED_VALUE, Entry
-from pparse.tree.parser import DONE, Confidence, NodeContext, Parser
+from pparse.tree.parser import Confidence, Parser
 from pparse.tree.views import as_dict
 
 TYPE_CHECKING = False
@@ -57,9 +58,9 @@ if TYPE_CHECKING:
     from pparse.data.reader import Reader
     from pparse.document.extraction import Extraction
     from pparse.parsers.json.parser import JsonParser
+    from pparse.tree.context import State
     from pparse.tree.index import ChildIndex
     from pparse.tree.node import Node
-    from pparse.tree.parser import State
     from pparse.tree.result import Result
 
 METADATA: Final = "__metadata__"

@@ -28,7 +28,8 @@ from pparse.parsers.tar.headers import (
 )
 from pparse.parsers.tar.repair import padded
 from pparse.parsers.tar.walk import TarWalker
-from pparse.tree.parser import DONE, Confidence
+from pparse.tree.context import DONE
+from pparse.tree.parser import Confidence
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -43,8 +44,8 @@ if TYPE_CHECKING:
     from pparse.findings import Finding
     from pparse.parsers.tar.extended import SparseMap
     from pparse.parsers.tar.walk import Outcome
+    from pparse.tree.context import NodeContext
     from pparse.tree.node import Node
-    from pparse.tree.parser import NodeContext
     from pparse.tree.result import Result
     from pparse.tree.visit import Visit
 

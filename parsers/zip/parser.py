@@ -58,7 +58,8 @@ from pparse.parsers.zip.records import (
 )
 from pparse.parsers.zip.rows import READABLE, ZipNote, listing
 from pparse.parsers.zip.scan import Scanner, cut_header
-from pparse.tree.parser import DONE, Confidence
+from pparse.tree.context import DONE
+from pparse.tree.parser import Confidence
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ if TYPE_CHECKING:
     from pparse.data.reader import Range, Reader
     from pparse.parsers.zip.directory import Directory
     from pparse.parsers.zip.scan import Extent, Found
-    from pparse.tree.parser import NodeContext, Step
+    from pparse.tree.context import NodeContext, Step
     from pparse.tree.result import Result
     from pparse.tree.visit import Member
 

@@ -20,7 +20,8 @@ from pparse.document.registry import viewer_for
 from pparse.errors import EndOfDataError, OptionError, PathError
 from pparse.findings import Status
 from pparse.paths import split_slice
-from pparse.tree.node import LIST, SCALAR, ChildIndexError, ChildKeyError, Node
+from pparse.tree.entry import LIST, SCALAR
+from pparse.tree.node import ChildIndexError, ChildKeyError, Node
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from pparse.document.extraction import extraction_of
 from pparse.errors import EndOfDataError, OptionError, PathError, PparseError
 from pparse.findings import UNSURE_NUMBER, Status
 from pparse.limits import LITTLE, MIB
-from pparse.tree.node import SCALAR
+from pparse.tree.entry import SCALAR
 from pparse.tree.parser import Parser
 
 TYPE_CHECKING = False
@@ -142,7 +142,7 @@ def _is_number(node: Node) -> bool:
 
 def _part(node: Node, cut: slice, options: Any) -> tuple[int, Range]:
     """Return where in a scalar a slice begins, and a reader of its bytes. Raises if they are not all there."""
-    parser = node.result.parser
+    parser: object = node.result.parser
     if isinstance(parser, ArchiveParser) and _is_member(node):
         parser.open_member(node.note).confirm()
     whole = node.open()

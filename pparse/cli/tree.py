@@ -12,7 +12,7 @@ from pparse.cli.common import add_files, add_json, each_file, exit_code_for, ope
 from pparse.cli.output import safe
 from pparse.errors import PathError, PparseError
 from pparse.findings import Finding, Status
-from pparse.tree.node import SCALAR, UNLOADED_VALUE
+from pparse.tree.entry import SCALAR, UNLOADED_VALUE
 from pparse.tree.visit import Trail
 
 TYPE_CHECKING = False

@@ -28,7 +28,7 @@ from pparse.errors import (
 from pparse.findings import Finding, Status
 from pparse.limits import LITTLE, LITTLE_UNPACKED
 from pparse.paths import join_extraction
-from pparse.tree.node import MAP, Entry
+from pparse.tree.entry import MAP, Entry
 from pparse.tree.parser import Parser
 from pparse.tree.visit import Member, Visit
 
@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from pparse.data.reader import Range
     from pparse.findings import FindingList
     from pparse.limits import Limits
+    from pparse.tree.context import NodeContext, Step
     from pparse.tree.node import Node
-    from pparse.tree.parser import NodeContext, Step
     from pparse.tree.result import Result
 
 # Places in a table of names, a power of two: at first, and from where on it grows by 2 instead of 4.

@@ -15,7 +15,7 @@ from pparse.document.extraction import extraction_of
 from pparse.errors import EndOfDataError, LimitError, MalformedError, PathError, PparseError, UnsupportedError
 from pparse.findings import Finding, Severity, Status
 from pparse.limits import LITTLE, LITTLE_UNPACKED
-from pparse.tree.node import LIST, MAP, SCALAR, Entry
+from pparse.tree.entry import LIST, MAP, SCALAR, Entry
 from pparse.tree.parser import Parser
 from pparse.tree.visit import Member, Visit
 

@@ -254,3 +254,20 @@ def _gaps_of(part: Range, base: int) -> Iterator[Gap]:
     if size is not None and size < part.end:
         first = max(size, part.start)
         yield Gap(base + first - part.start, part.end - first)
+
+
+class FilePart:
+    """A file of several that are read as one (``x.zip.001`` …): ``there`` of its ``size`` bytes are there."""
+
+    __slots__ = ("file", "size", "there")
+
+    def __init__(self, file: str, there: int, size: int) -> None:
+        self.file = file
+        self.there = there
+        self.size = size
+
+    @property
+    def next_name(self) -> str:
+        """Name of the part that follows."""
+        base, _, number = self.file.rpartition(".")
+        return f"{base}.{int(number) + 1:0{len(number)}}"

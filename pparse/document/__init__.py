@@ -6,9 +6,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Final
 
-    from pparse.document.opening import open, view
-_WHERE: Final = {"open": "opening", "view": "opening"}
-__all__ = ["open", "view"]
+    from pparse.document.opening import open
+_WHERE: Final = {"open": "opening"}
+__all__ = ["open"]
 
 
 def __getattr__(name: str) -> Any:

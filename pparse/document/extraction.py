@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from pparse.data.base import Data
     from pparse.data.reader import Range
-    from pparse.document.resume import FilePart
+    from pparse.data.spliced import FilePart
     from pparse.document.session import Session
     from pparse.findings import Finding, FindingList, Status
     from pparse.tree.node import Node

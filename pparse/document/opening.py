@@ -1,4 +1,4 @@
-"""The two ways in: `open` for the tree of a document, `view` for its tensors."""
+"""The way in: `open`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from pparse.document.registry import Registry
     from pparse.document.session import Progress
     from pparse.limits import Limits
-    from pparse.tensors.viewer import Viewer
     from pparse.tree.parser import Parser
 
     Source = str | os.PathLike[str] | bytes | bytearray | memoryview | BinaryIO | Data | Sequence[Any]
@@ -85,41 +84,6 @@ def open(
         return extraction
     except BaseException:
         session.close()
-        raise
-
-
-def view(
-    source: Source,
-    *,
-    format: str | None = None,
-    parsers: Iterable[type[Parser]] | None = None,
-    registry: Registry | None = None,
-    options: Mapping[str, object] | None = None,
-    budget: int | str | MemoryBudget = "64MiB",
-    retain: float | str = 0,
-    include: Sequence[str] = (),
-    exclude: Sequence[str] = (),
-    limits: Limits | None = None,
-    scratch: str | None = None,
-    strict: bool = False,
-    progress: Progress | None = None,
-    cancel: Callable[[], bool] | None = None,
-    stats: IoStats | None = None,
-    block_size: int = 0,
-) -> Viewer:
-    """Open ``source`` and return its viewer: a mapping of tensor names to `Tensor`. Keyword arguments as for `open`.
-
-    Raises `FormatError` if the format is not recognised, `UnsupportedError` if it has no tensors to show.
-    """
-    extraction = open(
-        source, format=format, parsers=parsers, registry=registry, options=options, budget=budget, retain=retain,
-        include=include, exclude=exclude, limits=limits, scratch=scratch, strict=strict, progress=progress,
-        cancel=cancel, stats=stats, block_size=block_size,
-    )  # fmt: skip
-    try:
-        return extraction.view()  # type: ignore[no-any-return]
-    except BaseException:
-        extraction.close()
         raise
 
 
@@ -197,8 +161,7 @@ def _numbered_parts(path: str) -> list[str | None] | None:
 def _open_numbered(session: Session, path: str, parts: list[str | None], format: str | None) -> Extraction:
     """Return the parts as one file. One that is missing is a gap as large as the first one; one that is shorter than
     that, and not the last, was cut: what it lacks is a gap, too."""
-    from pparse.data.spliced import MissingData, SplicedData
-    from pparse.document.resume import FilePart
+    from pparse.data.spliced import FilePart, MissingData, SplicedData
 
     session.limits.check("entries", len(parts), "the number of parts")
     name = path.rpartition(".")[0]

@@ -45,23 +45,6 @@ class Resume:
         return f"<Resume {self.file!r} at {self.at}>"
 
 
-class FilePart:
-    """A file of several that are read as one (``x.zip.001`` …): ``there`` of its ``size`` bytes are there."""
-
-    __slots__ = ("file", "size", "there")
-
-    def __init__(self, file: str, there: int, size: int) -> None:
-        self.file = file
-        self.there = there
-        self.size = size
-
-    @property
-    def next_name(self) -> str:
-        """Name of the part that follows."""
-        base, _, number = self.file.rpartition(".")
-        return f"{base}.{int(number) + 1:0{len(number)}}"
-
-
 def downloads(outer: Extraction, at: int, *, cut: bool = True) -> list[Resume]:
     """Return what to resume of an outermost file that ends at byte ``at``; of one in parts, the parts that lack bytes.
 

@@ -10,7 +10,7 @@ from pparse.data.standing import joined
 from pparse.errors import PASSING, EndOfDataError, LimitError, PparseError
 from pparse.findings import UNSURE_NUMBER, Finding, FindingList, Severity, Status
 from pparse.limits import count_words
-from pparse.tree.node import SCALAR
+from pparse.tree.entry import SCALAR
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from pparse.parsers.safetensors.layout import lay
 from pparse.parsers.safetensors.parser import METADATA
 from pparse.recovery.report import RecoveredFile, doubtful_name
 from pparse.recovery.salvage import Rest, text_of
-from pparse.tree.node import SCALAR
+from pparse.tree.entry import SCALAR
 from pparse.viewers.safetensors.rules import REFUSED
 from pparse.viewers.safetensors.viewer import SafetensorsViewer
 

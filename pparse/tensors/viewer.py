@@ -1,4 +1,4 @@
-"""What every viewer of a model offers: tensors by name, and what is wrong with them."""
+"""What every viewer of a model offers: tensors by name, and what is wrong with them; `view` opens one."""
 
 from __future__ import annotations
 
@@ -14,13 +14,19 @@ from pparse.locking import Guarded
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from typing import Any, Self
 
-    from pparse.data.base import Data
+    from pparse.budget import MemoryBudget
+    from pparse.data.base import Data, IoStats
     from pparse.document.extraction import Extraction
+    from pparse.document.opening import Source
+    from pparse.document.registry import Registry
+    from pparse.document.session import Progress
+    from pparse.limits import Limits
     from pparse.tensors.tensor import Tensor
     from pparse.tree.node import Node
+    from pparse.tree.parser import Parser
 
 
 class MissingNameError(PathError, KeyError):
@@ -352,3 +358,40 @@ class Extent:
             "tensor_bytes": self.tensor_bytes,
             "parameters": dict(self.parameters),
         }
+
+
+def view(
+    source: Source,
+    *,
+    format: str | None = None,
+    parsers: Iterable[type[Parser]] | None = None,
+    registry: Registry | None = None,
+    options: Mapping[str, object] | None = None,
+    budget: int | str | MemoryBudget = "64MiB",
+    retain: float | str = 0,
+    include: Sequence[str] = (),
+    exclude: Sequence[str] = (),
+    limits: Limits | None = None,
+    scratch: str | None = None,
+    strict: bool = False,
+    progress: Progress | None = None,
+    cancel: Callable[[], bool] | None = None,
+    stats: IoStats | None = None,
+    block_size: int = 0,
+) -> Viewer:
+    """Open ``source`` and return its viewer: a mapping of tensor names to `Tensor`. Keyword arguments as for `open`.
+
+    Raises `FormatError` if the format is not recognised, `UnsupportedError` if it has no tensors to show.
+    """
+    from pparse.document.opening import open
+
+    extraction = open(
+        source, format=format, parsers=parsers, registry=registry, options=options, budget=budget, retain=retain,
+        include=include, exclude=exclude, limits=limits, scratch=scratch, strict=strict, progress=progress,
+        cancel=cancel, stats=stats, block_size=block_size,
+    )  # fmt: skip
+    try:
+        return extraction.view()  # type: ignore[no-any-return]
+    except BaseException:
+        extraction.close()
+        raise

@@ -31,7 +31,7 @@ from pparse.errors import EngineError, FormatError, PparseError, SourceError, Un
 from pparse.findings import Severity, Status
 from pparse.testing.fakes import FailingData, GappyData, UnknownSizeData
 from pparse.testing.patience import Patience
-from pparse.tree.node import SCALAR
+from pparse.tree.entry import SCALAR
 from pparse.tree.parser import Confidence
 
 TYPE_CHECKING = False

@@ -1,30 +1,35 @@
-"""What nodes, parsers and the engine ask of the document that they are part of.
+"""What nodes ask of those that they belong to: a session, a document (`Host`), a result (`Services`), a `Format`.
 
-`pparse.document` has the classes that answer; the tree knows these interfaces alone, and imports nothing of them.
+The classes that answer are `pparse.document.session.Session`, `pparse.document.extraction.Extraction`,
+`pparse.tree.result.Result` and `pparse.tree.parser.Parser`. Nodes know these interfaces alone, so that none of the four
+is imported below it. For type checkers; nothing imports this module at run time.
 """
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from threading import RLock
+    from typing import Any
 
     from pparse.budget import MemoryBudget
     from pparse.data.base import Data, IoStats
     from pparse.data.reader import Range
     from pparse.data.scratch import Scratch
+    from pparse.findings import FindingList
     from pparse.limits import Limits
-    from pparse.tree.index import IndexLedger
+    from pparse.paths import KeyStep, OrdinalStep
+    from pparse.tree.entry import Entry, Key
+    from pparse.tree.index import ChildIndex, IndexLedger
     from pparse.tree.node import Node
-    from pparse.tree.result import Result
     from pparse.tree.retention import Retention
 
 
 class Session(Protocol):
-    """What all extractions of one document share; `pparse.document.session.Session`."""
+    """What all extractions of one document share."""
 
     lock: RLock
     budget: MemoryBudget
@@ -50,7 +55,7 @@ class Session(Protocol):
 
 
 class Host(Protocol):
-    """A named piece of data, which results are made of; `pparse.document.extraction.Extraction`."""
+    """A named piece of data, which results are made of."""
 
     lock: RLock
     name: str
@@ -77,8 +82,81 @@ class Host(Protocol):
     def known_end(self, node: Node | None = None) -> int:
         """Return where its bytes (or those of ``node``) end in fact."""
 
-    def parse(self) -> Result:
-        """Return what the best parser makes of it."""
-
     def confirm(self) -> None:
         """Compare checksums that cost little, before values are given."""
+
+
+class Format(Protocol):
+    """What the format says of its nodes."""
+
+    child_state: ClassVar[str | None]
+
+    def shape(self, kind: str) -> str:
+        """Return the shape of nodes of ``kind``."""
+
+    def step_to(self, parent: Node, ordinal: int, key: Key) -> KeyStep | OrdinalStep:
+        """Return the path step from ``parent`` to its child."""
+
+    def judge(self, node: Node) -> None:
+        """Find out the status of a node of which it is not known."""
+
+    def load_scalar(self, node: Node) -> Any:
+        """Return the value of a scalar node."""
+
+    def open_scalar(self, node: Node) -> Range:
+        """Return a reader of the node's bytes."""
+
+    def lifting_option(self, node: Node) -> str:
+        """Return the option that lifts the limit which made ``node`` UNSUPPORTED."""
+
+    def python_size(self, node: Node) -> int:
+        """Return how many bytes `to_python` of ``node`` has to look at."""
+
+    def to_python(self, node: Node) -> Any:
+        """Return ``node`` and all below it as plain Python."""
+
+
+class Services(Protocol):
+    """The tree that nodes are in: their children, found by number and by key."""
+
+    lock: RLock
+    findings: FindingList
+    retention: Retention
+
+    @property
+    def extraction(self) -> Host:
+        """The document that the tree is made of."""
+
+    @property
+    def parser(self) -> Format:
+        """The parser that makes it."""
+
+    def check_open(self) -> None:
+        """Raise `ClosedError` if the document was closed."""
+
+    def new_index(self, node: Node) -> ChildIndex:
+        """Return an empty index for ``node``."""
+
+    def extend_index(self, node: Node, index: ChildIndex, *, wanted_count: int | None = None) -> int | None:
+        """Parse on until ``wanted_count`` children are known."""
+
+    def entry(self, node: Node, ordinal: int) -> Entry:
+        """Return the entry of one child."""
+
+    def entries_at(self, node: Node, first: int) -> list[Entry]:
+        """Return some entries from child ``first`` on, none behind the last."""
+
+    def entries_from(self, node: Node, first: int) -> Iterator[tuple[int, Entry]]:
+        """Yield ``(ordinal, entry)`` from child ``first`` on."""
+
+    def find(self, node: Node, key: Key, occurrence: int = 1) -> int | None:
+        """Return the ordinal of the n-th child with ``key``."""
+
+    def occurrence(self, node: Node, ordinal: int, key: Key) -> int:
+        """Return which one of the children with ``key`` the child ``ordinal`` is, counted from 1."""
+
+    def repeated_keys(self, node: Node) -> frozenset[int]:
+        """Return the hashes of the keys that occur twice."""
+
+    def suggest(self, node: Node, key: Key) -> tuple[str, ...]:
+        """Return up to three keys that look like ``key``."""

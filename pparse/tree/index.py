@@ -18,12 +18,22 @@ from pparse.errors import LimitError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any, Final
+    from typing import Any, Final, Protocol
 
     from pparse.budget import Charge, MemoryBudget
+    from pparse.tree.entry import Entry
     from pparse.tree.key_table import KeyTable
-    from pparse.tree.node import Entry, Node
-    from pparse.tree.parser import NodeContext
+
+    class Indexed(Protocol):
+        """What has an index: a node."""
+
+        @property
+        def index(self) -> ChildIndex | None:
+            """The index, while there is one."""
+
+        def evict(self) -> None:
+            """Drop it."""
+
 
 DENSE_LIMIT: Final = 100_000
 STRIDE: Final = 64
@@ -71,7 +81,7 @@ class ChildIndex:
         self.count = 0
         self.complete = False
         self.end = 0  # where the children end, for formats in which that is not implied by the last child
-        self.context: NodeContext | None = None
+        self.context: Any = None  # a `pparse.tree.context.NodeContext`
         self.group: tuple[int, list[Entry]] | None = None
         self.tail: list[Entry] | None = None
         self.table: KeyTable | None = None
@@ -192,7 +202,7 @@ class IndexLedger:
     def __init__(self, budget: MemoryBudget) -> None:
         self._budget = budget
         self._groups: deque[tuple[weakref.ref[ChildIndex], int]] = deque()  # which index, and the id of its group
-        self._nodes: list[weakref.ref[Node]] = []  # whose index is small; one reference serves all who have one
+        self._nodes: list[weakref.ref[Indexed]] = []  # whose index is small; one reference serves all who have one
         self.held = 0  # bytes, about, at most
         self._step = min(_STEP, budget.limit // 16)
         self._next = self._step
@@ -207,7 +217,7 @@ class IndexLedger:
             if owner is not None and id(owner.group) == old:
                 owner.group = None
 
-    def add(self, node: Node, index: ChildIndex) -> None:
+    def add(self, node: Indexed, index: ChildIndex) -> None:
         """Note that ``node`` has got a whole index now."""
         if index.is_charged:
             return

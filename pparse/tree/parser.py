@@ -1,64 +1,32 @@
-"""Parsers, and the engine that runs their states.
-
-A parser reads a node by states. A state is a method named after what it expects::
-
-    def expect_record(self, ctx, block, base): ...
-        return pos, next_state, need            # or: pos, DONE, 0
-
-``block`` holds the bytes from offset ``base`` on; the state begins at ``ctx.pos`` (never before ``base``), works
-through the block, and returns where it stopped, what comes next, and the least number of bytes it needs to go on.
-
-Rules:
-
-1. The engine moves the cursor: to the ``pos`` that a state returned. It refills blocks, and jumps when ``pos`` lies
-   beyond the block; bytes jumped over are never read.
-2. A child becomes visible when a state calls ``ctx.emit`` (or adds offsets to ``ctx.index``), not before.
-3. The context dies when the state machine is DONE, cut or damaged for good. Until then a partly indexed node keeps it
-   and goes on where it stopped.
-4. Input that ends while ``need`` is unmet is a truncation: `Parser.cut` closes the node with what is whole.
-5. A format that contradicts itself raises `MalformedError` in a state: the node is DAMAGED, and `Parser.resync` may
-   name a later position and state from which to go on.
-6. Standing still (the same state, need and stack depth twice at one position, nothing emitted between) is an
-   `EngineError`: no input can loop. Going back must be declared with ``ctx.jump_back`` and is counted.
-7. The engine stops as soon as what was asked for is there: ``wanted_count`` children, or ``wanted_key``.
-
-What a state may not do: recurse on input, read by itself what lies ahead, keep blocks.
-"""
+"""What a format says: `Parser`, the base of all parsers; see `pparse.tree.engine` for how its states are run."""
 
 from __future__ import annotations
 
 import enum
 
-from pparse.errors import EngineError, GapError, LimitError, MalformedError, PparseError
+from pparse.errors import EngineError, LimitError, MalformedError
 from pparse.findings import Finding, Status
 from pparse.locking import guard
 from pparse.paths import KeyStep, OrdinalStep
-from pparse.tree.node import LIST, MAP, SCALAR, UNLOADED_VALUE, Entry
+from pparse.tree.context import NodeContext
+from pparse.tree.engine import run
+from pparse.tree.entry import LIST, MAP, SCALAR, UNLOADED_VALUE, Entry
 from pparse.tree.views import as_dict
 from pparse.tree.visit import Member, Trail, Visit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from typing import Any, ClassVar, Final
 
-    from pparse.budget import MemoryBudget
-    from pparse.data.base import Data
     from pparse.data.reader import Range, Reader
+    from pparse.tree.context import Done, State
+    from pparse.tree.entry import Key
     from pparse.tree.host import Host
     from pparse.tree.index import ChildIndex
-    from pparse.tree.node import Key, Node
+    from pparse.tree.node import Node
     from pparse.tree.result import Result
 
-    State = Callable[["NodeContext", bytes, int], "Step"]
-    Step = tuple[int, State | "Done", int]
-
-FIRST_BLOCK: Final = 4 << 10
-# numpy kernels make temporaries of 15 to 24 times the block: 256 KiB is the best of speed within a small memory.
-LAST_BLOCK: Final = 256 << 10
-MAX_JUMPS_BACK: Final = 1_000_000
-# Steps a parse may take at one position without output.
-MAX_STILL: Final = 10_000
 # What is asked of a parser from outside of the tree: runs under the session's lock, see `pparse.locking`. (What the
 # engine and nodes ask of it does so anyway.)
 DOORS: Final = frozenset((
@@ -66,15 +34,6 @@ DOORS: Final = frozenset((
     "missing", "open_member", "open_scalar", "prove", "settle", "shard", "shard_names", "unwrapped", "verify", "walk",
     "weight_map",
 ))  # fmt: skip
-
-
-class Done(enum.Enum):
-    """Type of `DONE`."""
-
-    DONE = "DONE"
-
-
-DONE: Final = Done.DONE
 
 
 class Confidence(enum.IntEnum):
@@ -85,271 +44,6 @@ class Confidence(enum.IntEnum):
     POSSIBLE = 2  # nothing speaks against it
     LIKELY = 3  # its structure fits
     CERTAIN = 4  # a magic number, or structure that hardly occurs by chance
-
-
-class NodeContext:
-    """The state of a parse in progress.
-
-    ``stack`` and ``scratch`` belong to the parser. ``data`` is what is read: the extraction's, unless a state entered
-    another part. ``end`` is where the node's bytes end, or those of the extraction while the node's end is not known
-    (None: with the data).
-    """
-
-    __slots__ = (
-        "_jump_allowed",
-        "answer",
-        "at_end",
-        "collect_from",
-        "collect_to",
-        "collected",
-        "data",
-        "emitted",
-        "end",
-        "entered",
-        "entries_limit",
-        "index",
-        "jumps",
-        "need",
-        "node",
-        "pos",
-        "result",
-        "resumable",
-        "scratch",
-        "stack",
-        "state",
-        "wanted_count",
-        "wanted_key",
-        "wanted_occurrence",
-    )
-
-    def __init__(self, node: Node, index: ChildIndex | None) -> None:
-        self.node = node
-        self.result: Result = node.result
-        self.data: Data = node.extraction.data
-        self.entered = False
-        self.resumable = False  # the last run ended with an error of the source, between two steps
-        self.entries_limit = self.result.extraction.session.limits.entries
-        self.index = index
-        self.pos = node.start
-        self.end = node.end if node.end is not None else node.extraction.end
-        self.state: State | Done = DONE
-        self.need = 1
-        self.at_end = False
-        self.stack: list[Any] = []
-        self.scratch: Any = None
-        self.emitted = 0
-        self.jumps = 0
-        self._jump_allowed = False
-        self.wanted_count: int | None = None
-        self.wanted_key: Key = None
-        self.wanted_occurrence = 0
-        self.answer: int | None = None
-        self.collected: list[Entry] | None = None
-        self.collect_from = 0
-        self.collect_to = 0
-
-    def enter(self, part: Range) -> int:
-        """Go on in another stretch of bytes, perhaps of other data; return where it begins, for the step."""
-        self.data, self.end = part.data, part.end
-        self.entered = True
-        return part.start
-
-    @property
-    def remaining(self) -> int | None:
-        """Bytes from ``pos`` to the end of the node or of the data, whichever comes first; None while unknown."""
-        size = self.data.size
-        end = self.end if size is None else size if self.end is None else min(self.end, size)
-        return None if end is None else max(0, end - self.pos)
-
-    def emit(self, entry: Entry) -> None:
-        """Make a child visible."""
-        ordinal = self.emitted
-        self.emitted += 1
-        if self.collected is not None:
-            if ordinal >= self.collect_from:
-                self.collected.append(entry)
-            return
-        index = self.index
-        if index is None:
-            return
-        if index.count >= self.entries_limit:
-            self.result.extraction.session.limits.check(
-                "entries", index.count + 1, "the number of children", path=self.node.path
-            )
-        if self.result.parser.child_state is None:
-            index.add_entry(entry)
-        elif index.tail is not None:
-            index.add_last(entry)
-        else:
-            index.add(entry.at)
-        if self.wanted_occurrence and entry.key == self.wanted_key and type(entry.key) is type(self.wanted_key):
-            self.wanted_occurrence -= 1
-            if not self.wanted_occurrence:
-                self.answer = ordinal
-
-    def jump_back(self) -> None:
-        """Declare that the position about to be returned lies behind the present one."""
-        self.jumps += 1
-        if self.jumps > MAX_JUMPS_BACK:
-            raise MalformedError("too many backward jumps", offset=self.pos)
-        self._jump_allowed = True
-
-    @property
-    def satisfied(self) -> bool:
-        """Whether what was asked for is there."""
-        if self.answer is not None:
-            return True
-        if self.collected is not None:
-            return self.emitted >= self.collect_to
-        return self.wanted_count is not None and self.index is not None and self.index.count >= self.wanted_count
-
-
-def largest_block(budget: MemoryBudget, factor: int) -> int:
-    """Return the size up to which scan blocks grow: a block is to leave most of the budget to what is kept."""
-    size = LAST_BLOCK
-    while size > FIRST_BLOCK and size * factor > budget.limit // 4:
-        size //= 4
-    return size
-
-
-def run(ctx: NodeContext) -> None:
-    """Drive the states of ``ctx`` until it is satisfied, done, cut or damaged for good."""
-    parser = ctx.result.parser
-    session = ctx.result.extraction.session
-    factor = parser.block_factor
-    size = session.block_size or FIRST_BLOCK
-    grow = not session.block_size
-    largest = largest_block(session.budget, factor)
-    block, base = b"", ctx.pos
-    still: set[tuple[object, ...]] = set()  # what was tried since the last move or output
-    with session.budget.charge(size * factor, "a scan block") as charge:
-        while ctx.state is not DONE and not ctx.satisfied:
-            session.check_cancelled()
-            if ctx.entered:
-                ctx.entered, block, base = False, b"", ctx.pos
-            have = base + len(block) - ctx.pos
-            if have < max(ctx.need, 1) or ctx.pos < base:
-                sequential = base <= ctx.pos <= base + len(block) and block
-                if grow:
-                    size = min(size * 4, largest) if sequential else FIRST_BLOCK
-                if ctx.need > len(block) and ctx.pos == base:
-                    # A state that asks for ever more must not make us read the same bytes each time.
-                    size = max(size, 2 * len(block)) if grow else size
-                wanted = max(size, ctx.need)
-                limit = ctx.end if ctx.end is not None else ctx.data.size
-                if limit is not None:
-                    wanted = min(wanted, max(0, limit - ctx.pos))
-                if ctx.data.size is not None:  # before anything is charged or allocated: what is really there
-                    wanted = min(wanted, max(0, ctx.data.size - ctx.pos))
-                elif wanted > size and not ctx.data.available(ctx.pos, wanted):
-                    wanted = size  # fewer than needed: a truncation
-                if wanted * factor > charge.amount:
-                    charge.resize(wanted * factor)
-                try:
-                    block = ctx.data.pread(ctx.pos, wanted) if wanted else b""
-                except GapError as error:
-                    if not ctx.data.is_cut_at(ctx.pos):
-                        reason = f"the node runs into a gap: {error.reason}"
-                        if not _damaged(ctx, MalformedError(reason, offset=error.offset)):
-                            return
-                        continue
-                    block = b""
-                except BaseException:
-                    ctx.resumable = True  # nothing was done with the block yet
-                    raise
-                base = ctx.pos
-                have = len(block)
-                gap = ctx.data.next_gap(base + have)
-                # One at the end of what is parsed is none of its own: it belongs to what comes behind.
-                inside = limit is None or base + have < limit
-                near = inside and gap is not None and gap.offset <= base + have
-                gap_follows = near and not ctx.data.is_cut_at(base + have)
-                ctx.at_end = not gap_follows and (have < wanted or (limit is not None and base + have >= limit))
-                if have < ctx.need:
-                    if not gap_follows:
-                        if not _cut(ctx):
-                            return
-                        continue
-                    if not _damaged(ctx, MalformedError("the node runs into a gap", offset=base + have)):
-                        return
-                    continue
-            before = (ctx.pos, ctx.state, ctx.need, len(ctx.stack))
-            output = _output(ctx)
-            try:
-                pos, state, need = ctx.state(ctx, block, base)
-            except MalformedError as error:
-                if not _damaged(ctx, error):
-                    return
-                continue
-            except PparseError:
-                # The state was left in the middle: whoever asks again begins afresh.
-                ctx.node.unload()
-                raise
-            if pos < ctx.pos and not ctx._jump_allowed and not ctx.entered:
-                raise EngineError(f"went back to {pos} without declaring it", offset=ctx.pos, state=_name(ctx.state))
-            ctx._jump_allowed = False
-            if pos != ctx.pos or ctx.entered or output != _output(ctx):
-                still.clear()
-            else:
-                still.add(before)
-                again = (pos, state, need, len(ctx.stack)) in still and have >= need
-                if (again or len(still) > MAX_STILL) and not ctx.satisfied:
-                    raise EngineError("stands still", offset=ctx.pos, state=_name(ctx.state))
-            ctx.pos, ctx.state, ctx.need = pos, state, need
-        if ctx.state is DONE:
-            _close(ctx, parser.finish)
-
-
-def _output(ctx: NodeContext) -> int:
-    return ctx.emitted + (ctx.index.count if ctx.index is not None else 0)
-
-
-def _name(state: object) -> str:
-    return getattr(state, "__name__", str(state))
-
-
-def _close(ctx: NodeContext, how: Callable[[NodeContext], None]) -> None:
-    if ctx.collected is None:
-        how(ctx)
-    if ctx.index is not None and ctx.collected is None:
-        ctx.index.finish()
-    ctx.state = DONE
-
-
-def _cut(ctx: NodeContext) -> bool:
-    """Input ended: say whether the parser goes on in another part."""
-    index = ctx.index
-    if ctx.collected is not None:
-        again = None  # what was emitted here the first time is kept, see `ChildIndex.tail`
-    elif index is None or ctx.result.parser.child_state is None:
-        again = ctx.result.parser.cut(ctx)
-    else:
-        index.tail = []
-        again = ctx.result.parser.cut(ctx)
-        if again is not None and index.tail:
-            raise EngineError("cut() made children visible, and went on", offset=ctx.pos, state="cut")
-        index.tail = index.tail or None
-    if again is not None and ctx.entered:
-        ctx.pos, ctx.state, ctx.need = again
-        return True
-    _close(ctx, lambda _ctx: None)
-    return False
-
-
-def _damaged(ctx: NodeContext, error: MalformedError) -> bool:
-    """The format contradicts itself: note it, and say whether the parser knows where to go on."""
-    parser = ctx.result.parser
-    if ctx.collected is None:
-        parser.note_damage(ctx.node, error)
-    again = parser.resync(ctx, error)
-    if again is None:
-        _close(ctx, lambda _ctx: None)
-        return False
-    pos, state, need = again
-    if pos <= ctx.pos and not ctx.entered:
-        raise EngineError("resync did not move on", offset=ctx.pos, state=_name(state))
-    ctx.pos, ctx.state, ctx.need = pos, state, need
-    return True
 
 
 class Parser:
@@ -524,7 +218,7 @@ class Parser:
         ctx.emitted = ordinal
         ctx.collected = []
         ctx.collect_from, ctx.collect_to = first, first + count
-        run(ctx)
+        run(ctx, self)
         return ctx.collected[:count]
 
     def key_hashes(self, node: Node, first: int = 0, stop: int | None = None) -> Iterator[int]:

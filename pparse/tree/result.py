@@ -9,18 +9,19 @@ from itertools import islice
 from pparse.errors import ClosedError, EngineError, LimitError, PparseError
 from pparse.findings import Finding, FindingList, Severity, Status, clipped
 from pparse.locking import guard
+from pparse.tree.context import NodeContext
+from pparse.tree.engine import run
 from pparse.tree.index import ChildIndex
 from pparse.tree.key_table import EACH, MAKING, SLICE, KeyTable, repeated_hashes
 from pparse.tree.node import Node
-from pparse.tree.parser import NodeContext, run
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from typing import Final
 
+    from pparse.tree.entry import Entry, Key
     from pparse.tree.host import Host
-    from pparse.tree.node import Entry, Key
     from pparse.tree.parser import Parser
     from pparse.tree.retention import Retention
     from pparse.tree.visit import Visit
@@ -106,7 +107,7 @@ class Result:
             self._reading.discard(id(index))
 
     def _extend(self, node: Node, index: ChildIndex, wanted_count: int | None, wanted_key: Key, nth: int) -> int | None:
-        ctx = index.context
+        ctx: NodeContext | None = index.context
         if ctx is None:
             try:
                 if self.parser.fill(node, index):
@@ -128,7 +129,7 @@ class Result:
         ctx.answer = None
         ctx.resumable = False
         try:
-            run(ctx)
+            run(ctx, self.parser)
         except BaseException:
             # A state may have failed half-way: whoever asks again begins anew.
             if not ctx.resumable:

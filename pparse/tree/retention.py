@@ -16,24 +16,45 @@ from pparse.limits import parse_size
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Protocol
 
     from pparse.budget import Charge, MemoryBudget
-    from pparse.tree.node import Node
+    from pparse.tree.index import ChildIndex
+
+    class Kept(Protocol):
+        """What is kept: a node."""
+
+        @property
+        def path(self) -> str:
+            """Its path."""
+
+        @property
+        def index(self) -> ChildIndex | None:
+            """The index of its children, while there is one."""
+
+        @property
+        def loaded(self) -> bool:
+            """Whether its value is in memory."""
+
+        @property
+        def value(self) -> object:
+            """What is in memory."""
+
 
 # A node, its offsets, its key and its place in the parent's table.
 _NODE_COST = 400
 
 
-class _Kept:
+class _Ages:
     """Nodes in order of their last use, with what each is taken to cost; ``size`` in all."""
 
     __slots__ = ("nodes", "size")
 
     def __init__(self) -> None:
-        self.nodes: dict[int, tuple[Node, int]] = {}
+        self.nodes: dict[int, tuple[Kept, int]] = {}
         self.size = 0
 
-    def add(self, node: Node, cost: int) -> None:
+    def add(self, node: Kept, cost: int) -> None:
         self.nodes[id(node)] = (node, cost)
         self.size += cost
 
@@ -64,7 +85,7 @@ class Retention:
         self.include = tuple(include)
         self.exclude = tuple(exclude)
         self._budget = budget
-        self._kept = _Kept()
+        self._kept = _Ages()
         self._gone: deque[int] = deque()  # nodes that the budget evicted since the last use
         self._charge: Charge | None = None
 
@@ -73,7 +94,7 @@ class Retention:
         """Bytes kept, about."""
         return self._kept.size
 
-    def touch(self, node: Node) -> None:
+    def touch(self, node: Kept) -> None:
         """Note that ``node`` was made or loaded now."""
         if not self.limit or not self._wanted(node):
             return
@@ -87,20 +108,20 @@ class Retention:
             kept.drop_oldest()
         self._account(kept)
 
-    def forget(self, node: Node) -> None:
+    def forget(self, node: Kept) -> None:
         """Let go of ``node``."""
         while self._gone:
             self._kept.drop(self._gone.popleft())
         self._kept.drop(id(node))
 
-    def note_evicted(self, node: Node) -> None:
+    def note_evicted(self, node: Kept) -> None:
         """Let go of ``node`` with the next use: the budget calls this from any thread, and holds its own lock then."""
         if self.limit:
             self._gone.append(id(node))
 
     def clear(self) -> None:
         """Let go of everything."""
-        self._kept = _Kept()
+        self._kept = _Ages()
         charge, self._charge = self._charge, None
         if charge is not None:
             charge.release()
@@ -108,7 +129,7 @@ class Retention:
     def __len__(self) -> int:
         return len(self._kept.nodes)
 
-    def _account(self, kept: _Kept) -> None:
+    def _account(self, kept: _Ages) -> None:
         charge = self._charge
         if charge is None:
             charge = self._charge = self._budget.charge(0, "retained nodes", self._evicted)
@@ -121,9 +142,9 @@ class Retention:
     def _evicted(self) -> None:
         # Called from any thread. What is kept is replaced, not changed: another one may be at work on it.
         self._charge = None
-        self._kept = _Kept()
+        self._kept = _Ages()
 
-    def _wanted(self, node: Node) -> bool:
+    def _wanted(self, node: Kept) -> bool:
         if not self.include and not self.exclude:
             return True
         from fnmatch import fnmatchcase
@@ -134,7 +155,7 @@ class Retention:
         return not self.include or any(fnmatchcase(path, pattern) for pattern in self.include)
 
     @staticmethod
-    def _cost(node: Node) -> int:
+    def _cost(node: Kept) -> int:
         index = node.index
         if index is not None:
             return _NODE_COST + index.memory

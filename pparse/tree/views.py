@@ -7,7 +7,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from typing import Any
 
-    from pparse.tree.node import Key, Node
+    from pparse.tree.entry import Key
+    from pparse.tree.node import Node
 
 
 class NodeMap:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pparse.findings import Status
 from pparse.paths import join_step
-from pparse.tree.node import SCALAR, UNLOADED_VALUE
+from pparse.tree.entry import SCALAR, UNLOADED_VALUE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
     from pparse.findings import Finding
     from pparse.paths import Step
-    from pparse.tree.node import Key, Node
+    from pparse.tree.entry import Key
+    from pparse.tree.node import Node
 
 
 class Member:

@@ -30,7 +30,7 @@ from pparse.errors import (
 from pparse.findings import Finding, FindingList, Severity, Status
 from pparse.parsers.safetensors.entry import FIELDS
 from pparse.parsers.safetensors.parser import METADATA, REFERENCE_HEADER_LIMIT
-from pparse.tree.node import LIST, MAP
+from pparse.tree.entry import LIST, MAP
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from pparse.errors import EndOfDataError, LimitError, MalformedError, Unsupporte
 from pparse.findings import Finding, Status
 from pparse.tensors.tensor import Span, Tensor
 from pparse.tensors.viewer import Extent, Viewer, last_written, unwritten_in
-from pparse.tree.node import SCALAR
+from pparse.tree.entry import SCALAR
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pparse.document.extraction import Extraction
     from pparse.parsers.safetensors.entry import TensorInfo
     from pparse.parsers.safetensors.parser import SafetensorsParser
-    from pparse.tree.node import Entry
+    from pparse.tree.entry import Entry
 
 
 # The entries of a header of at most this many bytes are held while it is listed.

@@ -21,8 +21,8 @@ from pparse.parsers.protobuf.index import ChunkRange
 from pparse.parsers.protobuf.lists import ListIndex, Run
 from pparse.parsers.protobuf.schema import builtin_schema
 from pparse.parsers.protobuf.window import Window
+from pparse.tree.entry import SCALAR
 from pparse.tree.key_table import KeyTable
-from pparse.tree.node import SCALAR
 from pparse.viewers.tensorflow.messages import Message, Problem, problem_of
 from pparse.viewers.tensorflow.names import Sought
 

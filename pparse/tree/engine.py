@@ -1,0 +1,211 @@
+"""The engine: runs the states of a parser.
+
+A parser reads a node by states. A state is a method named after what it expects::
+
+    def expect_record(self, ctx, block, base): ...
+        return pos, next_state, need            # or: pos, DONE, 0
+
+``block`` holds the bytes from offset ``base`` on; the state begins at ``ctx.pos`` (never before ``base``), works
+through the block, and returns where it stopped, what comes next, and the least number of bytes it needs to go on.
+
+Rules:
+
+1. The engine moves the cursor: to the ``pos`` that a state returned. It refills blocks, and jumps when ``pos`` lies
+   beyond the block; bytes jumped over are never read.
+2. A child becomes visible when a state calls ``ctx.emit`` (or adds offsets to ``ctx.index``), not before.
+3. The context dies when the state machine is DONE, cut or damaged for good. Until then a partly indexed node keeps it
+   and goes on where it stopped.
+4. Input that ends while ``need`` is unmet is a truncation: `Parser.cut` closes the node with what is whole.
+5. A format that contradicts itself raises `MalformedError` in a state: the node is DAMAGED, and `Parser.resync` may
+   name a later position and state from which to go on.
+6. Standing still (the same state, need and stack depth twice at one position, nothing emitted between) is an
+   `EngineError`: no input can loop. Going back must be declared with ``ctx.jump_back`` and is counted.
+7. The engine stops as soon as what was asked for is there: ``wanted_count`` children, or ``wanted_key``.
+
+What a state may not do: recurse on input, read by itself what lies ahead, keep blocks.
+"""
+
+from __future__ import annotations
+
+from pparse.errors import EngineError, GapError, MalformedError, PparseError
+from pparse.tree.context import DONE
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import ClassVar, Final, Protocol
+
+    from pparse.budget import MemoryBudget
+    from pparse.tree.context import NodeContext, State
+    from pparse.tree.node import Node
+
+    class States(Protocol):
+        """What the engine asks of a parser."""
+
+        child_state: ClassVar[str | None]
+        block_factor: int
+
+        def finish(self, ctx: NodeContext) -> None:
+            """The states are done: close the node."""
+
+        def cut(self, ctx: NodeContext) -> tuple[int, State, int] | None:
+            """Input ended: close the node, or say where to go on in another part."""
+
+        def note_damage(self, node: Node, error: MalformedError) -> None:
+            """Mark the node as damaged."""
+
+        def resync(self, ctx: NodeContext, error: MalformedError) -> tuple[int, State, int] | None:
+            """Say where to go on behind damage."""
+
+
+FIRST_BLOCK: Final = 4 << 10
+# numpy kernels make temporaries of 15 to 24 times the block: 256 KiB is the best of speed within a small memory.
+LAST_BLOCK: Final = 256 << 10
+# Steps a parse may take at one position without output.
+MAX_STILL: Final = 10_000
+
+
+def largest_block(budget: MemoryBudget, factor: int) -> int:
+    """Return the size up to which scan blocks grow: a block is to leave most of the budget to what is kept."""
+    size = LAST_BLOCK
+    while size > FIRST_BLOCK and size * factor > budget.limit // 4:
+        size //= 4
+    return size
+
+
+def run(ctx: NodeContext, parser: States) -> None:
+    """Drive the states of ``parser`` until ``ctx`` is satisfied, done, cut or damaged for good."""
+    session = ctx.result.extraction.session
+    factor = parser.block_factor
+    size = session.block_size or FIRST_BLOCK
+    grow = not session.block_size
+    largest = largest_block(session.budget, factor)
+    block, base = b"", ctx.pos
+    still: set[tuple[object, ...]] = set()  # what was tried since the last move or output
+    with session.budget.charge(size * factor, "a scan block") as charge:
+        while ctx.state is not DONE and not ctx.satisfied:
+            session.check_cancelled()
+            if ctx.entered:
+                ctx.entered, block, base = False, b"", ctx.pos
+            have = base + len(block) - ctx.pos
+            if have < max(ctx.need, 1) or ctx.pos < base:
+                sequential = base <= ctx.pos <= base + len(block) and block
+                if grow:
+                    size = min(size * 4, largest) if sequential else FIRST_BLOCK
+                if ctx.need > len(block) and ctx.pos == base:
+                    # A state that asks for ever more must not make us read the same bytes each time.
+                    size = max(size, 2 * len(block)) if grow else size
+                wanted = max(size, ctx.need)
+                limit = ctx.end if ctx.end is not None else ctx.data.size
+                if limit is not None:
+                    wanted = min(wanted, max(0, limit - ctx.pos))
+                if ctx.data.size is not None:  # before anything is charged or allocated: what is really there
+                    wanted = min(wanted, max(0, ctx.data.size - ctx.pos))
+                elif wanted > size and not ctx.data.available(ctx.pos, wanted):
+                    wanted = size  # fewer than needed: a truncation
+                if wanted * factor > charge.amount:
+                    charge.resize(wanted * factor)
+                try:
+                    block = ctx.data.pread(ctx.pos, wanted) if wanted else b""
+                except GapError as error:
+                    if not ctx.data.is_cut_at(ctx.pos):
+                        reason = f"the node runs into a gap: {error.reason}"
+                        if not _damaged(ctx, parser, MalformedError(reason, offset=error.offset)):
+                            return
+                        continue
+                    block = b""
+                except BaseException:
+                    ctx.resumable = True  # nothing was done with the block yet
+                    raise
+                base = ctx.pos
+                have = len(block)
+                gap = ctx.data.next_gap(base + have)
+                # One at the end of what is parsed is none of its own: it belongs to what comes behind.
+                inside = limit is None or base + have < limit
+                near = inside and gap is not None and gap.offset <= base + have
+                gap_follows = near and not ctx.data.is_cut_at(base + have)
+                ctx.at_end = not gap_follows and (have < wanted or (limit is not None and base + have >= limit))
+                if have < ctx.need:
+                    if not gap_follows:
+                        if not _cut(ctx, parser):
+                            return
+                        continue
+                    if not _damaged(ctx, parser, MalformedError("the node runs into a gap", offset=base + have)):
+                        return
+                    continue
+            before = (ctx.pos, ctx.state, ctx.need, len(ctx.stack))
+            output = _output(ctx)
+            try:
+                pos, state, need = ctx.state(ctx, block, base)
+            except MalformedError as error:
+                if not _damaged(ctx, parser, error):
+                    return
+                continue
+            except PparseError:
+                # The state was left in the middle: whoever asks again begins afresh.
+                ctx.node.unload()
+                raise
+            if pos < ctx.pos and not ctx._jump_allowed and not ctx.entered:
+                raise EngineError(f"went back to {pos} without declaring it", offset=ctx.pos, state=_name(ctx.state))
+            ctx._jump_allowed = False
+            if pos != ctx.pos or ctx.entered or output != _output(ctx):
+                still.clear()
+            else:
+                still.add(before)
+                again = (pos, state, need, len(ctx.stack)) in still and have >= need
+                if (again or len(still) > MAX_STILL) and not ctx.satisfied:
+                    raise EngineError("stands still", offset=ctx.pos, state=_name(ctx.state))
+            ctx.pos, ctx.state, ctx.need = pos, state, need
+        if ctx.state is DONE:
+            _close(ctx, parser.finish)
+
+
+def _output(ctx: NodeContext) -> int:
+    return ctx.emitted + (ctx.index.count if ctx.index is not None else 0)
+
+
+def _name(state: object) -> str:
+    return getattr(state, "__name__", str(state))
+
+
+def _close(ctx: NodeContext, how: Callable[[NodeContext], None]) -> None:
+    if ctx.collected is None:
+        how(ctx)
+    if ctx.index is not None and ctx.collected is None:
+        ctx.index.finish()
+    ctx.state = DONE
+
+
+def _cut(ctx: NodeContext, parser: States) -> bool:
+    """Input ended: say whether the parser goes on in another part."""
+    index = ctx.index
+    if ctx.collected is not None:
+        again = None  # what was emitted here the first time is kept, see `ChildIndex.tail`
+    elif index is None or parser.child_state is None:
+        again = parser.cut(ctx)
+    else:
+        index.tail = []
+        again = parser.cut(ctx)
+        if again is not None and index.tail:
+            raise EngineError("cut() made children visible, and went on", offset=ctx.pos, state="cut")
+        index.tail = index.tail or None
+    if again is not None and ctx.entered:
+        ctx.pos, ctx.state, ctx.need = again
+        return True
+    _close(ctx, lambda _ctx: None)
+    return False
+
+
+def _damaged(ctx: NodeContext, parser: States, error: MalformedError) -> bool:
+    """The format contradicts itself: note it, and say whether the parser knows where to go on."""
+    if ctx.collected is None:
+        parser.note_damage(ctx.node, error)
+    again = parser.resync(ctx, error)
+    if again is None:
+        _close(ctx, lambda _ctx: None)
+        return False
+    pos, state, need = again
+    if pos <= ctx.pos and not ctx.entered:
+        raise EngineError("resync did not move on", offset=ctx.pos, state=_name(state))
+    ctx.pos, ctx.state, ctx.need = pos, state, need
+    return True
