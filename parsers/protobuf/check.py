@@ -1,12 +1,10 @@
-"""Checking messages: sound ones are known in one pass over their bytes, without a node; the others node by node."""
+"""Checking messages: sound ones are known in one pass over their bytes, without a node."""
 
 from __future__ import annotations
 
 import re
 
-from pparse.data.reader import Range
-from pparse.errors import EndOfDataError, GapError, LimitError, MalformedError
-from pparse.findings import Finding, Status
+from pparse.errors import EndOfDataError, GapError, MalformedError
 from pparse.kernels.wire import (
     END_GROUP,
     FIXED32,
@@ -20,22 +18,17 @@ from pparse.kernels.wire import (
     read_tag,
     skip_varint,
 )
-from pparse.parsers.protobuf.index import ChunkRange, accepts
+from pparse.parsers.protobuf.index import accepts
 from pparse.parsers.protobuf.values import fixed_size
 from pparse.protobuf.schema import TYPE_STRING
-from pparse.tree.entry import SCALAR
-from pparse.tree.visit import Visit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from typing import Final
 
-    from pparse.data.base import Data
-    from pparse.parsers.protobuf.index import Origin
-    from pparse.parsers.protobuf.parser import ProtobufParser
+    from pparse.data.reader import Range
     from pparse.protobuf.schema import FieldType, MessageType
-    from pparse.tree.node import Node
 
 _FIRST_BLOCK: Final = 4 << 10
 _BLOCK: Final = 256 << 10
@@ -233,118 +226,3 @@ def _sound_text(raw: bytes) -> bool:
 
 def _sound_varints(raw: bytes) -> bool:
     return raw.isascii() or (raw[-1] < 0x80 and _TOO_LONG.search(raw) is None)
-
-
-class _Level:
-    """One level of a check: the nodes still to be looked at, and their ``owner``, the message or list that has them.
-
-    ``unsound`` says that the owner's bytes are not sound, ``explained`` that something below it was found wrong.
-    ``known`` are bytes that were scanned, up to the field at fault: data, start, and its offset.
-    """
-
-    __slots__ = ("explained", "known", "nodes", "owner", "unsound")
-
-    def __init__(
-        self, nodes: Iterator[Node], owner: Node | None, *, unsound: bool, known: tuple[Data, int, int] | None
-    ) -> None:
-        self.nodes = nodes
-        self.owner = owner
-        self.unsound = unsound
-        self.known = known
-        self.explained = False
-
-
-class TreeCheck:
-    """Checks the tree of a parser: sound messages by their bytes, the others node by node."""
-
-    def __init__(self, parser: ProtobufParser) -> None:
-        self._parser = parser
-        self._result = parser.result
-        self._checker = Checker(parser.result.extraction.session.check_cancelled)
-
-    def run(self) -> Iterator[Visit]:
-        """Yield a visit of each node that was looked at; what is wrong is noted at its node."""
-        levels = [_Level(iter((self._result.root,)), None, unsound=False, known=None)]
-        while levels:
-            level = levels[-1]
-            try:
-                node = next(level.nodes, None)
-            except LimitError as error:  # the children cannot be had within our limits
-                level.explained = True
-                node = None
-                if level.owner is not None:
-                    self._note(level.owner, error)
-            if node is None:
-                levels.pop()
-                yield from self._close(level, levels)
-                continue
-            below = self._look(node, level)
-            visit = Visit.of(node, node.depth)
-            if visit.status not in (None, Status.COMPLETE):
-                level.explained = True
-            if below is not None:
-                levels.append(below)
-                below.explained = visit.status not in (None, Status.COMPLETE)
-            yield visit
-
-    def _note(self, node: Node, error: LimitError) -> None:
-        """Say that a limit kept us from looking; the node itself is not refused for it."""
-        self._result.findings.add(Finding(
-            "limit", error.reason, path=node.path, source=self._result.extraction.name, offset=node.start,
-            wanted=error.wanted, got=error.got,
-        ))  # fmt: skip
-
-    def _close(self, level: _Level, above: list[_Level]) -> Iterator[Visit]:
-        owner = level.owner
-        if level.unsound and not level.explained and owner is not None:
-            # All that the tree shows is whole: the damage is in what it passes over.
-            self._parser.damage(owner, "its bytes are not sound, though no field that it shows is damaged")
-            yield Visit.of(owner, owner.depth)
-        if above and (level.explained or level.unsound):
-            above[-1].explained = True
-
-    def _look(self, node: Node, level: _Level) -> _Level | None:
-        """Look at one node; return the level of its children if those have to be looked at."""
-        try:
-            if node.shape == SCALAR:
-                if node.known_status is None:
-                    self._parser.judge(node)
-                return None
-            try:
-                sound = self._is_sound(node, level)
-            except LimitError as error:  # of its bytes: what can be had of it without them stays readable
-                self._note(node, error)
-                sound = None
-            if sound:
-                return None
-            node.index_to(1)
-        except LimitError as error:
-            self._result.note_limit(node, error)
-            return None
-        return _Level(iter(node.children()), node, unsound=sound is False, known=level.known)
-
-    def _is_sound(self, node: Node, level: _Level) -> bool | None:
-        """Say whether a message needs no closer look: all its bytes are there and what the schema says.
-
-        None where bytes alone do not tell. What was scanned on a level above is not scanned again.
-        """
-        origin: Origin = node.note
-        if origin.type is None or origin.contributions or node.known_status not in (None, Status.COMPLETE):
-            return None
-        ranges = [piece for piece in origin.pieces if isinstance(piece, Range)]
-        for part in ranges:
-            if part.end > self._parser.make.data_end(part):
-                return False
-            known = level.known
-            if known is not None and known[0] is part.data and known[1] <= part.start:
-                if part.end <= known[2]:
-                    continue
-                if part.start <= known[2]:
-                    return False  # the field at fault is in it
-            if not self._checker.sound(part, origin.type):
-                level.known = (part.data, part.start, self._checker.stopped)
-                return False
-            if isinstance(part, ChunkRange) and part.type > 1:
-                return False
-        # With grafts, what the bytes say is not all.
-        return True if ranges and len(ranges) == len(origin.pieces) else None

@@ -33,12 +33,12 @@ from pparse.errors import (
 )
 from pparse.findings import Finding, Severity, Status
 from pparse.kernels.wire import PADDING, SLACK, scan
-from pparse.parsers.protobuf.check import TreeCheck
 from pparse.parsers.protobuf.entries import ValueEntries
 from pparse.parsers.protobuf.index import ChunkRange, FieldGraft, Graft, Lost, MessageIndex, Origin, PartScan
 from pparse.parsers.protobuf.lists import ListIndex
 from pparse.parsers.protobuf.resume import LostFields, find_resumption
 from pparse.parsers.protobuf.schema import find_type
+from pparse.parsers.protobuf.tree_check import TreeCheck
 from pparse.parsers.protobuf.values import WIRE_KINDS, decode, decode_text, is_message, kind_of
 from pparse.paths import KeyStep
 from pparse.tree.context import DONE, NodeContext

@@ -18,7 +18,7 @@ from pparse.parsers.cpb.parser import CpbParser
 from pparse.parsers.protobuf.index import ChunkRange, Lost
 from pparse.parsers.protobuf.write import measure, write
 from pparse.proto_splitter.stream_merge import check_uses
-from pparse.recovery.salvage import Rest
+from pparse.recovery.salvage_job import Rest
 from pparse.recovery.salvage_protobuf import NO_TYPE, TENSOR
 from pparse.recovery.salvage_riegeli import RecordCopy, described
 from pparse.tree.result import Result
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from pparse.parsers.protobuf.index import Piece
     from pparse.protobuf.schema import MessageType
-    from pparse.recovery.salvage import Job
+    from pparse.recovery.salvage_job import Job
     from pparse.recovery.salvage_riegeli import Wanted
     from pparse.recovery.target import TargetFile
     from pparse.riegeli.lookup import RecordLookup

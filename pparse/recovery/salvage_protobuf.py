@@ -31,7 +31,7 @@ from pparse.limits import KIB, MIB, count_words
 from pparse.parsers.protobuf.check import Checker
 from pparse.parsers.protobuf.index import accepts
 from pparse.parsers.protobuf.resume import find_resumption
-from pparse.recovery.salvage import MODEL_NAMES, Rest
+from pparse.recovery.salvage_job import MODEL_NAMES, Rest
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from pparse.parsers.protobuf.parser import ProtobufParser
     from pparse.parsers.protobuf.resume import Resumption
     from pparse.protobuf.schema import MessageType
-    from pparse.recovery.salvage import Job
+    from pparse.recovery.salvage_job import Job
 
     Op = Range | bytes | None  # a stretch to copy; the tag of a message that begins; the end of one
     # called with the path, begin and end of what is not kept, and where its payload begins (None: it is no field)

@@ -6,7 +6,7 @@ from pparse.data.base import copy_into
 from pparse.errors import PASSING, LimitError, PparseError
 from pparse.findings import Status
 from pparse.limits import KIB, MIB, count_words
-from pparse.recovery.salvage import Rest, text_of
+from pparse.recovery.salvage_job import Rest, text_of
 from pparse.riegeli.chunks import ChunkData, ChunkError
 from pparse.riegeli.layout import TRANSPOSED
 from pparse.riegeli.parts import BROTLI, NONE, SNAPPY, ZSTD, PartCompressor
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from typing import BinaryIO, Final
 
     from pparse.data.reader import Range
-    from pparse.recovery.salvage import Job
+    from pparse.recovery.salvage_job import Job
     from pparse.recovery.target import TargetFile
     from pparse.riegeli.chunks import Chunk
     from pparse.riegeli.positions import SkippedRegion

@@ -16,7 +16,7 @@ from pparse.limits import MIB, count_words
 from pparse.parsers.safetensors.layout import lay
 from pparse.parsers.safetensors.parser import METADATA
 from pparse.recovery.report import RecoveredFile, doubtful_name
-from pparse.recovery.salvage import Rest, text_of
+from pparse.recovery.salvage_job import Rest, text_of
 from pparse.tree.entry import SCALAR
 from pparse.viewers.safetensors.rules import REFUSED
 from pparse.viewers.safetensors.viewer import SafetensorsViewer
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any, Final
 
-    from pparse.recovery.salvage import Job
+    from pparse.recovery.salvage_job import Job
     from pparse.recovery.target import TargetFile
     from pparse.tensors.tensor import Tensor
 

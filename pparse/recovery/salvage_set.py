@@ -15,7 +15,8 @@ from pparse.findings import Status
 from pparse.limits import count_words
 from pparse.recovery.judgement import judge
 from pparse.recovery.report import RecoveredFile
-from pparse.recovery.salvage import Job, Rest, salvage, text_of
+from pparse.recovery.salvage import salvage
+from pparse.recovery.salvage_job import Job, Rest, text_of
 from pparse.viewers.safetensors.sharded import NameTable, SafetensorsSetViewer
 
 TYPE_CHECKING = False
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from pparse.document.extraction import Extraction
     from pparse.parsers.safetensors.index import ShardSet
     from pparse.recovery.judgement import Judgement
-    from pparse.recovery.salvage import Report
+    from pparse.recovery.salvage_job import Report
     from pparse.recovery.target import Target, TargetFile
     from pparse.tree.result import Result
 

@@ -236,7 +236,7 @@ class Unpacker:
 
     def _unlike_a_model(self, name: str, *, damaged: bool) -> str:
         """Return the name for what is not recognised; one that is damaged is not to be taken for the model it was."""
-        from pparse.recovery.salvage import AS_FOUND, MODEL_NAMES
+        from pparse.recovery.salvage_job import AS_FOUND, MODEL_NAMES
 
         return AS_FOUND.format(name) if damaged and self._plan.salvage and name.endswith(MODEL_NAMES) else name
 

@@ -1,0 +1,183 @@
+"""One model file to be saved: what is read, what is written, and the list of what is lost."""
+
+from __future__ import annotations
+
+import json
+
+from pparse.containers.content import GapLog
+from pparse.errors import EndOfDataError, GapError, MalformedError
+from pparse.findings import Status
+from pparse.limits import MIB, count_words
+from pparse.recovery.report import RecoveredFile
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Final
+
+    from pparse.document.extraction import Extraction
+    from pparse.recovery.target import Target, TargetFile
+
+    Report = Callable[[RecoveredFile], object]
+    Kept = Callable[[str, int], object]
+
+SCHEMA: Final = 1
+_STEP: Final = 1 * MIB
+# How names of models end, and what a file of such a name is called that no library would take for one.
+MODEL_NAMES: Final = (".safetensors", ".riegeli", ".cpb", ".pb")
+AS_FOUND: Final = "{}.partial/as-found.bin"
+
+
+class Job:
+    """One file to be saved: where it is read, and where it goes.
+
+    Its bytes are ``data[start:end]``; behind ``solid`` (which is ``end`` in most files) the places of bytes are not
+    known, since bytes are missing before them and nobody knows how many.
+    """
+
+    def __init__(self, extraction: Extraction, target: Target, name: str, report: Report) -> None:
+        self.extraction = extraction
+        self.session = extraction.session
+        self.data = extraction.data
+        self.start = extraction.start
+        self.end = max(self.start, extraction.known_end())
+        self.target = target
+        self.name = name
+        self.kept: Kept | None = None
+        self.is_unharmed = False  # set by who finds nothing lost: it is to be written as it is
+        self._report = report
+        self._done = 0
+        self.loose = [
+            gap
+            for gap in self.data.gaps
+            if (gap.length is None or not gap.exact) and self.start <= gap.offset < self.end
+        ]
+        self.solid = self.loose[0].offset if self.loose else self.end
+
+    @property
+    def has_gaps(self) -> bool:
+        """Whether bytes are missing anywhere but at the end."""
+        gap = self.data.next_gap(self.start)
+        return gap is not None and gap.offset < self.end and gap.length is not None
+
+    def report(self, file: TargetFile, status: Status, reason: str, **known: object) -> None:
+        """Tell of a file that was written."""
+        known.setdefault("source", self.extraction.path)
+        self._report(RecoveredFile.written(file, status, reason=reason, **known))
+
+    def report_as(self, entry: RecoveredFile) -> None:
+        """Tell of a file, or of what could not be had."""
+        entry.source = self.extraction.path
+        self._report(entry)
+
+    def advance(self, count: int, total: int | None) -> None:
+        """Count bytes that were written, tell the progress, and stop if the caller wants that."""
+        self.session.check_cancelled()
+        self._done += count
+        if self.session.progress is not None:
+            self.session.progress(self._done, total, "saving")
+
+    def copy_known(self, file: TargetFile, start: int, stop: int) -> GapLog:
+        """Write the bytes ``[start, stop)``, gaps as holes; return those, with offsets in the file.
+
+        It ends early where nothing more can be had.
+        """
+        gaps = GapLog()
+        offset = start
+        while offset < stop:
+            self.advance(0, None)
+            try:
+                chunk = self.data.pread(offset, min(_STEP, stop - offset))
+            except GapError as gap:
+                if gap.length is None:
+                    break
+                count = min(gap.length, stop - offset)
+                gaps.add(offset - start, count)
+                file.skip(count)
+                offset += count
+                continue
+            except (MalformedError, EndOfDataError):
+                break
+            if not chunk:
+                break
+            file.write(chunk)
+            offset += len(chunk)
+        return gaps
+
+    def save_as_found(self) -> None:
+        """Write the bytes of a model of which no valid file can be made, under a name that no library takes for one."""
+        with self.target.create(AS_FOUND.format(self.name)) as file:
+            gaps = self.copy_known(file, self.start, self.end)
+        reason = "no tensor, record or field of it is whole: these are its bytes as they were found"
+        self.report(file, Status.DAMAGED, reason, offset=self.start, gaps=gaps)
+
+    def save_loose(self, name: str) -> int:
+        """Write the stretches whose place in the file is not known, one file each; return how many there are."""
+        written = 0
+        for number, gap in enumerate(self.loose):
+            if gap.length is None:
+                break
+            start = gap.offset + gap.length
+            stop = self.loose[number + 1].offset if number + 1 < len(self.loose) else self.end
+            if start >= stop:
+                continue
+            with self.target.create(f"{name}.partial/behind-{gap.offset}.bin") as file:
+                gaps = self.copy_known(file, start, stop)
+            reason = "its place in the file is not known: before it bytes are missing, and nobody knows how many"
+            self.report(file, Status.DAMAGED, reason, offset=start, gaps=gaps)
+            written += 1
+        return written
+
+
+class Rest:
+    """Writes ``name.rest.json``, what a salvaged file does not have: ``head``, and entries in the list ``lost``.
+
+    The file is made with the first entry, or by `write`. ``count`` counts entries.
+    """
+
+    def __init__(self, job: Job, name: str, head: dict[str, object]) -> None:
+        self._job = job
+        self._name = f"{name}.rest.json"
+        self._head = head
+        self._file: TargetFile | None = None
+        self.count = 0
+
+    def write(self) -> None:
+        """Make the file, if it is not there."""
+        if self._file is None:
+            self._file = self._job.target.create(self._name)
+            head = json.dumps({"schema": SCHEMA, **self._head})
+            self._file.write(f'{head[:-1]}, "lost": ['.encode())
+
+    def add(self, entry: dict[str, object]) -> None:
+        """Add an entry, which is written on a line of its own."""
+        self.write()
+        assert self._file is not None  # noqa: S101 -- just made
+        separator = ",\n" if self.count else "\n"
+        self._file.write((separator + json.dumps(entry)).encode())
+        self.count += 1
+
+    def finish(self, status: Status) -> None:
+        """End the file, if there is one, and report it with the status of what it belongs to."""
+        file = self._file
+        if file is None or file.closed:
+            return
+        try:
+            file.write(b"\n]}\n")
+            file.close()
+        except BaseException:
+            file.discard()
+            raise
+        self._job.report(file, status, f"what the saved file does not have: {count_words(self.count, 'part')}")
+
+    def discard(self) -> None:
+        """Remove the file, unless it was finished."""
+        if self._file is not None:
+            self._file.discard()
+
+
+def text_of(text: str) -> str:
+    """Return ``text`` without half characters, which many readers of JSON refuse, and cut where no name is so long."""
+    if len(text) > 4096:
+        text = text[:4096] + "…"
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
