@@ -36,6 +36,7 @@ from pparse.errors import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
     from typing import Any
 
     from pparse.budget import MemoryBudget
@@ -69,6 +70,23 @@ def _find_rooms() -> None:
             __path__.append(root)
 
 
+def lazy_names(package: str, where: Mapping[str, str]) -> Callable[[str], Any]:
+    """Return a ``__getattr__`` for ``package`` that imports a name on its first use, from the module in ``where``."""
+
+    def find(name: str) -> Any:
+        module = where.get(name)
+        if module is None:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        import importlib
+        import sys
+
+        value = getattr(importlib.import_module(f"{package}.{module}"), name)
+        setattr(sys.modules[package], name, value)
+        return value
+
+    return find
+
+
 _find_rooms()
 
 _WHERE = {
@@ -94,14 +112,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-def __getattr__(name: str) -> Any:
-    if name in _WHERE:
-        import importlib
-
-        value = getattr(importlib.import_module(f"pparse.{_WHERE[name]}"), name)
-        globals()[name] = value
-        return value
-    raise AttributeError(f"module 'pparse' has no attribute {name!r}")
+__getattr__ = lazy_names(__name__, _WHERE)
 
 
 def __dir__() -> list[str]:

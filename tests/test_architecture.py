@@ -14,18 +14,17 @@ from tests.rows import rows
 ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = {"pparse": "pparse", "pparse.parsers": "parsers", "pparse.viewers": "viewers", "pparse.protos": "protos"}
 
-LAYERS = {
-    0: "errors limits budget findings locking data codecs protobuf kernels",
-    1: "riegeli compressed protos",
-    2: "paths tree document containers tensors writers testing",
-    3: "parsers",
-    4: "viewers",
-    5: "proto_splitter recovery",
-    6: "cli __main__",
-}
-LAYER_OF = {name: layer for layer, names in LAYERS.items() for name in names.split()}
-# pparse/__init__ is the face of all; protos may be imported from layer 1 up.
-FREE = {"__init__"}
+# What may import what: only what stands further left; imports for types count. Folders, or modules, of pparse.
+ORDER = (
+    "errors < limits findings locking < paths < budget kernels < data protobuf < codecs protos < compressed < "
+    "riegeli < tree < document < tensors < writers < containers testing < parsers < viewers < proto_splitter < recovery < cli"
+)
+RANK = {room: rank for rank, rooms in enumerate(ORDER.split("<")) for room in rooms.split()}
+# The face of all, and the command that calls the last one.
+FREE = {"__init__", "__main__"}
+# Files that may import each other in a circle: never over the border of a folder.
+CIRCLE = 3
+OWN_MODULES = 8
 HEAVY = {
     "numpy",
     "ml_dtypes",
@@ -60,42 +59,69 @@ def room(module: str) -> str:
     return parts[1] if len(parts) > 1 else "__init__"
 
 
-def imports_of(path: Path) -> list[str]:
-    found = []
+def imports_of(path: Path) -> set[str]:
+    """Return the modules that a file imports, anywhere in it."""
+    found = set()
     for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
-            node.body = []  # for the type checker only; ast.walk has not come to it yet
-        elif isinstance(node, ast.Import):
-            found += [alias.name for alias in node.names]
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: relative import"
-            found.append(node.module or "")
-            if node.module == "pparse":
-                found += [f"pparse.{alias.name}" for alias in node.names]
-    return [name for name in found if name.split(".")[0] == "pparse"]
+            inner = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= (inner & NAMES) or {node.module or ""}
+    return found & NAMES - {"pparse"}
 
 
-@rows(("module", "path"), MODULES, ids=[name for name, _ in MODULES])
-def test_imports_go_downwards(module: str, path: Path) -> None:
-    here = room(module)
-    if here in FREE:
-        return
-    for imported in imports_of(path):
-        there = room(imported)
-        if there == "protos":
-            assert LAYER_OF[here] >= 1
-        elif there in LAYER_OF:
-            assert LAYER_OF[there] <= LAYER_OF[here], f"{module} (layer {LAYER_OF[here]}) imports {imported}"
+NAMES = {name for name, _ in MODULES}
+IMPORTS = {name: imports_of(path) - {name} for name, path in MODULES}
 
 
-def test_every_room_has_a_layer() -> None:
-    rooms = {room(name) for name, _ in MODULES} - FREE - {"protos"}
-    assert rooms <= set(LAYER_OF), rooms - set(LAYER_OF)
+def test_imports_go_downwards() -> None:
+    upwards = [
+        f"{module} imports {imported}"
+        for module, imports in IMPORTS.items()
+        for imported in imports
+        if room(module) not in FREE and room(imported) != room(module) and RANK[room(imported)] >= RANK[room(module)]
+    ]
+    assert not upwards
+
+
+def circles() -> list[set[str]]:
+    """Return the sets of modules that import each other, by however many steps."""
+    reach: dict[str, set[str]] = {}
+    for module in IMPORTS:
+        seen, todo = set(), [module]
+        while todo:
+            for found in IMPORTS[todo.pop()] - seen:
+                seen.add(found)
+                todo.append(found)
+        reach[module] = seen
+    within = [
+        {other for other in seen if module in reach[other]} | {module}
+        for module, seen in reach.items()
+        if module in seen
+    ]
+    return [circle for number, circle in enumerate(within) if circle not in within[:number]]
+
+
+def test_circles_are_small_and_stay_in_their_folder() -> None:
+    for circle in circles():
+        assert len(circle) <= CIRCLE, sorted(circle)
+        assert len({name.rpartition(".")[0] for name in circle}) == 1, sorted(circle)
+
+
+def test_the_package_has_few_modules_of_its_own() -> None:
+    assert len(list((ROOT / "pparse").glob("*.py"))) <= OWN_MODULES
+
+
+def test_every_room_has_its_place_in_the_order() -> None:
+    rooms = {room(name) for name, _ in MODULES} - FREE
+    assert rooms == set(RANK), rooms ^ set(RANK)
 
 
 def test_runtime_dependencies_of_the_lower_layers_are_lazy() -> None:
     for module, path in MODULES:
-        if module.startswith("pparse.kernels.json_numpy"):
+        if module in ("pparse.kernels.json_numpy", "pparse.tree.host"):  # one needs it, one is for type checkers only
             continue
         for node in ast.parse(path.read_text()).body:
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []

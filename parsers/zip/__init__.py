@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
+from pparse import lazy_names
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Final
-
     from pparse.parsers.zip.parser import ZipParser
-_WHERE: Final = {"ZipParser": "parser"}
+__getattr__ = lazy_names(__name__, {"ZipParser": "parser"})
 __all__ = ["ZipParser"]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _WHERE:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    import importlib
-
-    return getattr(importlib.import_module(f"{__name__}.{_WHERE[name]}"), name)

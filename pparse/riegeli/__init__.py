@@ -14,10 +14,10 @@ Names are imported when first asked for.
 
 from __future__ import annotations
 
+from pparse import lazy_names
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
-
     from pparse.riegeli.errors import (
         AbortedError,
         AlreadyExistsError,
@@ -97,15 +97,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    module = _WHERE.get(name)
-    if module is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    import importlib
-
-    value = getattr(importlib.import_module(f"pparse.riegeli.{module}"), name)
-    globals()[name] = value
-    return value
+__getattr__ = lazy_names(__name__, _WHERE)
 
 
 def __dir__() -> list[str]:
