@@ -17,7 +17,8 @@ FOLDERS = {"pparse": "pparse", "pparse.parsers": "parsers", "pparse.viewers": "v
 # What may import what: only what stands further left; imports for types count. Folders, or modules, of pparse.
 ORDER = (
     "errors < limits findings locking < paths < budget kernels < data protobuf < codecs protos < compressed < "
-    "riegeli < tree < document < tensors < writers < containers testing < parsers < viewers < proto_splitter < recovery < cli"
+    "riegeli < tree < document < tensors < writers < containers testing < parsers < viewers < proto_splitter < "
+    "recovery < cli"
 )
 RANK = {room: rank for rank, rooms in enumerate(ORDER.split("<")) for room in rooms.split()}
 # The face of all, and the command that calls the last one.
