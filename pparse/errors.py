@@ -31,12 +31,28 @@ The numbers live on the exception, not only in its words.
 
 from __future__ import annotations
 
+import enum
+
+
+class Fault(enum.Enum):
+    """What kind of contradiction an error is: what code may go by, where words are for people."""
+
+    TRAILING = enum.auto()  # bytes follow where the stream ends
+    CHECKSUM = enum.auto()  # what came out of a stream has not the checksum at its end
+    LENGTH = enum.auto()  # … not the length at its end
+    SIZE = enum.auto()  # more came out than was declared before
+    SHORT = enum.auto()  # the stream ends before all that was declared came out
+    OVERRUN = enum.auto()  # the stream goes on where its container ends it
+    FRAME = enum.auto()  # a frame, or its header, has not the checksum it should
+    BLOCK = enum.auto()  # a block cannot be decoded
+    BLOCK_SIZE = enum.auto()  # a block is larger than its frame allows
+
 
 class PparseError(Exception):
     """Root of all errors of pparse.
 
     Attributes (each ``None`` when unknown): ``offset`` in the data, ``wanted`` and ``got`` (bytes or counts),
-    ``path`` of the node, ``source`` (name of the data), ``state`` of the parser.
+    ``path`` of the node, ``source`` (name of the data), ``state`` of the parser, ``fault``: what kind it is.
     """
 
     def __init__(
@@ -49,6 +65,7 @@ class PparseError(Exception):
         path: str | None = None,
         source: str | None = None,
         state: str | None = None,
+        fault: Fault | None = None,
     ) -> None:
         super().__init__(reason)
         self.reason = reason
@@ -58,6 +75,7 @@ class PparseError(Exception):
         self.path = path
         self.source = source
         self.state = state
+        self.fault = fault
 
     def __str__(self) -> str:
         offset = f"@0x{self.offset:x}" if self.offset is not None else ""

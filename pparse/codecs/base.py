@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from copy import copy
 
-from pparse.errors import ClosedError, EndOfDataError, LimitError, MalformedError, PparseError, UnsupportedError
+from pparse.errors import ClosedError, EndOfDataError, Fault, LimitError, MalformedError, PparseError, UnsupportedError
 from pparse.limits import KIB
 
 TYPE_CHECKING = False
@@ -46,7 +46,7 @@ def checked(codec: str, out: bytes, eof: bool, left: int, max_size: int) -> byte
     if not eof:
         raise MalformedError(f"the {codec} stream ends early", got=len(out))
     if left:
-        raise MalformedError(f"{left} bytes follow the {codec} stream")
+        raise MalformedError(f"{left} bytes follow the {codec} stream", fault=Fault.TRAILING)
     return out
 
 
@@ -64,7 +64,7 @@ def drain(stream: Decompressor, data: Buffer, max_size: int) -> bytes:
             pieces.append(stream.decompress(piece, min(_STEP, max_size - total + 1)))
             total += len(pieces[-1])
     except EndOfDataError as error:
-        raise MalformedError(error.reason, offset=error.offset, got=total) from error
+        raise MalformedError(error.reason, offset=error.offset, got=total, fault=error.fault) from error
     out = b"".join(pieces)
     return checked(stream.codec, out, stream.eof, len(view) - at + len(stream.unused_data), max_size)
 
@@ -176,7 +176,8 @@ class Decompressor:
 
     def _cut(self, out: bytes) -> bytes:
         size = self._size or 0
-        self._error = MalformedError(f"the {self.codec} stream holds more than {size} bytes", offset=self.consumed)
+        reason = f"the {self.codec} stream holds more than {size} bytes"
+        self._error = MalformedError(reason, offset=self.consumed, fault=Fault.SIZE)
         self._ready, self._over = b"", False
         out = out[: len(out) - (self.total_out - size)]
         self.total_out = size

@@ -10,7 +10,7 @@ from __future__ import annotations
 from copy import copy
 
 from pparse.codecs.base import Decompressor
-from pparse.errors import LimitError, MalformedError, PparseError
+from pparse.errors import Fault, LimitError, MalformedError, PparseError
 from pparse.limits import KIB
 
 TYPE_CHECKING = False
@@ -70,6 +70,16 @@ class Plan:
         self.window = window
         self.make = make  # called with the window, as memory limit
         self.head = head
+
+
+# What zlib says of the trailer of a stream.
+_SAID: Final = (("incorrect data check", Fault.CHECKSUM), ("incorrect length check", Fault.LENGTH))
+
+
+def fault_of(said: str) -> Fault | None:
+    """Return what kind of error a library means by its words: zlib tells of what stands at the end of a stream."""
+    found = (code for words, code in _SAID if words in said)
+    return next(found, None)
 
 
 class LibraryDecompressor(Decompressor):
@@ -176,7 +186,7 @@ class LibraryDecompressor(Decompressor):
         Errors of ``reread`` pass through; the next call tries again.
         """
         final: PparseError = MalformedError(
-            f"the {self.codec} stream is damaged ({self._failed})", offset=self._core_in
+            f"the {self.codec} stream is damaged ({self._failed})", offset=self._core_in, fault=fault_of(self._failed)
         )
         grown = False
         if "emory usage limit" in self._failed:  # a later block asks for more than the first did

@@ -7,7 +7,7 @@ bounded. Checksums (xxHash-32) are computed by a compressor of the same library,
 from __future__ import annotations
 
 from pparse.codecs.base import Decompressor, drain, package
-from pparse.errors import MalformedError, UnsupportedError
+from pparse.errors import Fault, MalformedError, UnsupportedError
 from pparse.kernels.lz4 import HISTORY, salvage, short_xxh32, with_history
 from pparse.limits import KIB
 
@@ -70,7 +70,8 @@ class _Lz4(Decompressor):
     def _note(self, out: bytes) -> None:
         self._decoded += len(out)
         if self._content is not None and self._decoded > self._content:
-            raise MalformedError(f"the lz4 frame holds more than the {self._content} bytes it declares")
+            reason = f"the lz4 frame holds more than the {self._content} bytes it declares"
+            raise MalformedError(reason, fault=Fault.SIZE)
         if self._hash is not None:
             self._hash.update(out)
         if self._linked:
@@ -105,7 +106,8 @@ class _Lz4(Decompressor):
         if len(head) <= length:
             return b""
         if short_xxh32(head[4:length]) >> 8 & 0xFF != head[length]:
-            raise MalformedError("the checksum of the lz4 frame header does not match", offset=length)
+            reason = "the checksum of the lz4 frame header does not match"
+            raise MalformedError(reason, offset=length, fault=Fault.FRAME)
         if flags & 1:
             raise UnsupportedError("the lz4 frame needs a dictionary", offset=0)
         self._most = 1 << (8 + 2 * (block >> 4))
@@ -136,7 +138,8 @@ class _Lz4(Decompressor):
         if not word:
             return self._end_mark()
         if size > self._most:
-            raise MalformedError(f"a block of {size} bytes, above the lz4 frame's {self._most}", offset=self.consumed)
+            reason = f"a block of {size} bytes, above the lz4 frame's {self._most}"
+            raise MalformedError(reason, offset=self.consumed, fault=Fault.BLOCK_SIZE)
         trailer = 4 if self._block_checksum else 0
         if word != size and not trailer:  # stored: what there is of it is delivered
             del self._input[:4]
@@ -175,7 +178,9 @@ class _Lz4(Decompressor):
             out = self._salvaged(block, cut=False)
             self._step = _Lz4._damaged
             if not out:
-                raise MalformedError("a block of the lz4 frame is damaged", offset=self.consumed) from error
+                raise MalformedError(
+                    "a block of the lz4 frame is damaged", offset=self.consumed, fault=Fault.BLOCK
+                ) from error
             return out
 
     def _salvaged(self, block: bytes, cut: bool) -> bytes:
@@ -184,7 +189,7 @@ class _Lz4(Decompressor):
         return bytes(memoryview(out)[len(self._history) :])
 
     def _damaged(self) -> bytes:
-        raise MalformedError("a block of the lz4 frame is damaged", offset=self.consumed)
+        raise MalformedError("a block of the lz4 frame is damaged", offset=self.consumed, fault=Fault.BLOCK)
 
     def _part_of_block(self, size: int, stored: bool) -> bytes:
         """Return what can be had of a block that the end of the input cuts."""
@@ -201,7 +206,8 @@ class _Lz4(Decompressor):
                 "the lz4 frame declares another size", offset=self.consumed, wanted=self._content, got=self._decoded
             )
         if self._hash is not None and self._hash.digest() != self._input[4:8]:
-            raise MalformedError("the checksum of the lz4 frame does not match", offset=self.consumed + 4)
+            reason = "the checksum of the lz4 frame does not match"
+            raise MalformedError(reason, offset=self.consumed + 4, fault=Fault.FRAME)
         del self._input[:length]
         self._end()
         return b""

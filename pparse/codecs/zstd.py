@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 
 from pparse.codecs.base import Decompressor, drain, package, too_much
-from pparse.errors import MalformedError, UnsupportedError
+from pparse.errors import Fault, MalformedError, UnsupportedError
 from pparse.limits import KIB, MIB
 
 TYPE_CHECKING = False
@@ -95,7 +95,7 @@ def whole_zstd(codec: str, data: Buffer, max_size: int) -> bytes:
         raise MalformedError("the zstd stream ends early", got=len(view))
     bound, end = _extent(view, frame)
     if end != len(view):
-        raise MalformedError(f"{len(view) - end} bytes follow the zstd stream")
+        raise MalformedError(f"{len(view) - end} bytes follow the zstd stream", fault=Fault.TRAILING)
     size = min(bound, max_size)
     if frame.content is not None:
         if frame.content > max_size:

@@ -13,15 +13,10 @@ import zlib
 from pparse.codecs.base import CHECKPOINT
 from pparse.codecs.deflate_entry import WINDOW, DeflateEntry
 from pparse.codecs.gzip_header import MAX_HEADER, parse_header
+from pparse.codecs.library import fault_of
 from pparse.compressed.gzip_index import COMPLETE, FOOTER, MAGIC, POINT, SPACING, checksum_of, fingerprint
 from pparse.compressed.inflated import InflatedData
-from pparse.errors import (
-    CancelledError,
-    EndOfDataError,
-    GapError,
-    MalformedError,
-    PparseError,
-)
+from pparse.errors import CancelledError, EndOfDataError, Fault, GapError, MalformedError, PparseError
 from pparse.kernels.deflate_blocks import LOOKAHEAD, find_blocks
 from pparse.limits import KIB, MIB, Limits
 
@@ -197,7 +192,7 @@ class _Builder:
     def _settle(self, error: PparseError | None, at: int) -> tuple[int, int, int]:
         """Return what is sound: bytes of the source, of the output, members."""
         table = self._table
-        if error is None or error.reason.startswith("bytes follow"):
+        if error is None or error.fault is Fault.TRAILING:
             table.cut(self._out, at)
             return at, self._out, self._members
         if isinstance(error, EndOfDataError):
@@ -205,7 +200,7 @@ class _Builder:
             return self._size, self._out, self._members + (self._out > self._member_out)
         # What came out before damage may be wrong already. Members before this one have been checked.
         end, out, members = self._member_at, self._member_out, self._members
-        if "check" not in error.reason:
+        if error.fault not in (Fault.CHECKSUM, Fault.LENGTH):
             number = len(table) - 1
             while number and (error.offset or 0) - (table.row(number)[0] >> 3) < _DOUBTED:
                 number -= 1
@@ -245,7 +240,7 @@ class _Builder:
         if not head and self._members:
             raise _Ended(None)
         if not b"\x1f\x8b".startswith(head[:2]) and self._members:
-            raise _Ended(MalformedError("bytes follow the gzip stream", offset=begin))
+            raise _Ended(MalformedError("bytes follow the gzip stream", offset=begin, fault=Fault.TRAILING))
         self._member_at, self._member_out = begin, self._out
         self._window = b""
         self._search_at, self._misses = 0, 0
@@ -267,7 +262,8 @@ class _Builder:
             try:
                 self._take(stream, data, at + len(data))
             except zlib.error as error:
-                raise _Ended(MalformedError(f"the gzip stream is damaged ({error})", offset=at)) from error
+                reason = f"the gzip stream is damaged ({error})"
+                raise _Ended(MalformedError(reason, offset=at, fault=fault_of(str(error)))) from error
             self._table.saw(at, data[: len(data) - len(stream.unused_data)])
             at += len(data)
         self._members += 1

@@ -20,6 +20,7 @@ from pparse.errors import (
     ClosedError,
     DataChangedError,
     EndOfDataError,
+    Fault,
     GapError,
     LimitError,
     MalformedError,
@@ -57,8 +58,6 @@ _MOST_AGAIN: Final = 8
 _DENSE: Final = 8
 _PLACES: Final = 262_144
 # What contradicts a stream at its end: others ask for these reasons.
-ENDS_EARLY: Final = "the stream ends early"
-GOES_ON: Final = "the stream goes on beyond its end"
 
 
 class InflatedData(Data):
@@ -500,9 +499,10 @@ class InflatedData(Data):
             return
         error = None
         if self.size is not None and run.out < self.size:
-            error = MalformedError(ENDS_EARLY, offset=end, wanted=self.size, got=run.out)
+            reason = "the stream ends early"
+            error = MalformedError(reason, offset=end, wanted=self.size, got=run.out, fault=Fault.SHORT)
         elif head and self._tail_is_error:
-            error = MalformedError(f"bytes follow the {self.codec} stream", offset=end)
+            error = MalformedError(f"bytes follow the {self.codec} stream", offset=end, fault=Fault.TRAILING)
         if not self._finished:
             self.consumed = end - self._start
             if self.size is None:
@@ -524,7 +524,7 @@ class InflatedData(Data):
         if isinstance(error, EndOfDataError):
             found = run.gap or EndOfDataError(error.reason, offset=run.at)
             if self._bounded and run.gap is None:
-                found = MalformedError(GOES_ON, offset=run.at)
+                found = MalformedError("the stream goes on beyond its end", offset=run.at, fault=Fault.OVERRUN)
         else:
             found = copy(error)
             found.offset = run.start + (decoder.consumed if error.offset is None else error.offset)

@@ -16,11 +16,11 @@ from operator import attrgetter
 
 from pparse.codecs import CODECS
 from pparse.codecs.gzip_header import MAX_HEADER, parse_header
-from pparse.compressed.inflated import ENDS_EARLY, GOES_ON, InflatedData
+from pparse.compressed.inflated import InflatedData
 from pparse.compressed.resync.pieces import Failure
 from pparse.data.base import Data, GapTable
 from pparse.data.standing import Doubt
-from pparse.errors import ClosedError, EndOfDataError, GapError, LimitError, UnsupportedError
+from pparse.errors import ClosedError, EndOfDataError, Fault, GapError, LimitError, UnsupportedError
 from pparse.findings import Status
 from pparse.limits import Limits
 
@@ -44,6 +44,7 @@ _XZ_CHECKS: Final = (b"\x01", b"\x04", b"\x0a")
 
 
 # Codecs without checksums between those of a whole stream.
+_CONTRADICTIONS: Final = (Fault.SHORT, Fault.OVERRUN, Fault.SIZE, Fault.CHECKSUM, Fault.LENGTH)
 _NO_BLOCK_CHECKS: Final = ("gzip", "zlib", "deflate")
 _WRONG_SIZE: Final = "the stream does not hold as many bytes as it should"
 _WRONG_END: Final = "the stream does not end where it should"
@@ -52,22 +53,17 @@ _SUSPECT: Final = "its compressed bytes are in doubt, and what they decode to ha
 
 def is_contradiction(data: InflatedData) -> bool:
     """Say whether a stream came to an end, and its size or its checksum says that what came out is not right."""
-    reason = "" if data.error is None else data.error.reason
-    return (
-        data.contradiction is not None
-        or reason.startswith((ENDS_EARLY, GOES_ON))
-        or ("holds more than" in reason and " bytes" in reason)
-        or ("incorrect data check" in reason or "incorrect length check" in reason)
-    )
+    return data.contradiction is not None or (data.error is not None and data.error.fault in _CONTRADICTIONS)
 
 
 class Problem:
     """Damage of a stream: the ``reason``, and the bytes ``[at, end)`` of the source that are passed over for it."""
 
-    __slots__ = ("at", "end", "reason")
+    __slots__ = ("at", "end", "fault", "reason")
 
-    def __init__(self, reason: str, at: int, end: int) -> None:
-        self.reason = reason
+    def __init__(self, error: PparseError, at: int, end: int) -> None:
+        self.reason = error.reason
+        self.fault = error.fault
         self.at = at
         self.end = end
 
@@ -301,7 +297,7 @@ class ResumedData(Data):
     @property
     def is_in_doubt(self) -> bool:
         """Whether anything but bytes behind its end is wrong with the stream."""
-        return any(not problem.reason.startswith("bytes follow") for problem in self.problems) or bool(self.doubts)
+        return any(problem.fault is not Fault.TRAILING for problem in self.problems) or bool(self.doubts)
 
     @property
     def is_sound(self) -> bool:
@@ -371,14 +367,14 @@ class ResumedData(Data):
         gaps = GapTable()
         self.contradiction = head.contradiction
         if head.contradiction is not None and error is not None:
-            self.problems.append(Problem(error.reason, self._source.start, self._source.end))
+            self.problems.append(Problem(error, self._source.start, self._source.end))
             self.doubts = (Doubt(0, head.produced, error.reason),)
             error = None
         if isinstance(error, EndOfDataError) and self.codec in ("gzip", "zlib", "deflate", "lz4"):
             error = self._judge_cut(error, gaps)
         proved = head.is_proved(0, head.produced)
-        if proved and error is not None and error.reason.startswith("bytes follow"):
-            self.problems.append(Problem(error.reason, error.offset or self._source.start, self._source.end))
+        if proved and error is not None and error.fault is Fault.TRAILING:
+            self.problems.append(Problem(error, error.offset or self._source.start, self._source.end))
             self.error = error
         elif error is not None and not isinstance(error, EndOfDataError | UnsupportedError):
             failure = self._failure(error)
@@ -386,7 +382,7 @@ class ResumedData(Data):
             self._note_doubt(failure, self._placed[0].end)
             self._doubt_end(error, self._placed[0].end)
         elif error is not None:
-            self.problems.append(Problem(error.reason, error.offset or self._source.start, self._source.end))
+            self.problems.append(Problem(error, error.offset or self._source.start, self._source.end))
             self.error = error
         self._settle_size(gaps)
         if self.is_sound or (not self.is_in_doubt and head.is_proved(0, head.produced)):
@@ -455,12 +451,12 @@ class ResumedData(Data):
         pieces: list[tuple[Piece, int]] = []
         for piece in found:
             lost = max(0, piece.at - end_of_source)
-            self.problems.append(Problem(reason.reason, end_of_source, max(piece.at, end_of_source)))
+            self.problems.append(Problem(reason, end_of_source, max(piece.at, end_of_source)))
             pieces.append((piece, lost))
             end_of_source, self.error = piece.end, piece.error
             reason = piece.error or reason
         if self.error is not None:
-            self.problems.append(Problem(self.error.reason, end_of_source, self._source.end))
+            self.problems.append(Problem(self.error, end_of_source, self._source.end))
         ratio = min(max(1.0, failure.out / max(1, failure.at - self._source.start)), 1032)
         waiting: list[tuple[Piece, int]] = []
         for piece, lost in pieces:
@@ -526,8 +522,8 @@ class ResumedData(Data):
         A decoder may pass damage, be in step again behind it, and find every block that follows: nothing tells where
         that was. Only what has checksums of its own on the way is not in doubt.
         """
-        early = error.reason.startswith(ENDS_EARLY)
-        behind = error.reason.startswith(GOES_ON) or (self._bounded and error.reason.startswith("bytes follow"))
+        early = error.fault is Fault.SHORT
+        behind = error.fault is Fault.OVERRUN or (self._bounded and error.fault is Fault.TRAILING)
         by_block = self.codec == "bz2" or (self.codec == "xz" and self._has_checks())
         if not early and not (behind and not by_block):
             return
@@ -543,7 +539,7 @@ class ResumedData(Data):
         if self._declared is not None:
             if end < self._declared:
                 gaps.add(end, self._declared - end)
-        elif self.error is None or self.error.reason.startswith("bytes follow") or self._sums_up():
+        elif self.error is None or self.error.fault is Fault.TRAILING or self._sums_up():
             self.size = end
         else:
             gaps.add(end, None)
@@ -551,9 +547,7 @@ class ResumedData(Data):
 
     def _sums_up(self) -> bool:
         """Say whether the stream came to its proper end, and only a checksum contradicts."""
-        return bool(self.doubts) and self.error is not None and "incorrect" in self.error.reason and (
-            "data check" in self.error.reason or "length check" in self.error.reason
-        )  # fmt: skip
+        return bool(self.doubts) and self.error is not None and self.error.fault in (Fault.CHECKSUM, Fault.LENGTH)
 
     # -- the rest ----------------------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from array import array
 
-from pparse.errors import EndOfDataError, GapError, MalformedError, PathError, UnsupportedError
+from pparse.errors import EndOfDataError, Fault, GapError, MalformedError, PathError, UnsupportedError
 from pparse.findings import Finding, Status
 from pparse.limits import MIB, count_words
 
@@ -364,7 +364,7 @@ def _judge(
         why = "" if limit is None else f"; {limit}"
         verdict.worsen(Status.DAMAGED, "gap", f"{lost} of it lost in {count_words(len(verdict.gaps), 'gap')}{why}")
     error = data.error
-    if error is not None and error.reason.startswith("bytes follow"):
+    if error is not None and error.fault is Fault.TRAILING:
         error = None
     if short:
         verdict.gaps.add(verdict.size, short)

@@ -12,7 +12,7 @@ from contextlib import suppress
 from pparse.codecs import CODECS
 from pparse.containers.content import Collector, read_through, status_of
 from pparse.document.extraction import extraction_of
-from pparse.errors import EndOfDataError, LimitError, MalformedError, PathError, PparseError, UnsupportedError
+from pparse.errors import EndOfDataError, Fault, LimitError, MalformedError, PathError, PparseError, UnsupportedError
 from pparse.findings import Finding, Severity, Status
 from pparse.limits import LITTLE, LITTLE_UNPACKED
 from pparse.tree.entry import LIST, MAP, SCALAR, Entry
@@ -163,7 +163,7 @@ class StreamParser(Parser):
         content = self.content
         cut = isinstance(content.error, EndOfDataError) and problem is content.problems[-1]
         length = max(0, problem.end - problem.at)
-        behind = problem.reason.startswith("bytes follow") and not content.is_in_doubt
+        behind = problem.fault is Fault.TRAILING and not content.is_in_doubt
         return Finding(
             "trailing" if behind else "truncated" if cut else "malformed", problem.reason,
             severity=Severity.WARNING if behind else Severity.ERROR, source=self.extraction.name,

@@ -30,7 +30,7 @@ from pparse.compressed.resync.deflate_source import MAGIC, Candidates, real_end,
 from pparse.compressed.resync.pieces import Failure, Piece
 from pparse.data.hidden import HiddenData
 from pparse.data.standing import Doubt
-from pparse.errors import EndOfDataError, GapError, LimitError, MalformedError, PparseError
+from pparse.errors import EndOfDataError, Fault, GapError, LimitError, MalformedError, PparseError
 from pparse.limits import KIB, MIB, Limits
 
 TYPE_CHECKING = False
@@ -160,9 +160,9 @@ class _Walk:
         """Yield the pieces, in order."""
         failure = self._failure
         self._chain = self.first_chain()
-        if self._chain is None and not failure.error.reason.startswith("bytes follow"):
+        if self._chain is None and failure.error.fault is not Fault.TRAILING:
             self._at = failure.start  # its header is damaged
-        if " bytes" in failure.error.reason and "holds more than" in failure.error.reason:  # where, nobody can tell
+        if failure.error.fault is Fault.SIZE:  # where, nobody can tell
             failure.doubt_from, failure.doubt = 0, "the stream holds more bytes than it should"
             return
         if self._chain is not None and self._contradicted(failure.error):
@@ -205,7 +205,7 @@ class _Walk:
             failure.doubt_from = start
 
         start = failure.start
-        if failure.error.reason.startswith("bytes follow") and self._codec != "deflate":
+        if failure.error.fault is Fault.TRAILING and self._codec != "deflate":
             # Another member, that cannot be read. Of raw deflate, it was a false end.
             self._member_out, self._sound_at = failure.out, failure.at
             return None
@@ -219,7 +219,7 @@ class _Walk:
         return Chain(8 * start, _BEGINNING, failure.start_out, note, failure.start_out) if start < failure.at else None
 
     def _contradicted(self, error: PparseError) -> bool:
-        return self._codec in ("gzip", "zlib") and any(f"incorrect {what} check" in error.reason for what in _CHECKS)
+        return self._codec in ("gzip", "zlib") and error.fault in (Fault.CHECKSUM, Fault.LENGTH)
 
     def _members(self, at: int, piece: Piece | None, *, joins: bool = True) -> Iterator[Piece]:
         """Yield what the members hold that begin at ``at`` or behind zeros there; sets where that fails."""
@@ -231,7 +231,9 @@ class _Walk:
                 return
             if self._codec != "gzip" or self._header(at) is None:
                 if piece is not None and piece.error is None:
-                    piece.error = MalformedError(f"bytes follow the {self._codec} stream", offset=at)
+                    piece.error = MalformedError(
+                        f"bytes follow the {self._codec} stream", offset=at, fault=Fault.TRAILING
+                    )
                 if self._codec != "gzip":
                     self._at = self._end
                 return
@@ -251,7 +253,7 @@ class _Walk:
             if not self._contradicted(error):
                 self._failed_in(inner, failed_at, error, piece)
                 return
-            body_end = failed_at - (8 if "length check" in error.reason else 4)
+            body_end = failed_at - (8 if error.fault is Fault.LENGTH else 4)
             if not self._may_end(body_end + 8):
                 self._failed_in(inner, body_end, error, piece)
                 return
@@ -265,7 +267,7 @@ class _Walk:
         header = self._header(start)
         self._at = failed_at
         self._by_gap = isinstance(error, GapError)
-        if header is not None and not error.reason.startswith("bytes follow") and start + header.length < failed_at:
+        if header is not None and error.fault is not Fault.TRAILING and start + header.length < failed_at:
             place = None if piece.position is None else piece.position + inner.member_out
             self._chain = Chain(8 * (start + header.length), _BEGINNING, inner.member_out, noter(piece), place)
         if self._member_out is not None:
@@ -593,6 +595,5 @@ class _Walk:
         return at
 
 
-_CHECKS: Final = ("data", "length")
 _PUT_TOGETHER: Final = "it copies from where bytes are lost, and was put together by where the next block must begin"
 _CONTRADICTED: Final = "the checksum of the stream contradicts what was decoded"

@@ -21,7 +21,7 @@ from pparse.compressed.resync.blocks import BEFORE_DAMAGE, CONTRADICTED, CUT, LA
 from pparse.compressed.resync.runs import Found, Runs
 from pparse.data.base import BytesData
 from pparse.data.spliced import SplicedData
-from pparse.errors import EndOfDataError, GapError
+from pparse.errors import EndOfDataError, Fault, GapError
 from pparse.kernels.lz4 import short_xxh32
 from pparse.limits import MIB
 
@@ -180,7 +180,7 @@ class _Walk:
             if self._failure.at < stop:
                 return start
             # One that came out in part is told of at its end.
-            damaged = self._failure.at == stop and self._failure.error.reason.startswith("a block")
+            damaged = self._failure.at == stop and self._failure.error.fault in (Fault.BLOCK, Fault.BLOCK_SIZE)
             if damaged and not frame.linked and not self._measured(start, stop, frame).proved:
                 return start
             at = stop
@@ -202,7 +202,7 @@ class _Walk:
             return
 
     def _behind_frame(self, frame: _Frame) -> int | None:
-        if self._failure.error.reason.startswith("bytes follow"):
+        if self._failure.error.fault is Fault.TRAILING:
             return self._failure.out
         return None if frame.content is None else self._failure.start_out + frame.content
 
@@ -268,9 +268,9 @@ class _Walk:
         failure = self._failure
         if isinstance(failure.error, GapError | EndOfDataError):
             return
-        if failure.error.reason.startswith("the checksum of the lz4 frame"):
+        if failure.error.fault is Fault.FRAME:
             failure.doubt_from, failure.doubt = failure.start_out, CONTRADICTED
-        elif failure.error.reason.startswith("a block of the lz4 frame is damaged"):
+        elif failure.error.fault is Fault.BLOCK:
             came = frame.most  # the block came out as far as it could be decoded
             for start, stop, _ in _blocks_at(self._look, frame, failed):
                 if not frame.linked:

@@ -15,7 +15,7 @@ from pparse.codecs.zstd import MAGIC, parse_frame
 from pparse.compressed.inflated import InflatedData
 from pparse.compressed.resync.blocks import CONTRADICTED, CUT, LARGEST, Blocks, Effort, Look, windows
 from pparse.compressed.resync.runs import Found, Runs
-from pparse.errors import EndOfDataError, GapError, MalformedError, UnsupportedError
+from pparse.errors import EndOfDataError, Fault, GapError, MalformedError, UnsupportedError
 from pparse.limits import KIB, MIB
 
 TYPE_CHECKING = False
@@ -122,7 +122,7 @@ class _Walk:
 
     def _behind(self) -> Iterator[Found]:
         look, failure = self._look, self._failure
-        if failure.error.reason.startswith("bytes follow"):
+        if failure.error.fault is Fault.TRAILING:
             pass
         elif "checksum" in failure.error.reason or "doesn't match" in failure.error.reason:
             failure.doubt_from, failure.doubt = failure.start_out, CONTRADICTED
@@ -148,7 +148,7 @@ class _Walk:
         failure = self._failure
         start, _, size = frame
         before = failure.start_out
-        if failure.error.reason.startswith("bytes follow") or (size is not None and failure.out - size == before):
+        if failure.error.fault is Fault.TRAILING or (size is not None and failure.out - size == before):
             return failure.out
         # A size that is damaged itself would have shown in the last block.
         return None if size is None or failure.at >= _last_block(self._look, start) else before + size
