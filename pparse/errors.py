@@ -33,6 +33,10 @@ from __future__ import annotations
 
 import enum
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 
 class Fault(enum.Enum):
     """What kind of contradiction an error is: what code may go by, where words are for people."""
@@ -43,17 +47,22 @@ class Fault(enum.Enum):
     SIZE = enum.auto()  # more came out than was declared before
     SHORT = enum.auto()  # the stream ends before all that was declared came out
     OVERRUN = enum.auto()  # the stream goes on where its container ends it
+    TOO_FAR = enum.auto()  # a copy reaches back before the beginning
     FRAME = enum.auto()  # a frame, or its header, has not the checksum it should
     BLOCK = enum.auto()  # a block cannot be decoded
     BLOCK_SIZE = enum.auto()  # a block is larger than its frame allows
+    UNREADABLE = enum.auto()  # a chunk that a message needs cannot be read
 
 
 class PparseError(Exception):
     """Root of all errors of pparse.
 
     Attributes (each ``None`` when unknown): ``offset`` in the data, ``wanted`` and ``got`` (bytes or counts),
-    ``path`` of the node, ``source`` (name of the data), ``state`` of the parser, ``fault``: what kind it is.
+    ``path`` of the node, ``source`` (name of the data), ``state`` of the parser, ``fault``: what kind it is. What lifts
+    a limit of ours is ``option``, which is empty where none does.
     """
+
+    option = ""
 
     def __init__(
         self,
@@ -132,7 +141,11 @@ class MalformedError(PparseError, ValueError):
 
 
 class FormatError(PparseError, ValueError):
-    """No parser recognises the data, or there is no parser of that name."""
+    """No parser recognises the data, or there is no parser of that name; ``option`` would have it read all the same."""
+
+    def __init__(self, reason: str, *, source: str | None = None, option: str = "", **known: Any) -> None:
+        super().__init__(reason, source=source, **known)
+        self.option = option
 
 
 class NothingThereError(FormatError):
@@ -157,7 +170,10 @@ class UnsupportedError(PparseError):
 
 
 class LimitError(PparseError):
-    """One of our limits says no; ``option`` is the command-line option that lifts it, empty where none does."""
+    """One of our limits says no; ``option`` is the command-line option that lifts it, empty where none does.
+
+    ``told``: the reason names it already.
+    """
 
     def __init__(
         self,
@@ -168,8 +184,9 @@ class LimitError(PparseError):
         got: int | str | None = None,
         path: str | None = None,
         offset: int | None = None,
+        told: bool = False,
     ) -> None:
-        advice = f"; lift it with {option}" if option else ""
+        advice = f"; lift it with {option}" if option and not told else ""
         super().__init__(reason + advice, wanted=wanted, got=got, path=path, offset=offset)
         self.option = option
 

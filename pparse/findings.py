@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Final
 
+    from pparse.errors import Fault
+
 
 class Status(enum.StrEnum):
     """What became of a node, member, tensor or document. People see it in lower case, and may compare it with that."""
@@ -49,10 +51,11 @@ def clipped(text: str, most: int = KEPT_PATH) -> str:
 class Finding:
     """One thing that is odd or wrong: a stable ``code``, where (``path``, ``offset``, ``length``), and the numbers.
 
-    Of a very long path or reason the middle is left out.
+    Of a very long path or reason the middle is left out. ``option`` is what lifts the limit that it is about,
+    ``fault`` what kind of error it was found by.
     """
 
-    __slots__ = ("code", "got", "length", "offset", "path", "reason", "severity", "source", "wanted")
+    __slots__ = ("code", "fault", "got", "length", "offset", "option", "path", "reason", "severity", "source", "wanted")
 
     def __init__(
         self,
@@ -66,6 +69,8 @@ class Finding:
         length: int | None = None,
         wanted: int | str | None = None,
         got: int | str | None = None,
+        option: str = "",
+        fault: Fault | None = None,
     ) -> None:
         self.code = code
         self.reason = clipped(reason, KEPT_REASON)
@@ -76,6 +81,8 @@ class Finding:
         self.length = length
         self.wanted = wanted
         self.got = got
+        self.option = option
+        self.fault = fault
 
     def is_within(self, path: str, start: int, end: int) -> bool:
         """Say whether the finding is on the node at ``path``, or below it; its offset counts if its path is clipped."""

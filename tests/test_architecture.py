@@ -174,3 +174,38 @@ def test_library_code_neither_prints_nor_swallows() -> None:
                 assert node.func.id not in ("print", "breakpoint"), f"{module}: {node.func.id}()"
             if isinstance(node, ast.ExceptHandler):
                 assert node.type is not None, f"{module}: bare except"
+
+
+# Where the words of other libraries are understood, which have no codes.
+TRANSLATES = ("pparse.codecs.", "pparse.kernels.wire_guess", "pparse.proto_splitter.merger")
+
+
+def by_words(node: ast.AST) -> bool:
+    """Whether a comparison or a call looks into the words of an error, a finding or a problem."""
+
+    def is_text(value: ast.AST) -> bool:
+        if isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id == "str":
+            return any(isinstance(name, ast.Name) and "error" in name.id for name in value.args)
+        return isinstance(value, ast.Attribute) and value.attr == "reason"
+
+    if isinstance(node, ast.Compare):
+        sides = [node.left, *node.comparators]
+        words = any(isinstance(side, ast.Constant) and isinstance(side.value, str) for side in sides)
+        return words and any(is_text(side) for side in sides)
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        return node.func.attr in ("startswith", "endswith", "partition", "find", "split") and is_text(node.func.value)
+    return False
+
+
+def test_nothing_goes_by_the_words_of_a_message() -> None:
+    """Words are for people, and may be put better at any time: code goes by `Fault`, codes and options."""
+    found = [
+        f"{module}:{node.lineno}"
+        for module, path in MODULES
+        if not module.startswith(TRANSLATES)
+        for node in ast.walk(ast.parse(path.read_text()))
+        if by_words(node)
+    ]
+    assert not found, "\n".join(found)
+    assert by_words(ast.parse("error.reason.startswith('bytes follow')").body[0].value)  # type: ignore[attr-defined]
+    assert by_words(ast.parse("'alloc' in str(error)").body[0].value)  # type: ignore[attr-defined]

@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from array import array
 
-from pparse.errors import PASSING, MalformedError, PparseError
+from pparse.errors import PASSING, Fault, MalformedError, PparseError
 from pparse.parsers.cpb.metadata import INDEX, KEY
 from pparse.parsers.protobuf.index import ChunkRange, FieldGraft, Graft, Lost
 from pparse.tree.key_table import ranked
@@ -66,7 +66,7 @@ class Chunks:
         except PASSING:
             raise
         except PparseError as error:
-            return Lost(f"chunk {index} cannot be read: {error.reason}", error)
+            return Lost(f"chunk {index} cannot be read: {error.reason}", error, Fault.UNREADABLE)
 
 
 class Scope:

@@ -630,5 +630,5 @@ class JsonParser(DamagedText):
 
 def _refused(entry: Entry, status: Status, code: str, error: PparseError) -> Entry:
     """Return a copy of an entry, which the index may hold, for a child that cannot be decoded."""
-    finding = Finding(code, error.reason, offset=error.offset)
+    finding = Finding(code, error.reason, offset=error.offset, option=error.option)
     return Entry(entry.key, entry.kind, entry.start, entry.end, status=status, finding=finding, at=entry.at)

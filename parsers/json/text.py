@@ -337,7 +337,8 @@ def _invalid(key: str | None, at: int, end: int, error: PparseError, source: str
 
 
 def _malformed(error: PparseError, start: int, source: str, code: str = "malformed") -> Finding:
-    return Finding(code, error.reason, source=source, offset=error.offset if error.offset is not None else start)
+    offset = error.offset if error.offset is not None else start
+    return Finding(code, error.reason, source=source, offset=offset, option=error.option)
 
 
 def _cut(reason: str, offset: int, got: int, source: str) -> Finding:

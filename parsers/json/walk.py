@@ -254,11 +254,13 @@ class _Walk:
         step = level.below(self.brackets[len(self.levels) - 1])
         return lambda: join_step(trail.path(level), step)
 
-    def note(self, code: str, reason: str, offset: int, severity: Severity = Severity.ERROR) -> Finding:
+    def note(
+        self, code: str, reason: str, offset: int, severity: Severity = Severity.ERROR, option: str = ""
+    ) -> Finding:
         """Add a finding at the present path."""
         findings = self.parser.result.findings
         path = "" if findings.omitted else self.path()  # writing a path that is not kept takes time for each level
-        finding = Finding(code, reason, severity=severity, path=path, source=self.source, offset=offset)
+        finding = Finding(code, reason, severity=severity, path=path, source=self.source, offset=offset, option=option)
         findings.add(finding)
         if severity is Severity.ERROR and self.fault is None:
             self.fault = finding
@@ -266,9 +268,11 @@ class _Walk:
 
     # -- faults ------------------------------------------------------------------------------------------------------
 
-    def malformed(self, reason: str, offset: int, *, code: str = "malformed", in_string: bool = False) -> Finding:
+    def malformed(
+        self, reason: str, offset: int, *, code: str = "malformed", in_string: bool = False, option: str = ""
+    ) -> Finding:
         """Note a fault, and move to the next comma or closing bracket of the same depth."""
-        finding = self.note(code, reason, offset)
+        finding = self.note(code, reason, offset, option=option)
         carry = Carry()
         carry.in_string = int(in_string)
         while self.have():
@@ -384,8 +388,7 @@ def _refuse_fault(walk: _Walk) -> None:
     if fault is None:
         return
     if fault.code == "limit":
-        reason, _, option = fault.reason.partition("; lift it with ")
-        raise LimitError(reason, option=option, path=fault.path, offset=fault.offset)
+        raise LimitError(fault.reason, option=fault.option, path=fault.path, offset=fault.offset, told=True)
     if fault.code == "unsupported":
         raise UnsupportedError(fault.reason, path=fault.path, offset=fault.offset)
     kind = EndOfDataError if fault.code == "truncated" else MalformedError
@@ -456,7 +459,8 @@ def _key(walk: _Walk, byte: int) -> bool:
             walk.parser.result.findings.add(walk.truncated())
             walk.pos = walk.end
         else:
-            walk.malformed(walk.parser.decoder.refuse_key(start).reason, start, code="limit")
+            refused = walk.parser.decoder.refuse_key(start)
+            walk.malformed(refused.reason, start, code="limit", option=refused.option)
         return False
     try:
         key = decode_key(quoted, start, walk.parser.decoder)
@@ -519,7 +523,7 @@ def _value(walk: _Walk, detail: bool) -> tuple[Visit | None, str]:
             value = walk.parser.decoder.decode(text, start)
             walk.pos = start + len(text)
     except (LimitError, UnsupportedError) as refused:
-        finding = walk.malformed(refused.reason, start, code=unsupported_code(refused))
+        finding = walk.malformed(refused.reason, start, code=unsupported_code(refused), option=refused.option)
         return _visit(walk, depth, key, ordinal, kind, start, finding, Status.UNSUPPORTED), "after"
     except MalformedError as error:
         offset = error.offset if error.offset is not None else start

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from typing import Any, Final, TypeAlias
 
     from pparse.data.base import Data
-    from pparse.errors import PparseError
+    from pparse.errors import Fault, PparseError
     from pparse.protobuf.schema import FieldType, MessageType
 
     Piece: TypeAlias = "Range | Graft | Lost"
@@ -68,13 +68,14 @@ class ChunkRange(Range):
 
 
 class Lost:
-    """A piece that cannot be had: ``reason``, and the ``error`` if that is it."""
+    """A piece that cannot be had: ``reason``, what kind of ``fault`` it is, and the ``error`` if that is it."""
 
-    __slots__ = ("error", "reason")
+    __slots__ = ("error", "fault", "reason")
 
-    def __init__(self, reason: str, error: PparseError | None) -> None:
+    def __init__(self, reason: str, error: PparseError | None, fault: Fault | None = None) -> None:
         self.reason = reason
         self.error = error
+        self.fault = fault
 
 
 class FieldGraft:

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from typing import Any, ClassVar, Final
 
     from pparse.data.reader import Reader
+    from pparse.errors import Fault
     from pparse.parsers.protobuf.index import Contribution, Piece
     from pparse.parsers.protobuf.window import Window
     from pparse.protobuf.schema import FieldType, MessageType
@@ -163,11 +164,11 @@ class ProtobufParser(Parser):
                 raise piece.error
             try:
                 if isinstance(piece, Lost):
-                    raise MalformedError(piece.reason)
+                    raise MalformedError(piece.reason, fault=piece.fault)
                 if isinstance(piece, ChunkRange):
                     piece.check(message=True)
             except MalformedError as error:
-                self.damage(ctx.node, error.reason)
+                self.damage(ctx.node, error.reason, fault=error.fault)
                 continue
             if isinstance(piece, Graft):
                 index.parts.append(piece)
@@ -461,11 +462,14 @@ class ProtobufParser(Parser):
             self.result.close_node(node, Status.COMPLETE, None)
         return True
 
-    def damage(self, node: Node, reason: str, offset: int | None = None, status: Status = Status.DAMAGED) -> None:
+    def damage(
+        self, node: Node, reason: str, offset: int | None = None, status: Status = Status.DAMAGED,
+        fault: Fault | None = None,
+    ) -> None:  # fmt: skip
         """Mark ``node`` DAMAGED (or cut) for ``reason``."""
         finding = Finding(
             "truncated" if status is Status.TRUNCATED else "malformed", reason, path=node.path,
-            source=self.result.extraction.name, offset=node.start if offset is None else offset,
+            source=self.result.extraction.name, offset=node.start if offset is None else offset, fault=fault,
         )  # fmt: skip
         self.result.close_node(node, status, finding)
 

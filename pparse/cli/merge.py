@@ -22,7 +22,7 @@ from pparse.cli.chunking import (
 )
 from pparse.cli.common import DAMAGED, OK, USAGE, exit_code_of, open_file
 from pparse.cli.output import safe
-from pparse.errors import FormatError, MalformedError, OptionError, PparseError, SourceError
+from pparse.errors import Fault, FormatError, MalformedError, OptionError, PparseError, SourceError
 from pparse.limits import count_words, format_size
 
 TYPE_CHECKING = False
@@ -74,7 +74,7 @@ def run(options: Any, out: Output) -> int:
 
 def _is_misfit(error: PparseError) -> bool:
     """Say whether chunks could be read, but are not what the message type has there."""
-    return type(error) is MalformedError and "cannot be read" not in error.reason
+    return type(error) is MalformedError and error.fault is not Fault.UNREADABLE
 
 
 def _merge_folder(options: Any, out: Output) -> int:

@@ -95,8 +95,7 @@ def run(options: Any, out: Output) -> int:
 
 def _may_be_named(document: Extraction, error: FormatError) -> bool:
     """Whether it would help to name the format: something is there, and it is not known to be something else."""
-    told = "-f" in error.reason or isinstance(error, NothingThereError)
-    return not told and known_other(document) is None
+    return not (error.option or isinstance(error, NothingThereError)) and known_other(document) is None
 
 
 def exit_code(options: Any, outcome: Outcome) -> int:

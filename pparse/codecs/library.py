@@ -72,14 +72,19 @@ class Plan:
         self.head = head
 
 
-# What zlib says of the trailer of a stream.
-_SAID: Final = (("incorrect data check", Fault.CHECKSUM), ("incorrect length check", Fault.LENGTH))
+# What zlib says, and zstd of the checksum of a frame.
+_SAID: Final = (
+    ("incorrect data check", Fault.CHECKSUM),
+    ("incorrect length check", Fault.LENGTH),
+    ("too far back", Fault.TOO_FAR),
+    ("doesn't match", Fault.FRAME),
+    ("checksum", Fault.FRAME),
+)
 
 
 def fault_of(said: str) -> Fault | None:
-    """Return what kind of error a library means by its words: zlib tells of what stands at the end of a stream."""
-    found = (code for words, code in _SAID if words in said)
-    return next(found, None)
+    """Return what kind of error a library means by its words, which are all that it gives."""
+    return next((fault for words, fault in _SAID if words in said), None)
 
 
 class LibraryDecompressor(Decompressor):

@@ -308,7 +308,7 @@ def _refuse_stand_in(extraction: Extraction, chosen: type[Parser]) -> None:
             start = _head(extraction, 80).decode("utf-8", "replace")
             raise FormatError(
                 f"it is named as {other.name}, and is {chosen.name} text (a server's answer?): {start!r}; "
-                f"read it as such with -f {chosen.name}", source=extraction.name,
+                f"read it as such with -f {chosen.name}", source=extraction.name, option=f"-f {chosen.name}",
             )  # fmt: skip
 
 

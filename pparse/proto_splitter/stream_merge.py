@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from array import array
 
-from pparse.errors import MalformedError, OptionError, PparseError
+from pparse.errors import Fault, MalformedError, OptionError, PparseError
 from pparse.parsers.cpb.parser import CpbParser
 from pparse.parsers.protobuf.write import measure, write
 from pparse.proto_splitter.merge_chunks import Uses
@@ -142,7 +142,7 @@ def check_mergeable(document: Extraction) -> CpbParser:
     if parser.problem is not None:
         raise MalformedError(
             f"the chunk metadata, the last record, cannot be read: {parser.problem.reason}", source=document.name,
-            offset=parser.problem.offset,
+            offset=parser.problem.offset, fault=Fault.UNREADABLE,
         )  # fmt: skip
     unsound = parser.prove_metadata()
     if unsound is not None:
@@ -227,6 +227,7 @@ def check_first(parser: CpbParser) -> None:
     except PparseError as error:
         error.reason = f"chunk {index}, which would show the type, cannot be read: {error.reason}"
         error.source = error.source or parser.result.extraction.name
+        error.fault = Fault.UNREADABLE
         raise
 
 

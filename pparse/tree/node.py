@@ -232,10 +232,11 @@ class Node:
         if status is Status.UNSUPPORTED and finding is not None and finding.code != "limit":
             raise UnsupportedError(reason, path=self.path, offset=self._start)
         if status is Status.UNSUPPORTED:
-            reason, _, option = reason.partition("; lift it with ")
-            option = option or self.result.parser.lifting_option(self)
-            raise LimitError(reason, option=option, path=self.path, offset=self._start)
-        raise MalformedError(reason, offset=self._start, path=self.path, source=self.extraction.name)
+            known = finding.option if finding is not None else ""
+            option = known or self.result.parser.lifting_option(self)
+            raise LimitError(reason, option=option, path=self.path, offset=self._start, told=bool(known))
+        fault = finding.fault if finding is not None else None
+        raise MalformedError(reason, offset=self._start, path=self.path, source=self.extraction.name, fault=fault)
 
     def unload(self) -> None:
         """Put the placeholder back: drop value and index. Living children stay what they are."""

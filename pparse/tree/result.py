@@ -162,6 +162,7 @@ class Result:
             offset=node.start,
             wanted=error.wanted,
             got=error.got,
+            option=error.option,
         )
         self.close_node(node, Status.UNSUPPORTED, finding)
 

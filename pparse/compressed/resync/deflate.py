@@ -147,7 +147,7 @@ class _Walk:
         self._at = failure.at  # where decoding failed last
         self._chain: Chain | None = None  # what failed there
         self._inside = Inside(self._data, self._end, self._end - self._start, budget, self._poll)
-        self._too_far = "too far back" in failure.error.reason
+        self._too_far = failure.error.fault is Fault.TOO_FAR
         self._by_gap = isinstance(failure.error, GapError)  # the source has a gap there
         self._member_out: int | None = failure.start_out  # where the member in question begins, in the output
         self._sound_at = failure.start  # as far as here in the source decoding was right, and so many bytes of the
@@ -166,7 +166,7 @@ class _Walk:
             failure.doubt_from, failure.doubt = 0, "the stream holds more bytes than it should"
             return
         if self._chain is not None and self._contradicted(failure.error):
-            body_end = failure.at - (8 if "length check" in failure.error.reason else 4)
+            body_end = failure.at - (8 if failure.error.fault is Fault.LENGTH else 4)
             behind = body_end + _TRAILER[self._codec]
             if self._may_end(behind):
                 failure.doubt_from, failure.doubt = failure.start_out, _CONTRADICTED

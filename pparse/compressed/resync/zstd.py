@@ -124,7 +124,7 @@ class _Walk:
         look, failure = self._look, self._failure
         if failure.error.fault is Fault.TRAILING:
             pass
-        elif "checksum" in failure.error.reason or "doesn't match" in failure.error.reason:
+        elif failure.error.fault is Fault.FRAME:
             failure.doubt_from, failure.doubt = failure.start_out, CONTRADICTED
         elif failure.at > failure.start and not isinstance(failure.error, GapError | EndOfDataError):
             # A damaged header of a block makes a block of anything; not many times in a row.
