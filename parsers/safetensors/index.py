@@ -42,6 +42,8 @@ _MAP: Final = re.compile(rb'"weight_map"\s*+:\s*+\{(?:\s*+\}|\s*+"[^"\\]*+(?:\\.
 class ShardSet(Parser):
     """What the index of shards and a folder of shards have in common."""
 
+    is_set = True
+
     shapes = {"safetensors-index": MAP, "safetensors-folder": MAP, "shards": MAP, "object": MAP, "array": LIST}
 
     @property

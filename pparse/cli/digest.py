@@ -43,13 +43,12 @@ def check_digests(document: Extraction, expected: str) -> Iterator[Finding]:
 
 def _files(document: Extraction) -> list[tuple[str, FileData | None]]:
     parser = document.parse().parser
-    names = getattr(parser, "shard_names", None)
-    if names is None:
+    if not parser.is_set:
         data = document.data
         whole = isinstance(data, FileData) and (document.start, document.end) == (0, data.size)
         return [(document.name, data if whole else None)]  # type: ignore[list-item]
     found: list[tuple[str, FileData | None]] = []
-    for name in names():
+    for name in parser.shard_names():  # type: ignore[attr-defined]
         try:
             shard = parser.shard(name).data  # type: ignore[attr-defined]
         except PparseError:

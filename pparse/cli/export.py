@@ -63,7 +63,7 @@ def kept_metadata(viewer: Any, form: str) -> dict[str, str]:
     if form != ".safetensors" or viewer is None:
         return {}
     found: Mapping[str, Any] = viewer.metadata if viewer.format == "safetensors" else {}
-    if hasattr(viewer, "shard_viewer"):
+    if viewer.is_set:
         for name in viewer.parser.shard_names():
             try:
                 found = viewer.shard_viewer(name).metadata

@@ -129,9 +129,11 @@ def _facts(metadata: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 def _details(viewer: Any) -> list[tuple[str, str]]:
     """Return what only some viewers know."""
     parser = viewer.parser if hasattr(viewer, "parser") else None
-    names = getattr(parser, "shard_names", None)
-    if names is not None:
-        return [("shards", f"{len(names()):,}"), ("size", f"{viewer.extent().actual or 0:,} bytes in all shards")]
+    if viewer.is_set:
+        return [
+            ("shards", f"{len(viewer.parser.shard_names()):,}"),
+            ("size", f"{viewer.extent().actual or 0:,} bytes in all shards"),
+        ]
     if parser is None or not hasattr(type(parser), "header_size"):
         return [(label, safe(text)) for label, text in parser.details()] if parser is not None else []
     try:

@@ -117,8 +117,8 @@ class _Listing:
 
     def __init__(self, viewer: Any, matches: Callable[[str], bool]) -> None:
         self.viewer = viewer
-        self.extent = viewer.new_extent() if hasattr(viewer, "new_extent") else None
-        self.streamed = self.extent is not None and not hasattr(viewer, "shard_viewer")
+        self.extent = viewer.new_extent()
+        self.streamed = self.extent is not None and not viewer.is_set
         self.matches = matches
         self.shown = 0
         self.hit: Tensor | None = None
@@ -407,8 +407,7 @@ def _close_members(document: Extraction, counted: _Counted, size: Callable[[int]
         f"{size(total) if total is not None else 'unknown size'}: {out.status(status)}"
         f"{f'; {unsupported:,} unsupported' if unsupported else ''}"
     )
-    holds = getattr(document.result.parser, "holds", None)
-    held = holds() if holds is not None else None
+    held = document.result.parser.holds()
     if held is not None:
         out.line(f"it holds {held}, whose tensors this version does not read yet")
     report_document_cut(out, document, status)

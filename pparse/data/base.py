@@ -317,6 +317,9 @@ class Data(ABC):
     def look(self) -> None:  # noqa: B027 -- most data know all there is to know
         """If it is known that this breaks off or is damaged somewhere, find out where. Raises `LimitError`."""
 
+    def finish(self) -> None:  # noqa: B027 -- most data know all there is to know
+        """Read what must be read to its end before all is known of it: a compressed stream."""
+
     def standing(self, start: int, end: int) -> Standing:
         """Say whether the bytes ``[start, end)`` are there, and right; see `pparse.data.standing.standing`."""
         return standing(self, start, end)

@@ -352,8 +352,7 @@ class Extraction:
 
         viewer = viewer_for(self)
         if viewer is None:
-            holds = getattr(self.parse().parser, "holds", None)
-            held = holds() if holds is not None else None
+            held = self.parse().parser.holds()
             known = f" (it holds {held}, whose tensors this version does not read yet)" if held is not None else ""
             raise UnsupportedError(f"there is no viewer for {self.format}{known}; use open() and its nodes")
         return viewer

@@ -211,11 +211,10 @@ def _enter_next(extraction: Extraction, names: list[str]) -> tuple[Extraction, i
 def _enter(extraction: Extraction, name: str) -> Extraction:
     """Return the extraction ``name`` inside another one."""
     parser = extraction.parse().parser
-    enter = getattr(parser, "enter", None)
-    found = enter(name) if enter is not None else None
+    found = parser.enter(name)
     if found is None:
         raise PathError(f"{extraction.name} ({parser.name}) contains no {name!r}", path=extraction.path)
-    return found  # type: ignore[no-any-return]
+    return found  # type: ignore[return-value]
 
 
 def _open_parts(session: Session, parts: Sequence[Any], format: str | None) -> Extraction:

@@ -386,8 +386,7 @@ def _ask(
     parser: type[Parser], extraction: Extraction, match: Callable[[Range], Confidence] | None = None
 ) -> Confidence:
     if extraction.is_folder:
-        match_folder = getattr(parser, "match_folder", None)
-        return match_folder(extraction) if match_folder is not None else Confidence.NO
+        return parser.match_folder(extraction)
     # Where the end is not known yet, it must not be looked for: it may be the end of a compressed stream.
     end = 1 << 62 if extraction.end is None else extraction.end
     reader: Range = extraction.data.range(extraction.start, max(extraction.start, end))
@@ -508,7 +507,7 @@ def viewer_for(extraction: Extraction) -> Any:
     """Return the viewer of the extraction's format, or None if there is none (or it says that it does not apply)."""
     result = extraction.parse()
     for made in _viewers_of(result.parser.name, extraction.session.registry):
-        if getattr(made, "applies", lambda parser: True)(result.parser):
+        if made.applies(result.parser):
             return made(result.extraction)
     return None
 

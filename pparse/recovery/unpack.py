@@ -214,9 +214,7 @@ class Unpacker:
             around.append(extraction)
             extraction = extraction.parent
         for outer in reversed(around):
-            finish = getattr(outer.data, "finish", None)
-            if finish is not None:
-                finish()
+            outer.data.finish()
             for result in outer.results.values():
                 if isinstance(result.parser, StreamParser):
                     result.parser.settle()

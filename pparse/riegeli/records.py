@@ -84,7 +84,7 @@ class ChunkRecords:
         return chunk
 
     def _why(self, at: int, wanted: int, got: int) -> PparseError:
-        error: PparseError | None = getattr(self.values, "error", None)
+        error = self.values.error
         if isinstance(error, MalformedError):
             return InvalidArgumentError(f"the values are damaged: {error.reason}", wanted=wanted, got=got)
         return EndOfDataError("the chunk ends here", offset=at, wanted=wanted, got=got, source=self.values.name)
@@ -115,12 +115,10 @@ class ChunkRecords:
 
         ``whole`` says that all bytes of the chunk are there: then a stream that lacks its end is bad, too.
         """
-        finish = getattr(self.values, "finish", None)
-        if finish is not None:
-            finish()
-            error: PparseError | None = getattr(self.values, "error", None)
-            if isinstance(error, MalformedError) or (whole and isinstance(error, EndOfDataError)):
-                raise InvalidArgumentError(f"the values are damaged: {error.reason}")
+        self.values.finish()
+        error = self.values.error
+        if isinstance(error, MalformedError) or (whole and isinstance(error, EndOfDataError)):
+            raise InvalidArgumentError(f"the values are damaged: {error.reason}")
 
     def close(self) -> None:
         """Give the memory back."""

@@ -44,12 +44,22 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
     """
 
     graph: Any = None
+    is_set = False  #: whether the tensors lie in several files, which `parser.shard_names` names
     row_bytes = 520  #: what a tensor takes, about, while it is held; its name, shape and further pieces apart
 
     def __init__(self, extraction: Extraction) -> None:
         self.extraction = extraction
         self.lock = extraction.lock
         self._extent: Extent | None = None
+
+    @classmethod
+    def applies(cls, parser: Any) -> bool:
+        """Whether this is the viewer of what ``parser`` reads: one format may hold other things as well."""
+        return True
+
+    def new_extent(self) -> Extent | None:
+        """Return an empty account, for one who goes through all tensors and counts them; None to have it made at once."""
+        return None
 
     # -- what a format says ------------------------------------------------------------------------------------------
 

@@ -70,6 +70,8 @@ class Parser:
     child_state: ClassVar[str | None] = None
     # What one of `members` is called.
     member_word: ClassVar[str] = "member"
+    # Whether it stands for a set of files (of a model in shards), which its `shard_names` names.
+    is_set: ClassVar[bool] = False
     # Whether `walk` adds every finding to the result itself.
     notes_findings: ClassVar[bool] = False
     # What one byte of block costs in memory while a state works on it.
@@ -100,6 +102,11 @@ class Parser:
         """Say so of a document that is called ``name`` (a member of an archive has another one than its data)."""
         return cls.match(reader)
 
+    @classmethod
+    def match_folder(cls, folder: Any) -> Confidence:
+        """Say it of a folder, for a parser that reads these; a `pparse.document.extraction.FolderExtraction`."""
+        return Confidence.NO
+
     def root_entry(self) -> Entry:
         """Describe the root node."""
         extraction = self.result.extraction
@@ -121,6 +128,14 @@ class Parser:
 
     def unwrapped(self) -> Host | None:
         """Return the document inside, where this is but a wrapping of it; else None. Raises `LimitError`."""
+        return None
+
+    def enter(self, name: str) -> Host | None:
+        """Return the document in this that is called ``name``; None if there is none. May raise `PathError`."""
+        return None
+
+    def holds(self) -> str | None:
+        """Say what an archive is, whose members together are a file of a format that is not read yet."""
         return None
 
     def settle(self, *, unless_indexed: bool = False) -> None:

@@ -83,6 +83,8 @@ class NameTable:
 class SafetensorsSetViewer(Viewer):
     """A mapping of tensor names to tensors, over all shards."""
 
+    is_set = True
+
     def __init__(self, extraction: Extraction) -> None:
         super().__init__(extraction)
         self.parser: ShardSet = extraction.parse().parser  # type: ignore[assignment]

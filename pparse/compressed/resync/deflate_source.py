@@ -94,9 +94,8 @@ def zeros_at_end(source: Range, start: int, end: int) -> int:
 def real_end(source: Range) -> int:
     """Return where the source ends in fact: one that is decoded on the way need not know that yet."""
     data = source.data
-    finish = getattr(data, "finish", None)
-    if data.size is None and finish is not None:
-        finish()
+    if data.size is None:
+        data.finish()
     if data.size is not None:
         return min(source.end, data.size)
     endless = [gap.offset for gap in data.gaps if gap.length is None]
