@@ -58,7 +58,7 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
         return True
 
     def new_extent(self) -> Extent | None:
-        """Return an empty account, for one who goes through all tensors and counts them; None to have it made at once."""
+        """Return an empty account, for one who counts the tensors on the way; None where it is made at once."""
         return None
 
     # -- what a format says ------------------------------------------------------------------------------------------
