@@ -109,7 +109,7 @@ class GzipParser(StreamParser):
 
     def find_index(self) -> GzipIndex | None:
         """Return the index of the file, if it has one; what is wrong with one becomes a warning."""
-        extraction = self.result.extraction
+        extraction = self.extraction
         session = extraction.session
         option = str(session.options.get("index", "auto"))
         data = extraction.data
@@ -123,8 +123,8 @@ class GzipParser(StreamParser):
             index, errors = None, []
             try:
                 index = load_index(option, extraction.reader, session.budget, session.pool, session.stats)
-            except (MalformedError, UnsupportedError) as error:
-                errors.append(error)
+            except (MalformedError, UnsupportedError) as wrong:
+                errors.append(wrong)
         for error in errors:
             self._warn_of_index(error.source or option, error.reason)
         self._index = index

@@ -40,7 +40,8 @@ def without_json_names(serialized: bytes) -> bytes:
             first, *others = field.name.split("_")
             if field.json_name == first + "".join(part[:1].upper() + part[1:] for part in others):
                 field.ClearField("json_name")
-    return found.SerializeToString(deterministic=True)
+    compact: bytes = found.SerializeToString(deterministic=True)
+    return compact
 
 
 if __name__ == "__main__":

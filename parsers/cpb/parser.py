@@ -87,11 +87,11 @@ class CpbParser(ProtobufParser):
 
     name = "cpb"
     description = "protocol buffer message in chunks (TensorFlow proto_splitter)"
-    extensions = (".cpb",)
+    extensions: ClassVar[tuple[str, ...]] = (".cpb",)
     media_type = "application/x-chunked-protobuf"
-    refines = ("riegeli", "protobuf")
+    refines: ClassVar[tuple[str, ...]] = ("riegeli", "protobuf")
     root_at = "back"
-    references = (
+    references: ClassVar[tuple[str, ...]] = (
         "https://www.tensorflow.org/guide/chunked_proto (tensorflow/tools/proto_splitter)",
         "google/riegeli: doc/riegeli_records_file_format.md",
     )

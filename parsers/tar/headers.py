@@ -199,7 +199,7 @@ def _nearest(magic: bytes) -> str:
 
 def _spoilt(raw: bytes) -> list[int]:
     """Return the offsets of bytes in mode, size and mtime that no number has: no digits, or blanks among digits."""
-    found = set()
+    found: set[int] = set()
     for at, length in ((100, 8), (124, 12), (136, 12)):
         field = raw[at : at + length]
         if not field[0] & 0x80:

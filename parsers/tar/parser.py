@@ -33,7 +33,7 @@ from pparse.tree.parser import Confidence
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Generator, Iterator
     from typing import Any, Final
 
     from pparse.budget import Charge
@@ -84,7 +84,7 @@ class TarParser(ArchiveParser):
 
     def __init__(self, result: Result) -> None:
         super().__init__(result)
-        self.walker = TarWalker(result.extraction)
+        self.walker = TarWalker(self.extraction)
         self._missing: int | None = None
         self._tail: Finding | None = None  # what is said of zeros that the last member ends with
         self._checking = False
@@ -219,7 +219,7 @@ class TarParser(ArchiveParser):
                 yield outcome.member
             pos = outcome.pos
 
-    def _usual_files(self, pos: int) -> Iterator[ArchiveMember]:
+    def _usual_files(self, pos: int) -> Generator[ArchiveMember, None, int]:
         """Yield files and folders whose headers are as most writers make them; return where one is not.
 
         A member is given once the header behind it is right too; else that is where the way of all others begins.

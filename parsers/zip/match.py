@@ -128,8 +128,8 @@ def _is_directory(data: Data, begin: int, stop: int) -> bool:
     for at, entry in entries(data, begin, near):
         reached, count = at + entry.length, count + 1
     if not count:  # one that is longer than that
-        entry = entry_at(data, begin, stop)
-        return entry is not None and begin + entry.length <= stop
+        longer = entry_at(data, begin, stop)
+        return longer is not None and begin + longer.length <= stop
     return reached >= near or known_bytes(data, reached, 4)[:2] == b"PK"
 
 

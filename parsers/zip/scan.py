@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from typing import Final
 
     from pparse.data.base import Data, Gap
-    from pparse.document.session import Session
+    from pparse.tree.host import Session
 
 _UNSURE: Final = "its local header is lost, and where its bytes may begin, none have the CRC-32 that they should"
 # Missing bytes that may be believed without a directory: as many as the gap was said to have, and this much more.
@@ -285,8 +285,10 @@ class Scanner(Walker):
             return _cut(extent, max(end, self.end + 1) - start)
         if not self.work.spend(found.end - start):
             return Extent(start, self.end, self.end, size, None).blame("malformed", "where it ends cannot be told")
-        extent = self._described(start, header) if claim is None else None
-        if extent is None:
+        described = self._described(start, header) if claim is None else None
+        if described is not None:
+            extent = described
+        else:
             following = self._next_behind(start, found.end)
             if claim is not None and following > end:
                 following = min(end, self.end)

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from typing import Final
 
     from pparse.data.base import Data, Gap
-    from pparse.document.session import Session
+    from pparse.tree.host import Session
 
 _RECORDS: Final = re.compile(rb"PK(?:\x03\x04|\x01\x02|\x05\x06|\x06\x06)")
 _LOCALS: Final = re.compile(re.escape(LOCAL))
@@ -175,7 +175,7 @@ class Walker:
         if not self.is_boundary(end) and self.read(end, 4) != (bytes(4), [(0, 4)]):
             return None
         for length in (*(LENGTHS if entry.flags & STREAMED else ()), 0):
-            start = end - length - entry.packed
+            start: int = end - length - entry.packed
             if not least <= start <= least + 0xFFFF:
                 continue
             block, _ = self.read(end - length, length)
