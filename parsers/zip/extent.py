@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from typing import Final
 
     from pparse.data.base import Data
-    from pparse.document.session import Session
+    from pparse.tree.host import Session
 
 BLOCK: Final = 256 * KIB
 # Read for a decoder: a little first, as most of what is measured may be tiny; then more each time, up to `_STEP`.
