@@ -25,7 +25,6 @@ FIXED32: Final = 5
 
 SLACK: Final = 20
 PADDING: Final = bytes(SLACK)
-MAX_NUMBER: Final = (1 << 29) - 1
 # Nesting of groups that are passed over (protobuf's own limit for messages is 100).
 MAX_GROUPS: Final = 1_000
 _NO_TAG: Final = -1

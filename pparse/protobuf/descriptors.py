@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     Span: TypeAlias = tuple[int, int]
     Features: TypeAlias = tuple[int, int, int, int]
 
-WIRE_VARINT: Final = 0
 WIRE_FIXED64: Final = 1
 WIRE_LEN: Final = 2
 WIRE_GROUP: Final = 3

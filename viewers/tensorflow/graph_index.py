@@ -59,7 +59,6 @@ class GraphIndex:
         self.edge_count = 0
         self.control_count = 0
         self.missing_count = 0
-        self.duplicate_count = 0
         self._charge = extraction.session.budget.charge(0, "the index of a graph")
         self._starts = array("Q", [0])  # where the inputs of each node begin in _sources
         self._colocated = array("I")  # pairs of nodes, one after the other: who, with whom
@@ -161,10 +160,8 @@ class GraphIndex:
         doubles: set[int] = set()
         slot = 1
         for slot in range(1, len(self._hashes)):
-            if self._hashes[slot] == self._hashes[slot - 1]:
-                self.duplicate_count += 1
-                if len(doubles) < limit:
-                    doubles.add(self._ordinals[slot])
+            if self._hashes[slot] == self._hashes[slot - 1] and len(doubles) < limit:
+                doubles.add(self._ordinals[slot])
         if not strangers and not doubles:
             return
         for ordinal, name, _, inputs, _, _ in self.nodes.rows():
