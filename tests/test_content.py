@@ -16,6 +16,7 @@ from pparse.errors import (
     CancelledError,
     DataChangedError,
     EndOfDataError,
+    Fault,
     GapError,
     LimitError,
     MalformedError,
@@ -209,7 +210,7 @@ def test_the_data_says_why_it_does_not_go_on(session, error, status):
 
 
 def test_bytes_that_follow_a_whole_stream_cost_it_nothing(session):
-    data = Content(TEXT[:100], error=MalformedError("bytes follow the stream"))
+    data = Content(TEXT[:100], error=MalformedError("bytes follow the stream", fault=Fault.TRAILING))
     verdict, sink = through(session, data)
     assert (verdict.status, verdict.reason, sink.content) == (Status.COMPLETE, None, TEXT[:100])
     # If it is short even so, that is no damage that the data would tell of.

@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pparse
+import pparse.tree.context
 import pparse.tree.index
-import pparse.tree.parser
+import pparse.tree.views
 from pparse import DONE, LIST, MAP, UNLOADED_VALUE, Entry, Limits, Parser, Status
 from pparse.budget import MemoryBudget
 from pparse.errors import CancelledError, EndOfDataError, EngineError, LimitError, MalformedError, SourceError
@@ -501,7 +502,7 @@ def test_a_declaration_holds_for_one_step():
 
 
 def test_jumps_back_are_counted(monkeypatch):
-    monkeypatch.setattr(pparse.tree.parser, "MAX_JUMPS_BACK", 50)
+    monkeypatch.setattr(pparse.tree.context, "MAX_JUMPS_BACK", 50)
     jumps = 0
 
     def forth(self, ctx, block, base):
@@ -715,7 +716,7 @@ def test_keys_that_occur_again_are_numbered():
 
 def test_made_up_names_do_not_replace_others():
     pairs = [(1, "a"), (1, "b"), ("1", "c"), ("1", "d"), ("1#3", "e"), (b"1", "f"), (b"1", "g")]
-    found = pparse.tree.parser.as_dict(pairs)
+    found = pparse.tree.views.as_dict(pairs)
     assert found == {1: "a", "1#2": "b", "1": "c", "1#4": "d", "1#3": "e", b"1": "f", "b'1'#2": "g"}
     assert list(found.values()) == list("abcdefg")
 
