@@ -10,7 +10,7 @@ import pytest
 
 import pparse
 from pparse import Registry
-from pparse.errors import OptionError
+from pparse.errors import FormatError, OptionError
 from pparse.parsers.json.parser import JsonParser
 from pparse.parsers.safetensors.parser import SafetensorsParser
 from pparse.viewers.safetensors.viewer import SafetensorsViewer
@@ -79,6 +79,20 @@ def test_an_option_that_no_format_has_is_refused_by_name(call):
         call("no such file", options={"bogus": 1})
     with call(MODEL, options={"kernel": "stdlib", "verify": "headers"}):
         pass
+
+
+@pytest.mark.parametrize("name", ["some.tar", "some.safetensors", "some.riegeli"])
+def test_text_under_the_name_of_a_format_is_refused_wherever_its_beginning_ends(tmp_path, name):
+    """The first 512 bytes are looked at, which may end in a character; a byte of no character is not of a text."""
+    path = tmp_path / name
+    for before in range(4):
+        path.write_text("a" * before + "\U0001f600" * 300, encoding="utf-8")
+        with pparse.open(path) as document, pytest.raises(FormatError, match="it is text"):
+            document.parse()
+    for before in (100, 507, 508):
+        path.write_bytes(b"a" * before + b"\xff" + b"abc" * 200)
+        with pparse.open(path) as document:
+            assert document.format == name.partition(".")[2]
 
 
 def test_options_of_added_parsers_count():

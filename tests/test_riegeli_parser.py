@@ -11,9 +11,11 @@ import pparse
 from pparse import PparseError, Status
 from pparse.errors import EndOfDataError, GapError, LimitError, MalformedError, OptionError, PathError, UnsupportedError
 from pparse.findings import Severity
+from pparse.kernels.highway import hash64
 from pparse.kernels.varint import encode_varint, encode_varints
 from pparse.limits import Limits
 from pparse.riegeli import RecordReader, RecordsMetadata, RecordWriter
+from pparse.riegeli.layout import ChunkHeader, pack_block
 from pparse.riegeli.parts import BROTLI, NONE, SNAPPY, ZSTD, PartCompressor
 from pparse.riegeli.transposed_encoder import encode_transposed
 from pparse.testing.fakes import GappyData
@@ -505,6 +507,23 @@ def test_a_check_finds_what_readers_refuse_in_chunks_whose_hashes_are_right(kind
             else:
                 assert [len(record) for *_, record in read(file).records] == [50, 50, 1]
                 assert findings == []
+
+
+@rows(
+    ("kind", "data", "count", "decoded"),
+    [("s", b"x" * 24, 0, 0), ("s", b"", 1, 0), ("s", b"", 0, 5), ("p", b"", 0, 0), ("r", b"", 0, 0), ("z", b"", 0, 0)],
+)
+def test_only_the_signature_to_its_last_field_begins_a_file(kind, data, count, decoded):
+    header = ChunkHeader(ord(kind), len(data), hash64(data), count, decoded)
+    file = pack_block(0, 64 + len(data)) + header.pack() + data
+    file += forged(("r", b"\0\x01\x01x", 1, 1))[64:]
+    with pytest.raises(MalformedError, match="missing file signature"):
+        read(file)
+    with tree(file) as extraction:
+        findings, kids = checked(extraction)
+        assert ("malformed", "[0]", 0) in [(finding.code, finding.path, finding.offset) for finding in findings]
+        assert any("missing file signature" in finding.reason for finding in findings)
+        assert kids[-1].child(0).load() == b"x"
 
 
 # -- the option verify -----------------------------------------------------------------------------------------------

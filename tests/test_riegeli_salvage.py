@@ -14,6 +14,7 @@ import pytest
 
 from pparse.riegeli import RecordPosition, RecordReader, RiegeliError
 from pparse.riegeli.layout import FILE_SIGNATURE, ChunkHeader, Layout, pack_block
+from pparse.testing.fakes import UnknownSizeData
 from tests import sweep
 from tests.riegeli_damage import (
     Edit,
@@ -196,6 +197,16 @@ def test_two_places_where_bytes_were_lost():
     found = salvaged(apply(file.data, *changes))
     assert set(file.after(*changes)) <= set(found.records)
     assert {record for _, _, record in found.records} <= {record for _, _, record in file.records}
+
+
+def test_as_much_is_saved_of_a_source_whose_size_is_not_known():
+    """A compressed file, say: how long it is shows at its end."""
+    file = made("uncompressed,chunk_size:20000", "unknown", 90, (3000,))
+    for edit in (Edit(1000, 500, b""), Edit(70_000, 1000, b""), Edit(70_000, 0, b"y" * 1000)):
+        damaged = apply(file.data, edit)
+        found = salvaged(damaged)
+        assert len(found.records) >= len(file.records) - 6
+        assert salvaged(UnknownSizeData(damaged)) == found
 
 
 def test_damage_on_a_grid_that_moved(blocks):

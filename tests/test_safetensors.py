@@ -252,6 +252,16 @@ def test_bad_entries_say_what_is_wrong_with_their_numbers():
             assert reason in [finding.reason for finding in errors(model.check())]
     with view(frame({"a": entry("F32", [4], 0, 4)}, b"1234")) as model:
         assert (model["a"].finding.wanted, model["a"].finding.got) == (16, 4)
+    with view(frame({"x": entry("U8", [3], 0, 3), "a": entry("F32", [4], 3, 7)}, b"1234567")) as model:
+        assert (model["a"].finding.wanted, model["a"].finding.got) == (16, 4)
+
+
+def test_a_check_of_a_sound_file_reads_it_once():
+    header = {f"t{number}": entry("U8", [1], number, number + 1) for number in range(2000)}
+    source = frame(header, b"\1" * 2000)
+    with view(pparse.BytesData(source, stats=(stats := IoStats()))) as model:
+        assert list(model.check()) == []
+    assert stats.bytes < 1.2 * len(source)
 
 
 def test_an_unknown_dtype_is_unsupported_and_its_bytes_can_be_had():

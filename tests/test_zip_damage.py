@@ -586,6 +586,16 @@ class TestBytesThatAreGone:
         assert len(found["in.zip"].content) == len(inner) - count
 
 
+@pytest.mark.parametrize("offset", [5, 1_000_000, 0xFFFFFF00])
+def test_a_wrong_offset_in_the_end_record_costs_no_member_whose_header_is_lost(offset) -> None:
+    """The directory is believed from where its entries agree with the headers that are left."""
+    archive = three()
+    lost = archive.members[1]
+    end = archive.end[:16] + struct.pack("<I", offset) + archive.end[20:]
+    body = archive.body[: lost.at] + noise(30, 7) + archive.body[lost.at + 30 :]
+    assert_whole(read(body + archive.directory + end), archive.members)
+
+
 def test_the_directory_of_an_archive_inside_says_nothing_of_the_members_around_it() -> None:
     """A byte comes in before the inner archive, so that the outer directory does not fit any more."""
     text = b"some text of both archives " * 200
