@@ -812,10 +812,10 @@ def test_a_scalar_beyond_the_limit(large):
 
 
 def test_a_chunk_beyond_the_budget_is_told_where_it_stands():
-    chunks = [body(int64=5), body(bytes=b"x" * 1_200_000)]
+    chunks = [body(int64=5), body(bytes=b"x" * 600_000)]
     data = write(chunks, tree(0, ((NUMBER["one"],), tree(1))), options="transpose,snappy,chunk_size:1")
     at = [chunk.begin for chunk in chunk_table(data) if chunk.num_records][1]
-    with opened(data, budget="2MiB") as doc:
+    with opened(data, budget="1MiB") as doc:
         assert doc.get("int64") == 5
         found = list(doc.check())
         assert {finding.code for finding in found} == {"limit"}
