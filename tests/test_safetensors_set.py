@@ -903,6 +903,8 @@ def test_listing_2000_shards_keeps_little(tmp_path):
         import pparse
 
         for source in sys.argv[1:]:
+            with pparse.view(source) as model:  # what is imported for it is not counted
+                assert sum(1 for _ in model.tensors()) == 6000
             tracemalloc.start()
             model = pparse.view(source)
             assert sum(1 for _ in model.tensors()) == 6000
@@ -920,7 +922,7 @@ def test_listing_2000_shards_keeps_little(tmp_path):
     )
     assert done.returncode == 0, done.stderr
     for kept in map(int, done.stdout.split()):
-        assert kept < 6 << 20
+        assert kept < 4 << 20
 
 
 def test_tensors_that_are_held_keep_their_shards_alone(made):
