@@ -43,8 +43,9 @@ _MOST_HEADS: Final = 1_000
 _XZ_CHECKS: Final = (b"\x01", b"\x04", b"\x0a")
 
 
-# Codecs without checksums between those of a whole stream.
+# What the end of a stream says against what came out of it.
 _CONTRADICTIONS: Final = (Fault.SHORT, Fault.OVERRUN, Fault.SIZE, Fault.CHECKSUM, Fault.LENGTH)
+# Codecs without checksums between those of a whole stream.
 _NO_BLOCK_CHECKS: Final = ("gzip", "zlib", "deflate")
 _WRONG_SIZE: Final = "the stream does not hold as many bytes as it should"
 _WRONG_END: Final = "the stream does not end where it should"
