@@ -155,12 +155,15 @@ class SavedModelFolderParser(CpbParser):
     def _note_variables(self) -> None:
         sizes = self._variables()
         if sizes:
-            self.result.findings.add(Finding(
-                "variables",
-                f"the variables ({sum(sizes):,} bytes in variables/) are a checkpoint, which is not read here: "
-                "what is listed are the constants of the graph",
-                severity=Severity.NOTE, source=self.result.extraction.name,
-            ))  # fmt: skip
+            self.result.findings.add(
+                Finding(
+                    "variables",
+                    f"the variables ({sum(sizes):,} bytes in variables/) are a checkpoint, which is not read here: "
+                    "what is listed are the constants of the graph",
+                    severity=Severity.NOTE,
+                    source=self.result.extraction.name,
+                )
+            )
 
     def check(self, *, strict: bool = False) -> Iterator[Visit]:
         """Check the message; the variables are another document."""

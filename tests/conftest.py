@@ -103,12 +103,44 @@ def many(tmp_path_factory) -> Path:
 
 # What --quick runs: the core, and of each format the file that says most in a second.
 QUICK = (
-    "architecture", "budget", "cli", "cli_check", "cli_get", "compared", "container_limit", "content", "cpb",
-    "data", "dtype", "engine", "errors", "gzip_header", "json", "limits", "merger", "node", "paths",
-    "proto_splitter", "protobuf", "reader", "recover_documents", "riegeli_fixtures", "riegeli_positions", "rows",
-    "schema", "spliced", "standing", "sweep", "tar", "tar_headers", "tensor", "tensorflow_tensors", "wire_kernel",
-    "zip", "zip_records",
-)  # fmt: skip
+    "architecture",
+    "budget",
+    "cli",
+    "cli_check",
+    "cli_get",
+    "compared",
+    "container_limit",
+    "content",
+    "cpb",
+    "data",
+    "dtype",
+    "engine",
+    "errors",
+    "gzip_header",
+    "json",
+    "limits",
+    "merger",
+    "node",
+    "paths",
+    "proto_splitter",
+    "protobuf",
+    "reader",
+    "recover_documents",
+    "riegeli_fixtures",
+    "riegeli_positions",
+    "rows",
+    "schema",
+    "spliced",
+    "standing",
+    "sweep",
+    "tar",
+    "tar_headers",
+    "tensor",
+    "tensorflow_tensors",
+    "wire_kernel",
+    "zip",
+    "zip_records",
+)
 # Of the truth matrix: some of the default cases, and of the parser contract all.
 QUICK_TRUTH = 60
 QUICK_FOLDERS = ("contract", "truth")
@@ -199,7 +231,9 @@ def pytest_terminal_summary(terminalreporter, config):
     ]
     seconds = sum(duration for _, duration in told)
     terminalreporter.section("truth matrix")
-    terminalreporter.line(f"{len(told)} cases, {len(told) / max(seconds, 0.001):.1f} a second of work, "
-                          f"{sum(bool(clauses) for clauses, _ in told)} failed")  # fmt: skip
+    terminalreporter.line(
+        f"{len(told)} cases, {len(told) / max(seconds, 0.001):.1f} a second of work, "
+        f"{sum(bool(clauses) for clauses, _ in told)} failed"
+    )
     for letter in sorted(set("".join(clauses for clauses, _ in told))):
         terminalreporter.line(f"  clause {letter}: {sum(letter in clauses for clauses, _ in told)} cases")

@@ -18,8 +18,9 @@ LOCATOR = struct.Struct("<4sIQI")
 _DATE = 0x5A21  # a day that there is
 
 
-def zip_of(members: list[tuple[bytes, bytes]], *, deflated: bool = False, directory: bool = True,
-           streamed: bool = False) -> bytes:  # fmt: skip
+def zip_of(
+    members: list[tuple[bytes, bytes]], *, deflated: bool = False, directory: bool = True, streamed: bool = False
+) -> bytes:
     """Return a zip of (name, content): with zip64 records if there are more than 65,535."""
     out, entries, at = [], [], 0
     packed_as: dict[bytes, bytes] = {}
@@ -35,8 +36,12 @@ def zip_of(members: list[tuple[bytes, bytes]], *, deflated: bool = False, direct
         if streamed:
             record += struct.pack("<4s3I", b"PK\7\10", crc, len(packed), len(content))
         out.append(record)
-        entries.append(CENTRAL.pack(b"PK\1\2", 20, 20, flags, method, 0, _DATE, crc, len(packed), len(content),
-                                    len(name), 0, 0, 0, 0, 0, at) + name)  # fmt: skip
+        entries.append(
+            CENTRAL.pack(
+                b"PK\1\2", 20, 20, flags, method, 0, _DATE, crc, len(packed), len(content), len(name), 0, 0, 0, 0, 0, at
+            )
+            + name
+        )
         at += len(record)
     body = b"".join(out)
     if not directory:

@@ -19,8 +19,18 @@ FDP = descriptor_pb2.FieldDescriptorProto
 SCALARS = [1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 13, 15, 16, 17, 18]
 KEYS = [3, 4, 5, 6, 7, 8, 9, 13, 15, 16, 17, 18]
 FIXED = {1: "<d", 2: "<f", 6: "<Q", 7: "<I", 15: "<i", 16: "<q"}
-BITS = {3: (1, 64), 4: (0, 64), 5: (1, 32), 6: (0, 64), 7: (0, 32), 13: (0, 32), 15: (1, 32), 16: (1, 64), 17: (1, 32),
-        18: (1, 64)}  # fmt: skip
+BITS = {
+    3: (1, 64),
+    4: (0, 64),
+    5: (1, 32),
+    6: (0, 64),
+    7: (0, 32),
+    13: (0, 32),
+    15: (1, 32),
+    16: (1, 64),
+    17: (1, 32),
+    18: (1, 64),
+}
 NUMBERS = [1, 2, 3, 4, 5, 6, 7, 8, 15, 16, 17, 100, 2047, 2048, 30_000, (1 << 29) - 1]
 
 
@@ -167,9 +177,13 @@ def random_schema(choose: Chooser, syntax: str) -> World:
         file.message_type[0].extension_range.add(start=5000, end=5010)
         file.extension.add(name="ext", number=5001, extendee=".p.M0", type=FDP.TYPE_STRING, label=FDP.LABEL_OPTIONAL)
         file.extension.add(
-            name="exts", number=5002, extendee=".p.M0", type=FDP.TYPE_MESSAGE, type_name=".p.M0",
+            name="exts",
+            number=5002,
+            extendee=".p.M0",
+            type=FDP.TYPE_MESSAGE,
+            type_name=".p.M0",
             label=FDP.LABEL_REPEATED,
-        )  # fmt: skip
+        )
     return World(file)
 
 
@@ -321,8 +335,10 @@ def _twisted_field(choose, field, number, wire, payload, shuffle, noise) -> list
     if is_map(field):
         # upb takes a pair with an unknown field in it for unknown as a whole; others drop the unknown field.
         pairs = wire_fields(payload)
-        inner = [b"".join(_twisted_field(choose, field.message_type.fields_by_number[item[0]], *item, shuffle, noise))
-                 for item in pairs]  # fmt: skip
+        inner = [
+            b"".join(_twisted_field(choose, field.message_type.fields_by_number[item[0]], *item, shuffle, noise))
+            for item in pairs
+        ]
         return [tagged(number, wire, b"".join(choose.shuffled(inner) if shuffle else inner))]
     if not repeated(field) or field.type in (9, 12):
         return [tagged(number, wire, payload)]

@@ -43,7 +43,7 @@ ODD = {
     "a broken signature": bytes(4) + FIRST.whole[4:],
     "a broken header": noise(30) + FIRST.whole[30:],
     "a name that is gone": noise(35) + FIRST.whole[35:],
-}  # fmt: skip
+}
 
 
 def listed(source: bytes) -> dict[str, pparse.Status]:
@@ -85,9 +85,12 @@ def test_a_zip_of_one_member_whose_header_is_broken_is_recovered(run, tmp_path) 
 
 
 PREFIXES = {
-    "script": b"#!/bin/sh\nexit\n" * 20, "program": b"\x7fELF" + noise(3_000_000), "exe": b"MZ" + noise(400_000),
-    "nothing known": noise(100_000, 5), "text": b"Hello world, this is text\n" * 4000,
-}  # fmt: skip
+    "script": b"#!/bin/sh\nexit\n" * 20,
+    "program": b"\x7fELF" + noise(3_000_000),
+    "exe": b"MZ" + noise(400_000),
+    "nothing known": noise(100_000, 5),
+    "text": b"Hello world, this is text\n" * 4000,
+}
 
 
 @pytest.mark.parametrize("prefix", PREFIXES)
@@ -224,9 +227,10 @@ def test_a_large_first_member_leads_to_the_second_header_of_a_tar() -> None:
 # -- recover, after everything else ----------------------------------------------------------------------------------
 
 HIDDEN = {
-    "a tar on its grid": noise(102_400) + TAR, "a tar anywhere": noise(100_001) + TAR,
+    "a tar on its grid": noise(102_400) + TAR,
+    "a tar anywhere": noise(100_001) + TAR,
     "a zip without a directory": noise(100_001) + Archive(*REST).body,
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("hidden", HIDDEN)

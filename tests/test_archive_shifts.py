@@ -22,10 +22,13 @@ def noise(count: int, seed: int = 1) -> bytes:
 
 
 # Whole blocks behind whole blocks are not told from a member whose header is lost.
-@rows(("size", "count"), [
-    *((size, count) for size in (3_000, 3_071, 3_073) for count in (1, 7, 100, 512, 600, 4_096)),
-    *((3_072, count) for count in (1, 7, 100, 600)),
-])  # fmt: skip
+@rows(
+    ("size", "count"),
+    [
+        *((size, count) for size in (3_000, 3_071, 3_073) for count in (1, 7, 100, 512, 600, 4_096)),
+        *((3_072, count) for count in (1, 7, 100, 600)),
+    ],
+)
 @rows("at", [0, 1_500, 3_000])
 def test_a_member_into_which_bytes_came_goes_on_to_the_end_of_its_own(at, count, size) -> None:
     inside = noise(size).replace(b"\0", b"x")

@@ -16,23 +16,78 @@ from pparse.cli.output import safe, unescaped
 FILE_COMMANDS = ("ls", "info", "tree", "get", "check")
 FINDING_KEYS = {"code", "severity", "path", "source", "offset", "length", "wanted", "got", "reason"}
 EXTENT_KEYS = {
-    "actual", "expected", "expected_at_least", "missing_bytes", "first_hit", "resume_at", "resume_file", "resume",
-    "tensors", "whole", "truncated", "missing", "damaged", "unsupported", "unwritten", "verified", "tensor_bytes",
+    "actual",
+    "expected",
+    "expected_at_least",
+    "missing_bytes",
+    "first_hit",
+    "resume_at",
+    "resume_file",
+    "resume",
+    "tensors",
+    "whole",
+    "truncated",
+    "missing",
+    "damaged",
+    "unsupported",
+    "unwritten",
+    "verified",
+    "tensor_bytes",
     "parameters",
-}  # fmt: skip
+}
 TENSOR_KEYS = {"name", "dtype", "stored_dtype", "shape", "nbytes", "status", "verified", "spans"}
 NODE_KEYS = {"path", "depth", "kind", "status", "offset", "length", "loaded"}
 
 ODD_NAMES = [
-    "a.b.c", "x:0", "save/.ATTRIBUTES/VARIABLE_VALUE", "br[0]", "sl[0:2]", "[3]", "#2", "a#2", "..", ".", "metadata",
-    "tensors", "*", "?", "[a]", "sp ace", 'q"uote', "back\\slash", "lit\\x0a", "::", "a::b", "é", "日本", "😀", "'",
-    "%s", "{0}", "", " ", "$HOME", "~", "=", "a,b", "(1)",
-]  # fmt: skip
+    "a.b.c",
+    "x:0",
+    "save/.ATTRIBUTES/VARIABLE_VALUE",
+    "br[0]",
+    "sl[0:2]",
+    "[3]",
+    "#2",
+    "a#2",
+    "..",
+    ".",
+    "metadata",
+    "tensors",
+    "*",
+    "?",
+    "[a]",
+    "sp ace",
+    'q"uote',
+    "back\\slash",
+    "lit\\x0a",
+    "::",
+    "a::b",
+    "é",
+    "日本",
+    "😀",
+    "'",
+    "%s",
+    "{0}",
+    "",
+    " ",
+    "$HOME",
+    "~",
+    "=",
+    "a,b",
+    "(1)",
+]
 NAMES_TO_ESCAPE = {
-    "n\0ul": r"n\x00ul", "new\nline": r"new\x0aline", "\x1b[31mred": r"\x1b[31mred", "rtl\u202edcba": r"rtl\u202edcba",
-    "alm\u061cx": r"alm\u061cx", "line\u2028x": r"line\u2028x", "zero\u200bx": r"zero\u200bx", "tab\tx": r"tab\x09x",
-    "c1\x9bx": r"c1\x9bx", "iso\u2066x": r"iso\u2066x", "bom\ufeffx": r"bom\ufeffx", "cr\rx": r"cr\x0dx",
-}  # fmt: skip
+    "n\0ul": r"n\x00ul",
+    "new\nline": r"new\x0aline",
+    "\x1b[31mred": r"\x1b[31mred",
+    "rtl\u202edcba": r"rtl\u202edcba",
+    "alm\u061cx": r"alm\u061cx",
+    "line\u2028x": r"line\u2028x",
+    "zero\u200bx": r"zero\u200bx",
+    "tab\tx": r"tab\x09x",
+    "c1\x9bx": r"c1\x9bx",
+    "iso\u2066x": r"iso\u2066x",
+    "bom\ufeffx": r"bom\ufeffx",
+    "cr\rx": r"cr\x0dx",
+}
 
 
 def u8(count: int, start: int = 0):
@@ -394,10 +449,17 @@ def test_colour_when_told(run, terminal, model, monkeypatch):
 
 @pytest.fixture
 def layers(model):
-    return model({
-        "h.10.w": ("F16", [4, 2], bytes(16)), "h.2.w": ("F16", [4, 2], bytes(16)), "h.1.w": ("F16", [2, 2], bytes(8)),
-        "out": ("F32", [16], bytes(64)), "b": ("BF16", [], bytes(2)), "none": ("I64", [0, 3], b""),
-    }, metadata={"format": "pt"})  # fmt: skip
+    return model(
+        {
+            "h.10.w": ("F16", [4, 2], bytes(16)),
+            "h.2.w": ("F16", [4, 2], bytes(16)),
+            "h.1.w": ("F16", [2, 2], bytes(8)),
+            "out": ("F32", [16], bytes(64)),
+            "b": ("BF16", [], bytes(2)),
+            "none": ("I64", [0, 3], b""),
+        },
+        metadata={"format": "pt"},
+    )
 
 
 def test_ls(run, layers):
@@ -467,17 +529,22 @@ def test_ls_group(run, layers, model):
     ran = run("ls", layers, "--group")
     rows = [line.split()[:3] for line in ran.lines]
     assert rows[1:-1] == [
-        ["b", "1", "bfloat16"], ["h.1.w", "1", "float16"], ["h.{2..10}.w", "2", "float16"], ["none", "1", "int64"],
+        ["b", "1", "bfloat16"],
+        ["h.1.w", "1", "float16"],
+        ["h.{2..10}.w", "2", "float16"],
+        ["none", "1", "int64"],
         ["out", "1", "float32"],
-    ]  # fmt: skip
+    ]
     assert ran.lines[-1] == run("ls", layers).lines[-1]
     two = model({f"a.{x}.b.{y}": u8(1) for x in range(3) for y in (5, 7)})
     assert run("ls", two, "--group").lines[1].split()[:2] == ["a.{0..2}.b.{5..7}", "6"]
     cut = model({f"a.{x}": u8(10) for x in range(4)}, cut=15)
     rows = run("ls", cut, "--group").lines[1:4]
     assert [(row.split()[0], row.split()[-1]) for row in rows] == [
-        ("a.{0..1}", "unverified"), ("a.2", "truncated"), ("a.3", "missing"),
-    ]  # fmt: skip
+        ("a.{0..1}", "unverified"),
+        ("a.2", "truncated"),
+        ("a.3", "missing"),
+    ]
 
 
 def test_ls_sorts_numbers_as_numbers(run, model):
@@ -591,12 +658,25 @@ def test_a_cut_file_says_where_to_resume(run, model):
         assert f"resume the download at byte {whole - 450} of {path}" in ran.out
         extent = run(command, path, "--json").json["extent"]
         assert extent == {
-            "actual": whole - 450, "expected": whole, "expected_at_least": False, "missing_bytes": 450,
-            "first_hit": "b", "resume_at": whole - 450, "resume_file": str(path),
-            "resume": [{"file": str(path), "at": whole - 450}], "tensors": 4, "whole": 2,
-            "truncated": 1, "missing": 1, "damaged": 0, "unsupported": 0, "unwritten": 0, "verified": 0,
-            "tensor_bytes": 900, "parameters": {"uint8": 900},
-        }  # fmt: skip
+            "actual": whole - 450,
+            "expected": whole,
+            "expected_at_least": False,
+            "missing_bytes": 450,
+            "first_hit": "b",
+            "resume_at": whole - 450,
+            "resume_file": str(path),
+            "resume": [{"file": str(path), "at": whole - 450}],
+            "tensors": 4,
+            "whole": 2,
+            "truncated": 1,
+            "missing": 1,
+            "damaged": 0,
+            "unsupported": 0,
+            "unwritten": 0,
+            "verified": 0,
+            "tensor_bytes": 900,
+            "parameters": {"uint8": 900},
+        }
     assert "first tensor hit: b (350 of its 500 bytes are there)" in run("ls", path).out
     statuses = {row["name"]: row["status"] for row in run("ls", path, "--json").json["tensors"]}
     assert statuses == {"a": "complete", "b": "truncated", "c": "missing", "d": "complete"}
@@ -873,10 +953,21 @@ def test_json_of_nodes(run, layers, tmp_path):
     assert run("ls", broken, "--jsonl").jsonl == found["members"]
     info = run("info", broken, "--json").json
     assert set(info) == {
-        "schema", "file", "format", "description", "status", "size", "kind", "members", "metadata", "details",
-        "missing_bytes", "resume_at", "resume",
+        "schema",
+        "file",
+        "format",
+        "description",
+        "status",
+        "size",
+        "kind",
+        "members",
+        "metadata",
+        "details",
+        "missing_bytes",
+        "resume_at",
+        "resume",
         "findings",
-    }  # fmt: skip
+    }
 
 
 # -- common options ----------------------------------------------------------------------------------------------------
@@ -981,16 +1072,28 @@ def test_formats(run):
     ran = run("formats")
     assert (ran.code, ran.err) == (0, "")
     assert [line.split()[0] for line in ran.lines[1:-1]][:4] == [
-        "safetensors", "safetensors-index", "safetensors-folder", "json",
-    ]  # fmt: skip
+        "safetensors",
+        "safetensors-index",
+        "safetensors-folder",
+        "json",
+    ]
     assert run("formats", "-q").lines[:4] == ["safetensors", "safetensors-index", "safetensors-folder", "json"]
     found = run("formats", "--json").json
     assert set(found) == {"schema", "formats", "named", "failed"}
     for row in found["formats"]:
         assert set(row) == {
-            "name", "description", "extensions", "media_type", "from", "refines", "root_at", "viewer", "options",
-            "limitations", "references",
-        }  # fmt: skip
+            "name",
+            "description",
+            "extensions",
+            "media_type",
+            "from",
+            "refines",
+            "root_at",
+            "viewer",
+            "options",
+            "limitations",
+            "references",
+        }
 
 
 def test_one_format(run):

@@ -181,9 +181,20 @@ def _sources(kind, path, digest):
 
 
 SOURCES = [
-    "given", "given apart", "given after", "cache", "download note", "sums", "binary sums", "bsd sums", "beside",
-    "beside with name", "pointer", "file given", "bare file given",
-]  # fmt: skip
+    "given",
+    "given apart",
+    "given after",
+    "cache",
+    "download note",
+    "sums",
+    "binary sums",
+    "bsd sums",
+    "beside",
+    "beside with name",
+    "pointer",
+    "file given",
+    "bare file given",
+]
 
 
 @pytest.mark.parametrize("kind", SOURCES)

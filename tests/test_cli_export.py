@@ -20,10 +20,14 @@ C = np.arange(4).astype(ml_dtypes.bfloat16)
 
 @pytest.fixture
 def path(model):
-    return model({
-        "a.q_proj": ("F32", (2, 3), A.tobytes()), "b.q_proj": ("I64", (5,), B.tobytes()),
-        "c.half": ("BF16", (4,), C.tobytes()), "d.flag": ("BOOL", (2,), b"\1\0"),
-    })  # fmt: skip
+    return model(
+        {
+            "a.q_proj": ("F32", (2, 3), A.tobytes()),
+            "b.q_proj": ("I64", (5,), B.tobytes()),
+            "c.half": ("BF16", (4,), C.tobytes()),
+            "d.flag": ("BOOL", (2,), b"\1\0"),
+        }
+    )
 
 
 def read_safetensors(path):
@@ -131,9 +135,10 @@ def graph(tmp_path):
     """A graph of a text, numbers, and a grid of texts."""
     made = message_class("tensorflow.GraphDef")()
     for name, values in (
-        ("text", {"dtype": 7, "string_val": [b"one"]}), ("numbers", {"dtype": 3, "int_val": [1, 2]}),
+        ("text", {"dtype": 7, "string_val": [b"one"]}),
+        ("numbers", {"dtype": 3, "int_val": [1, 2]}),
         ("grid", {"dtype": 7, "string_val": [b"hello", "t\u00e4st".encode(), b"\xff\0", b"d"]}),
-    ):  # fmt: skip
+    ):
         tensor = made.node.add(name=name, op="Const").attr["value"].tensor
         tensor.dtype = values.pop("dtype")
         ((field, found),) = values.items()
@@ -185,8 +190,12 @@ RECORDS = "/records.cut.riegeli"
 
 def test_a_node_is_written_as_json_where_the_extension_says_so(run, path, samples, tmp_path):
     out = tmp_path / "x.json"
-    for words in ((path, "header_size"), (path, "tensors"), (samples + RECORDS, "787/0"),
-                  (samples + RECORDS, "787/0[1:3]")):  # fmt: skip
+    for words in (
+        (path, "header_size"),
+        (path, "tensors"),
+        (samples + RECORDS, "787/0"),
+        (samples + RECORDS, "787/0[1:3]"),
+    ):
         assert run("get", *words, "-o", out).code == 0
         assert json.loads(out.read_text()) == run("get", *words, "--json").json
 
@@ -226,9 +235,16 @@ def test_a_member_is_written_as_its_bytes_whatever_the_name(run, tmp_path):
 
 @pytest.mark.parametrize(
     "words",
-    [("--json", "-o", "x.npy"), ("--json", "-o", "x.csv"), ("--npy", "-o", "x.csv"), ("--npy", "-o", "x.json"),
-     ("--raw", "-o", "x.npz"), ("--raw", "-o", "x.npy"), ("--raw", "-o", "x.bin", "--dtype", "float64")],
-)  # fmt: skip
+    [
+        ("--json", "-o", "x.npy"),
+        ("--json", "-o", "x.csv"),
+        ("--npy", "-o", "x.csv"),
+        ("--npy", "-o", "x.json"),
+        ("--raw", "-o", "x.npz"),
+        ("--raw", "-o", "x.npy"),
+        ("--raw", "-o", "x.bin", "--dtype", "float64"),
+    ],
+)
 def test_options_that_contradict_each_other_are_refused(run, path, tmp_path, monkeypatch, words):
     monkeypatch.chdir(tmp_path)
     before = sorted(tmp_path.iterdir())

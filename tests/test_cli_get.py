@@ -14,10 +14,24 @@ import numpy as np
 import pytest
 
 WORDS = {
-    "bool": "BOOL", "uint8": "U8", "int8": "I8", "uint16": "U16", "int16": "I16", "uint32": "U32", "int32": "I32",
-    "uint64": "U64", "int64": "I64", "float16": "F16", "float32": "F32", "float64": "F64", "complex64": "C64",
-    "bfloat16": "BF16", "float8_e4m3fn": "F8_E4M3", "float8_e5m2": "F8_E5M2", "float8_e8m0fnu": "F8_E8M0",
-}  # fmt: skip
+    "bool": "BOOL",
+    "uint8": "U8",
+    "int8": "I8",
+    "uint16": "U16",
+    "int16": "I16",
+    "uint32": "U32",
+    "int32": "I32",
+    "uint64": "U64",
+    "int64": "I64",
+    "float16": "F16",
+    "float32": "F32",
+    "float64": "F64",
+    "complex64": "C64",
+    "bfloat16": "BF16",
+    "float8_e4m3fn": "F8_E4M3",
+    "float8_e5m2": "F8_E5M2",
+    "float8_e8m0fnu": "F8_E8M0",
+}
 
 
 def entry(array):
@@ -48,11 +62,44 @@ def bytes_of(tmp_path):
 # -- what is found -----------------------------------------------------------------------------------------------------
 
 NAMES = [
-    "a.b.c", "x:0", "save/.ATTRIBUTES/VARIABLE_VALUE", "br[0]", "sl[0:2]", "[3]", "#2", "a#2", "..", ".", "metadata",
-    "tensors", "*", "?", "sp ace", 'q"uote', "back\\slash", "lit\\x0a", "::", "a::b", "é", "日本", "😀", "",
-    "new\nline", "tab\t", "n\0ul", "rtl\u202ex", "zero\u200b", "header_size", "tensors[0]", 'tensors["a"]', "-1", "0",
-    "a,b", "sl[0:2][0]", "header[#1]",
-]  # fmt: skip
+    "a.b.c",
+    "x:0",
+    "save/.ATTRIBUTES/VARIABLE_VALUE",
+    "br[0]",
+    "sl[0:2]",
+    "[3]",
+    "#2",
+    "a#2",
+    "..",
+    ".",
+    "metadata",
+    "tensors",
+    "*",
+    "?",
+    "sp ace",
+    'q"uote',
+    "back\\slash",
+    "lit\\x0a",
+    "::",
+    "a::b",
+    "é",
+    "日本",
+    "😀",
+    "",
+    "new\nline",
+    "tab\t",
+    "n\0ul",
+    "rtl\u202ex",
+    "zero\u200b",
+    "header_size",
+    "tensors[0]",
+    'tensors["a"]',
+    "-1",
+    "0",
+    "a,b",
+    "sl[0:2][0]",
+    "header[#1]",
+]
 
 
 @pytest.fixture
@@ -135,9 +182,22 @@ def test_the_second_of_a_name(run, tmp_path):
 
 @pytest.mark.parametrize(
     "index",
-    ["[0]", "[-1]", "[1:]", "[:2, 3]", "[..., 1]", "[::2, ::-1]", "[0, 0, 0]", "[2:0]", "[:]", "[1:9, -2:, :]", "[...]",
-     "[-3:-1,::3]", "[ 1 , 2 ]"],
-)  # fmt: skip
+    [
+        "[0]",
+        "[-1]",
+        "[1:]",
+        "[:2, 3]",
+        "[..., 1]",
+        "[::2, ::-1]",
+        "[0, 0, 0]",
+        "[2:0]",
+        "[:]",
+        "[1:9, -2:, :]",
+        "[...]",
+        "[-3:-1,::3]",
+        "[ 1 , 2 ]",
+    ],
+)
 def test_slices(index, run, model, bytes_of):
     array = (np.arange(60) % 250).astype(np.int16).reshape(3, 4, 5)
     path = model({"t": entry(array)})
@@ -191,13 +251,17 @@ def test_a_guessed_text_is_sliced_by_characters_as_it_is_shown(run, samples):
 
 @pytest.mark.parametrize(
     ("path", "said"),
-    [("list[0:4]", "list: lists have no slices; 'list[0]' is an element"),
-     ("o.l[..., 1]", "o.l: lists have no slices; 'o.l[0]' is an element"),
-     ("o[0:1]", "o: it is of the kind object, and only bytes and texts have slices"),
-     ("int[0:2]", "int: it is of the kind number, and only"), ("t[0:1]", "t: it is of the kind true, and only"),
-     ("n[:2]", "n: it is of the kind null, and only"), ("int[0]", "int: it is of the kind number, and only"),
-     ("list[0][0:1]", "list[0]: it is of the kind number, and only")],
-)  # fmt: skip
+    [
+        ("list[0:4]", "list: lists have no slices; 'list[0]' is an element"),
+        ("o.l[..., 1]", "o.l: lists have no slices; 'o.l[0]' is an element"),
+        ("o[0:1]", "o: it is of the kind object, and only bytes and texts have slices"),
+        ("int[0:2]", "int: it is of the kind number, and only"),
+        ("t[0:1]", "t: it is of the kind true, and only"),
+        ("n[:2]", "n: it is of the kind null, and only"),
+        ("int[0]", "int: it is of the kind number, and only"),
+        ("list[0][0:1]", "list[0]: it is of the kind number, and only"),
+    ],
+)
 def test_what_has_no_slices_says_so(run, tmp_path, path, said):
     (tmp_path / "a.json").write_text('{"list": [1, 2], "int": 12345, "t": true, "n": null, "o": {"l": [1]}}')
     for more in ((), ("--json",), ("--raw", "-o", tmp_path / "out")):
@@ -270,13 +334,19 @@ def test_sub_byte_types(run, model, bytes_of):
 
 def test_json_of_what_json_has_no_number_for(run, model):
     odd = [np.nan, np.inf, -np.inf, 1.5]
-    path = model({
-        "f32": entry(np.array(odd, np.float32)), "f16": entry(np.array([odd], np.float16)),
-        "bf16": entry(np.array(odd, ml_dtypes.bfloat16)), "scalar": entry(np.array(np.nan, np.float64)),
-        "c64": entry(np.array([complex(np.nan, 1), complex(2, -np.inf)], np.complex64)),
-        "f8": entry(np.array([np.nan, 1], ml_dtypes.float8_e4m3fn)), "none": entry(np.zeros((0, 3), np.float32)),
-        "big": entry(np.array([2**63, 2**64 - 1], np.uint64)), "bool": ("BOOL", [3], b"\0\1\1"),
-    })  # fmt: skip
+    path = model(
+        {
+            "f32": entry(np.array(odd, np.float32)),
+            "f16": entry(np.array([odd], np.float16)),
+            "bf16": entry(np.array(odd, ml_dtypes.bfloat16)),
+            "scalar": entry(np.array(np.nan, np.float64)),
+            "c64": entry(np.array([complex(np.nan, 1), complex(2, -np.inf)], np.complex64)),
+            "f8": entry(np.array([np.nan, 1], ml_dtypes.float8_e4m3fn)),
+            "none": entry(np.zeros((0, 3), np.float32)),
+            "big": entry(np.array([2**63, 2**64 - 1], np.uint64)),
+            "bool": ("BOOL", [3], b"\0\1\1"),
+        }
+    )
 
     def data(name):
         ran = run("get", path, name, "--json")
@@ -351,9 +421,13 @@ def test_nodes_of_a_document(run, tmp_path, bytes_of):
     assert run("get", path, "a").out == '[\n  1,\n  {\n    "b": "text é 😀"\n  }\n]\n'
     ran = run("get", path, "a", "--json")
     assert ran.json == {
-        "schema": 1, "file": str(path), "path": "a", "kind": "array", "status": "complete",
+        "schema": 1,
+        "file": str(path),
+        "path": "a",
+        "kind": "array",
+        "status": "complete",
         "value": [1, {"b": "text é 😀"}],
-    }  # fmt: skip
+    }
     assert ran.out.isascii()
     assert run("get", path, "--json").json["value"]["f"] == 1.5
     assert bytes_of(run, "get", path, "a[1].b", "--raw") == '"text é 😀"'.encode()

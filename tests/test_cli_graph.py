@@ -16,9 +16,24 @@ from tests.test_tensorflow_graph import SMALL, graph_def, model
 GraphDef = message_class("tensorflow.GraphDef")
 DATA = Path(__file__).resolve().parent / "data" / "tf"
 JSON_KEYS = {
-    "schema", "file", "format", "function", "node_count", "edge_count", "control_edge_count", "operations", "inputs",
-    "outputs", "functions", "results", "signatures", "nodes", "edges", "status", "findings",
-}  # fmt: skip
+    "schema",
+    "file",
+    "format",
+    "function",
+    "node_count",
+    "edge_count",
+    "control_edge_count",
+    "operations",
+    "inputs",
+    "outputs",
+    "functions",
+    "results",
+    "signatures",
+    "nodes",
+    "edges",
+    "status",
+    "findings",
+}
 
 
 @pytest.fixture
@@ -85,9 +100,14 @@ def test_a_model(run, saved):
     assert (ran.code, ran.out) == (2, "")
     ran = run("graph", saved, "--function", "f")
     assert fields(ran)[2:] == [
-        ["function", "f"], ["nodes", "3"], ["edges", "4 (1 of control)"], ["operations", "Neg 1, NoOp 1, Pair 1"],
-        ["inputs", "a, b"], ["results", "out=pair:both:1"], ["status", "complete, unverified"],
-    ]  # fmt: skip
+        ["function", "f"],
+        ["nodes", "3"],
+        ["edges", "4 (1 of control)"],
+        ["operations", "Neg 1, NoOp 1, Pair 1"],
+        ["inputs", "a, b"],
+        ["results", "out=pair:both:1"],
+        ["status", "complete, unverified"],
+    ]
     assert run("graph", saved, "--function", "f", "--outputs", "neg", "--inputs").lines == ["a"]
     assert run("graph", saved, "--function", "h").code == 2
 
@@ -98,12 +118,19 @@ def test_json(run, small, saved):
     assert (found["schema"], found["file"], found["format"], found["function"]) == (1, str(small), "graph-def", None)
     assert (found["node_count"], found["edge_count"], found["control_edge_count"]) == (7, 7, 2)
     assert (found["inputs"], found["outputs"], found["status"], found["findings"]) == (
-        ["x"], ["z", "alone"], "complete", [],
-    )  # fmt: skip
+        ["x"],
+        ["z", "alone"],
+        "complete",
+        [],
+    )
     assert [node["name"] for node in found["nodes"]] == list(SMALL)
     assert found["edges"][-1] == {
-        "source": "init", "output": None, "target": "z", "input": None, "control": True,
-    }  # fmt: skip
+        "source": "init",
+        "output": None,
+        "target": "z",
+        "input": None,
+        "control": True,
+    }
     part = run("graph", small, "--json", "--outputs", "y").json
     assert set(part) == JSON_KEYS
     assert (part["node_count"], part["outputs"], len(part["nodes"]), len(part["edges"])) == (3, ["y"], 3, 2)

@@ -58,15 +58,31 @@ def test_an_index_is_written_and_used(run):
 def test_json(run):
     found = run("index", "data.gz", "--json").json
     assert found == {
-        "schema": 1, "file": "data.gz", "output": "data.gz.pindex", "points": 1, "spacing": 4 << 20, "members": 1,
-        "content_size": len(DATA), "indexed_bytes": len(PACKED), "size": len(PACKED),
-        "index_size": os.path.getsize("data.gz.pindex"), "complete": True, "reason": None, "offset": None,
-    }  # fmt: skip
+        "schema": 1,
+        "file": "data.gz",
+        "output": "data.gz.pindex",
+        "points": 1,
+        "spacing": 4 << 20,
+        "members": 1,
+        "content_size": len(DATA),
+        "indexed_bytes": len(PACKED),
+        "size": len(PACKED),
+        "index_size": os.path.getsize("data.gz.pindex"),
+        "complete": True,
+        "reason": None,
+        "offset": None,
+    }
     found = run("index", "data.gz", "--check", "--json").json
     assert found == {
-        "schema": 1, "file": "data.gz", "index": "data.gz.pindex", "points": 1, "content_size": len(DATA),
-        "index_size": os.path.getsize("data.gz.pindex"), "complete": True, "sound": True,
-    }  # fmt: skip
+        "schema": 1,
+        "file": "data.gz",
+        "index": "data.gz.pindex",
+        "points": 1,
+        "content_size": len(DATA),
+        "index_size": os.path.getsize("data.gz.pindex"),
+        "complete": True,
+        "sound": True,
+    }
 
 
 def test_other_places(run, place):

@@ -233,8 +233,11 @@ def plugins(tmp_path):
         log.write_text("")
         return pparse(*words, env={"PYTHONPATH": str(folder), "TOY_LOG": str(log)}), log.read_text()
 
-    install("pparse_toy", TOY, "[pparse_parsers_v1]\ntoy = pparse_toy:ToyParser\n\n"
-            "[pparse_viewers_v1]\ntoy = pparse_toy:ToyViewer\n")  # fmt: skip
+    install(
+        "pparse_toy",
+        TOY,
+        "[pparse_parsers_v1]\ntoy = pparse_toy:ToyParser\n\n[pparse_viewers_v1]\ntoy = pparse_toy:ToyViewer\n",
+    )
     run.install = install
     return run
 

@@ -74,8 +74,11 @@ def test_several_files_are_one_json_document(run, two, command, tmp_path):
 def test_rows_of_several_files_say_which_file_they_are_of(run, two):
     rows = run("ls", "--jsonl", *two).jsonl
     assert [(row["file"], row["name"]) for row in rows] == [
-        (str(two[0]), "a.bias"), (str(two[0]), "a.q_proj"), (str(two[1]), "b.bias"), (str(two[1]), "b.q_proj"),
-    ]  # fmt: skip
+        (str(two[0]), "a.bias"),
+        (str(two[0]), "a.q_proj"),
+        (str(two[1]), "b.bias"),
+        (str(two[1]), "b.q_proj"),
+    ]
     assert "file" not in run("ls", "--jsonl", two[0]).jsonl[0]
 
 
@@ -119,9 +122,12 @@ def folder(two, model, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     ("word", "meant"),
-    [("cut/m.safetensor", "cut/m.safetensors"), ("god.safetensors", "good.safetensors"),
-     ("god.safetensors::header", "good.safetensors::header")],
-)  # fmt: skip
+    [
+        ("cut/m.safetensor", "cut/m.safetensors"),
+        ("god.safetensors", "good.safetensors"),
+        ("god.safetensors::header", "good.safetensors::header"),
+    ],
+)
 def test_a_mistyped_file_is_named_though_another_pattern_matches(run, folder, word, meant):
     ran = run("ls", "m.safetensors", word, "*emb*", "-q")
     assert (ran.code, ran.lines) == (2, ["c.emb"])

@@ -68,17 +68,41 @@ def test_there_and_back(run, graph):
 def test_json(run, graph):
     found = run("split", "graph.pb", "-o", "out.cpb", "--max-size", "4KiB", "--json").json
     assert found == {
-        "schema": 1, "file": "graph.pb", "output": "out.cpb", "type": GRAPH, "chunked": True,
-        "message_size": len(graph), "size": os.path.getsize("out.cpb"), "limit": 4096, "chunks": 2,
-        "chunked_fields": 1, "largest_chunk": found["largest_chunk"], "compression": "", "folder": None,
-        "copied_files": 0, "copied_bytes": 0, "fingerprint": None, "notes": [],
-    }  # fmt: skip
+        "schema": 1,
+        "file": "graph.pb",
+        "output": "out.cpb",
+        "type": GRAPH,
+        "chunked": True,
+        "message_size": len(graph),
+        "size": os.path.getsize("out.cpb"),
+        "limit": 4096,
+        "chunks": 2,
+        "chunked_fields": 1,
+        "largest_chunk": found["largest_chunk"],
+        "compression": "",
+        "folder": None,
+        "copied_files": 0,
+        "copied_bytes": 0,
+        "fingerprint": None,
+        "notes": [],
+    }
     found = run("merge", "out.cpb", "-o", "back.pb", "--json").json
     assert found == {
-        "schema": 1, "file": "out.cpb", "output": "back.pb", "type": GRAPH, "size": len(graph), "chunks": 2,
-        "merged_messages": 4, "verify": "all", "too_large_for_protobuf": False, "folder": None, "copied_files": 0,
-        "copied_bytes": 0, "fingerprint": None, "notes": [],
-    }  # fmt: skip
+        "schema": 1,
+        "file": "out.cpb",
+        "output": "back.pb",
+        "type": GRAPH,
+        "size": len(graph),
+        "chunks": 2,
+        "merged_messages": 4,
+        "verify": "all",
+        "too_large_for_protobuf": False,
+        "folder": None,
+        "copied_files": 0,
+        "copied_bytes": 0,
+        "fingerprint": None,
+        "notes": [],
+    }
 
 
 def test_within_the_limit(run, graph):
@@ -208,8 +232,19 @@ def test_types(run, tmp_path, monkeypatch):
     assert ran.code == 0
     line = "note    a .cpb does not name its type; merge it with: pparse merge out.cpb --type " + STRING_NODE
     assert ran.lines[1] == f"{line} -o OUT"
-    ran = run("split", "it", "-o", "other", "-O", f"message={STRING_NODE}", "-O", "descriptor=own.binpb", "-f",
-              "protobuf", *small)  # fmt: skip
+    ran = run(
+        "split",
+        "it",
+        "-o",
+        "other",
+        "-O",
+        f"message={STRING_NODE}",
+        "-O",
+        "descriptor=own.binpb",
+        "-f",
+        "protobuf",
+        *small,
+    )
     assert ran.code == 0
     assert ran.lines[1].endswith(f" --type {STRING_NODE} -O descriptor=own.binpb -o OUT")
     ran = run("merge", "out.cpb", "-o", "back")

@@ -1172,11 +1172,18 @@ def test_large_windows_within_the_budget_or_in_scratch(tmp_path):
 # -- writing ---------------------------------------------------------------------------------------------------------
 
 WRITTEN = [
-    ("brotli", {}), ("brotli", {"level": 0}), ("brotli", {"level": 4, "window_log": 10}),
+    ("brotli", {}),
+    ("brotli", {"level": 0}),
+    ("brotli", {"level": 4, "window_log": 10}),
     ("brotli", {"window_log": 24}),
-    ("zstd", {}), ("zstd", {"level": 0}), ("zstd", {"level": -131072}), ("zstd", {"level": 12}),
-    ("zstd", {"window_log": 10}), ("zstd", {"window_log": 31, "level": 1}), ("zstd", {"window_log": 27, "level": -5}),
-]  # fmt: skip
+    ("zstd", {}),
+    ("zstd", {"level": 0}),
+    ("zstd", {"level": -131072}),
+    ("zstd", {"level": 12}),
+    ("zstd", {"window_log": 10}),
+    ("zstd", {"window_log": 31, "level": 1}),
+    ("zstd", {"window_log": 27, "level": -5}),
+]
 
 
 @rows(("codec", "options"), WRITTEN)

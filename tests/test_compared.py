@@ -67,7 +67,7 @@ WORDS = {
     "a.zip": (lambda: zipped(*PAIR), "2 files; a checksum agrees for each"),
     "a.zip.gz": (lambda: gzip.compress(zipped(*PAIR)), f"2 files; a checksum agrees for each; {GZIP}"),
     "r.riegeli": (riegeli, "2 chunks; a checksum agrees for each"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", WORDS)
@@ -112,10 +112,14 @@ def test_a_member_of_a_model_in_a_zip_is_confirmed_by_the_zip(run, tmp_path):
 # -- recovery --------------------------------------------------------------------------------------------------------
 
 CONFIRMED = {
-    "m.safetensors": "no checksum covers it", "m.safetensors.gz": "a checksum agrees for it",
-    "d.json": "no checksum covers it", "a.tar": "no checksum covers them", "a.tar.bz2": "a checksum agrees for all 2",
-    "a.zip": "a checksum agrees for all 2", "r.riegeli": "a checksum agrees for it",
-}  # fmt: skip
+    "m.safetensors": "no checksum covers it",
+    "m.safetensors.gz": "a checksum agrees for it",
+    "d.json": "no checksum covers it",
+    "a.tar": "no checksum covers them",
+    "a.tar.bz2": "a checksum agrees for all 2",
+    "a.zip": "a checksum agrees for all 2",
+    "r.riegeli": "a checksum agrees for it",
+}
 
 
 @pytest.mark.parametrize("name", CONFIRMED)

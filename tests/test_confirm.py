@@ -24,10 +24,12 @@ from tests.conftest import safetensors
 rng = np.random.default_rng(3)
 TENSORS = {f"layer.{number}": rng.integers(0, 7, 4_096).astype(np.float32) for number in range(8)}
 MODEL = safetensors(
-    {name: {"dtype": "F32", "shape": [4_096], "data_offsets": [number * 16_384, (number + 1) * 16_384]}
-     for number, name in enumerate(TENSORS)},
+    {
+        name: {"dtype": "F32", "shape": [4_096], "data_offsets": [number * 16_384, (number + 1) * 16_384]}
+        for number, name in enumerate(TENSORS)
+    },
     b"".join(array.tobytes() for array in TENSORS.values()),
-)  # fmt: skip
+)
 
 
 def zipped(content: bytes, method: int, name: str = "m.safetensors") -> bytes:
@@ -53,9 +55,12 @@ WRAPPED = {  # the file, where its payload begins and ends, the path inside
     "gz": (gzip.compress(MODEL, mtime=0), 500, len(gzip.compress(MODEL)) - 20, ""),
     "gz in a tar": (tarred(gzip.compress(MODEL, mtime=0), "m.gz"), 1_200, 8_000, "::m.gz"),
     "stored in a tar.gz": (
-        gzip.compress(tarred(STORED, "a.zip"), mtime=0), 500, len(gzip.compress(STORED)) - 300, "::a.zip::m.safetensors"
+        gzip.compress(tarred(STORED, "a.zip"), mtime=0),
+        500,
+        len(gzip.compress(STORED)) - 300,
+        "::a.zip::m.safetensors",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("wrapper", WRAPPED)
@@ -99,8 +104,10 @@ def test_values_of_a_damaged_member_are_refused(method, tmp_path):
 
 
 def test_a_member_that_is_not_small_is_not_read_for_its_checksum(tmp_path):
-    header = {"layer.0": {"dtype": "F32", "shape": [4_096], "data_offsets": [0, 16_384]},
-              "large": {"dtype": "U8", "shape": [LITTLE], "data_offsets": [16_384, 16_384 + LITTLE]}}  # fmt: skip
+    header = {
+        "layer.0": {"dtype": "F32", "shape": [4_096], "data_offsets": [0, 16_384]},
+        "large": {"dtype": "U8", "shape": [LITTLE], "data_offsets": [16_384, 16_384 + LITTLE]},
+    }
     large = safetensors(header, TENSORS["layer.0"].tobytes() + bytes(LITTLE))
     (tmp_path / "a.zip").write_bytes(zipped(large, zipfile.ZIP_STORED))
     stats = IoStats()

@@ -220,10 +220,11 @@ def test_bytes_that_follow_a_whole_stream_cost_it_nothing(session):
 @pytest.mark.parametrize(
     ("error", "status"),
     [
-        (None, Status.TRUNCATED), (EndOfDataError("the stream is cut short"), Status.TRUNCATED),
+        (None, Status.TRUNCATED),
+        (EndOfDataError("the stream is cut short"), Status.TRUNCATED),
         (MalformedError("the stream is damaged"), Status.DAMAGED),
     ],
-)  # fmt: skip
+)
 @pytest.mark.parametrize("where", [{"size": 101}, {"end": 101}])
 def test_what_is_short_is_damaged_only_if_the_data_are(session, error, status, where):
     verdict, _ = through(session, Content(TEXT[:100], error=error), **where)

@@ -224,14 +224,20 @@ def test_parents_before_children_and_elements_by_index():
     tag = NUMBER["many"]
     data = write(
         [
-            body(many=[body(), body()]), body(int32=1, string="child"), body(int32=2, bool=True, string="parent"),
-            body(int32=3), body(int64=4),
+            body(many=[body(), body()]),
+            body(int32=1, string="child"),
+            body(int32=2, bool=True, string="parent"),
+            body(int32=3),
+            body(int64=4),
         ],
         tree(
-            0, ((tag, At(1), NUMBER["one"]), tree(1)), ((tag, At(1)), tree(2)), ((tag, At(0)), tree(3)),
+            0,
+            ((tag, At(1), NUMBER["one"]), tree(1)),
+            ((tag, At(1)), tree(2)),
+            ((tag, At(0)), tree(3)),
             ((tag, At(2)), tree(4)),
         ),
-    )  # fmt: skip
+    )
     wanted = agree(data)
     assert wanted["many"][1] == {"int32": 2, "bool": True, "string": "parent", "one": {"int32": 1, "string": "child"}}
     assert wanted["many"][0] == {"int32": 3}
@@ -303,10 +309,13 @@ def test_what_a_key_is_wrapped_in_does_not_matter():
     data = write(
         [body(), body(int32=1), body(int32=2), body(int32=3), body(int64=4)],
         tree(
-            0, ((by_int32, At(5)), tree(1)), ((by_int32, Key(i32=5)), tree(4)), ((by_bool, Key(s="true")), tree(2)),
+            0,
+            ((by_int32, At(5)), tree(1)),
+            ((by_int32, Key(i32=5)), tree(4)),
+            ((by_bool, Key(s="true")), tree(2)),
             ((by_bool, At(0)), tree(3)),
         ),
-    )  # fmt: skip
+    )
     assert agree(data) == {
         "by_int32": {(int, 5): {"int32": 1, "int64": 4}},
         "by_bool": {(bool, True): {"int32": 2}, (bool, False): {"int32": 3}},
@@ -331,12 +340,19 @@ def test_an_empty_tag_does_not_look_below():
 @rows(
     ("kind", "key", "value"),
     [
-        ("string", Key(s="a"), "a"), ("string", Key(s=""), ""), ("string", Key(s="日"), "日"),
-        ("bool", Key(boolean=True), True), ("bool", Key(boolean=False), False), ("uint32", Key(ui32=0), 0),
-        ("uint32", Key(ui32=3_000_000_000), 3_000_000_000), ("uint64", Key(ui64=1 << 63), 1 << 63),
-        ("int32", Key(i32=-1), -1), ("int64", Key(i64=(1 << 40) + 3), (1 << 40) + 3), ("int64", Key(i64=-5), -5),
+        ("string", Key(s="a"), "a"),
+        ("string", Key(s=""), ""),
+        ("string", Key(s="日"), "日"),
+        ("bool", Key(boolean=True), True),
+        ("bool", Key(boolean=False), False),
+        ("uint32", Key(ui32=0), 0),
+        ("uint32", Key(ui32=3_000_000_000), 3_000_000_000),
+        ("uint64", Key(ui64=1 << 63), 1 << 63),
+        ("int32", Key(i32=-1), -1),
+        ("int64", Key(i64=(1 << 40) + 3), (1 << 40) + 3),
+        ("int64", Key(i64=-5), -5),
     ],
-)  # fmt: skip
+)
 def test_map_keys(kind, key, value):
     """Of an entry that is there, and of one that is not; merged, not replaced."""
     name = f"by_{kind}"
@@ -355,10 +371,14 @@ def test_map_keys(kind, key, value):
 @pytest.mark.parametrize(
     ("name", "key", "value"),
     [
-        ("by_int32", Key(s="12"), 12), ("by_string", Key(i32=12), "12"), ("by_int64", Key(ui32=3), 3),
-        ("by_uint32", Key(i64=3), 3), ("by_int32", Key(s="-12"), -12), ("by_uint64", Key(i32=0), 0),
+        ("by_int32", Key(s="12"), 12),
+        ("by_string", Key(i32=12), "12"),
+        ("by_int64", Key(ui32=3), 3),
+        ("by_uint32", Key(i64=3), 3),
+        ("by_int32", Key(s="-12"), -12),
+        ("by_uint64", Key(i32=0), 0),
     ],
-)  # fmt: skip
+)
 def test_key_kinds_are_interchangeable(name, key, value):
     data = write([body(), body(int32=1)], tree(0, ((NUMBER[name], key), tree(1))))
     assert agree(data)[name] == {(type(value), value): {"int32": 1}}
@@ -367,11 +387,17 @@ def test_key_kinds_are_interchangeable(name, key, value):
 @pytest.mark.parametrize(
     ("name", "key"),
     [
-        ("by_int32", Key(s="twelve")), ("by_int32", Key(ui32=1 << 31)), ("by_uint32", Key(i32=-1)),
-        ("by_int32", Key(i64=1 << 40)), ("by_int64", Key(ui64=1 << 63)), ("by_bool", Key(s="perhaps")),
-        ("by_int32", Key(s="")), ("by_int32", Key(s=" 1")), ("by_int32", Key(s="1.0")),
+        ("by_int32", Key(s="twelve")),
+        ("by_int32", Key(ui32=1 << 31)),
+        ("by_uint32", Key(i32=-1)),
+        ("by_int32", Key(i64=1 << 40)),
+        ("by_int64", Key(ui64=1 << 63)),
+        ("by_bool", Key(s="perhaps")),
+        ("by_int32", Key(s="")),
+        ("by_int32", Key(s=" 1")),
+        ("by_int32", Key(s="1.0")),
     ],
-)  # fmt: skip
+)
 def test_keys_that_mean_nothing(name, key):
     data = write([body(int64=5), body(int32=1)], tree(0, ((NUMBER[name], key), tree(1))))
     with pytest.raises(PparseError):
@@ -395,14 +421,22 @@ def test_keys_stay_in_order():
 @rows(
     ("name", "text", "value"),
     [
-        ("int32", b"-12", -12), ("int64", b"-9223372036854775808", -(1 << 63)),
+        ("int32", b"-12", -12),
+        ("int64", b"-9223372036854775808", -(1 << 63)),
         ("uint64", b"18446744073709551615", (1 << 64) - 1),
-        ("fixed32", b"0", 0), ("sint32", b"7", 7), ("double", b"0.1", 0.1), ("double", b"nan", float("nan")),
-        ("float", b"1e-05", 9.999999747378752e-06), ("bool", b"true", True), ("bool", b"false", False),
-        ("string", "é".encode(), "é"), ("string", b"", ""), ("bytes", b"\xff\0", b"\xff\0"),
+        ("fixed32", b"0", 0),
+        ("sint32", b"7", 7),
+        ("double", b"0.1", 0.1),
+        ("double", b"nan", float("nan")),
+        ("float", b"1e-05", 9.999999747378752e-06),
+        ("bool", b"true", True),
+        ("bool", b"false", False),
+        ("string", "é".encode(), "é"),
+        ("string", b"", ""),
+        ("bytes", b"\xff\0", b"\xff\0"),
         ("enum", b"GREEN", "GREEN"),
     ],
-)  # fmt: skip
+)
 def test_scalars_are_replaced(name, text, value):
     base = body(string="old", bytes=b"old", int32=1, bool=True, enum=1, double=7.0)
     data = write([base, text], tree(0, ((NUMBER[name],), tree(1))))
@@ -425,11 +459,20 @@ def test_the_same_scalar_twice(name):
 @rows(
     ("name", "text"),
     [
-        ("int32", b"12xyz"), ("int32", b""), ("int32", b"2147483648"), ("uint32", b"-1"), ("int32", b"\1\0\0\0"),
-        ("bool", b"1"), ("bool", b"True"), ("enum", b"1"), ("enum", b"VIOLET"), ("double", b"one"), ("float", b"1e39"),
+        ("int32", b"12xyz"),
+        ("int32", b""),
+        ("int32", b"2147483648"),
+        ("uint32", b"-1"),
+        ("int32", b"\1\0\0\0"),
+        ("bool", b"1"),
+        ("bool", b"True"),
+        ("enum", b"1"),
+        ("enum", b"VIOLET"),
+        ("double", b"one"),
+        ("float", b"1e39"),
         ("string", b"\xff"),
     ],
-)  # fmt: skip
+)
 def test_text_that_is_no_value(name, text):
     data = write([body(int64=5), text], tree(0, ((NUMBER[name],), tree(1))))
     with pytest.raises(PparseError):
@@ -452,17 +495,24 @@ def test_elements_and_values_that_are_scalars():
     """Beyond what TensorFlow can do, and what its own guides describe."""
     data = write(
         [
-            body(many_string=["a", "b"], many_int32=[1, 2, 3], named_double={"k": 1.0}), b"B", b"c", b"-5", b"0.25",
+            body(many_string=["a", "b"], many_int32=[1, 2, 3], named_double={"k": 1.0}),
+            b"B",
+            b"c",
+            b"-5",
+            b"0.25",
             b"RED",
             b"x",
         ],
         tree(
             0,
-            ((NUMBER["many_string"], At(1)), tree(1)), ((NUMBER["many_string"], At(2)), tree(2)),
-            ((NUMBER["many_int32"], At(0)), tree(3)), ((NUMBER["named_double"], Key(s="n")), tree(4)),
-            ((NUMBER["named_enum"], Key(s="e")), tree(5)), ((NUMBER["named_bytes"], Key(s="")), tree(6)),
+            ((NUMBER["many_string"], At(1)), tree(1)),
+            ((NUMBER["many_string"], At(2)), tree(2)),
+            ((NUMBER["many_int32"], At(0)), tree(3)),
+            ((NUMBER["named_double"], Key(s="n")), tree(4)),
+            ((NUMBER["named_enum"], Key(s="e")), tree(5)),
+            ((NUMBER["named_bytes"], Key(s="")), tree(6)),
         ),
-    )  # fmt: skip
+    )
     wanted = agree(data)
     assert wanted["many_string"] == ["a", "B", "c"]
     assert wanted["many_int32"] == [-5, 2, 3]
@@ -475,11 +525,14 @@ def test_indices_across_slices():
     """An index counts over all slices of the list."""
     data = write(
         [
-            body(many=[body(int32=7)]), body(many=[body(int32=1), body(int32=2)]), body(many=[body()]), body(int32=3),
+            body(many=[body(int32=7)]),
+            body(many=[body(int32=1), body(int32=2)]),
+            body(many=[body()]),
+            body(int32=3),
             body(bool=True),
         ],
         tree(0, ((), tree(1)), ((), tree(2)), ((NUMBER["many"], At(3)), tree(3)), ((NUMBER["many"], At(1)), tree(4))),
-    )  # fmt: skip
+    )
     assert agree(data)["many"] == [{"int32": 7}, {"int32": 1, "bool": True}, {"int32": 2}, {"int32": 3}]
 
 
@@ -583,7 +636,7 @@ PLAIN = write(
         (lambda m: setattr(m.message.chunked_fields[0].message, "chunk_index", (1 << 64) - 1), "one"),
         (lambda m: setattr(m.chunks[0], "size", 1), ""),
     ],
-)  # fmt: skip
+)
 def test_chunks_that_are_not_what_is_said(change, path):
     refused(rewritten(PLAIN, change), path, "chunk")
 
@@ -682,8 +735,12 @@ def separate(chunks: list, message) -> bytes:
 def test_a_lost_chunk():
     """It damages what it belongs to, and nothing else."""
     big = b"x" * 5000
-    data = bytearray(separate([body(int64=5), body(int32=1), big, body(bool=True)], tree(
-        0, ((NUMBER["one"],), tree(1)), ((NUMBER["string"],), tree(2)), ((NUMBER["left"],), tree(3)))))  # fmt: skip
+    data = bytearray(
+        separate(
+            [body(int64=5), body(int32=1), big, body(bool=True)],
+            tree(0, ((NUMBER["one"],), tree(1)), ((NUMBER["string"],), tree(2)), ((NUMBER["left"],), tree(3))),
+        )
+    )
     at = data.index(big)
     data[at + 100] ^= 1
     with opened(bytes(data)) as doc:
@@ -799,8 +856,10 @@ def test_memory(large, tmp_path):
     (tmp_path / "set.binpb").write_bytes(descriptors())
     done = subprocess.run(
         [sys.executable, "-c", MEMORY, str(large), ALL, str(tmp_path / "set.binpb")],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert int(done.stdout) < 12 << 10  # of 16 MB
 
 
@@ -826,9 +885,14 @@ def test_a_chunk_beyond_the_budget_is_told_where_it_stands():
 
 def test_each_kind_of_riegeli_file():
     for options in (
-        "uncompressed", "brotli:1", "zstd:1", "snappy", "transpose,zstd:1", "transpose,uncompressed,chunk_size:1",
+        "uncompressed",
+        "brotli:1",
+        "zstd:1",
+        "snappy",
+        "transpose,zstd:1",
+        "transpose,uncompressed,chunk_size:1",
         "uncompressed,chunk_size:10",
-    ):  # fmt: skip
+    ):
         data = write(CHUNKS, tree(0, ((NUMBER["one"],), tree(1)), ((NUMBER["string"],), tree(2))), options=options)
         assert agree(data) == {"int64": 5, "one": {"int32": 1}, "string": "text"}
 

@@ -39,9 +39,12 @@ def chunked(tmp_path_factory) -> bytes:
     folder = tmp_path_factory.mktemp("chunked")
     (folder / "g.pb").write_bytes(graph.SerializeToString(deterministic=True))
     split_file(
-        str(folder / "g.pb"), str(folder / "c"), message="tensorflow.GraphDef", max_size="8KiB",
+        str(folder / "g.pb"),
+        str(folder / "c"),
+        message="tensorflow.GraphDef",
+        max_size="8KiB",
         writer_options="uncompressed",
-    )  # fmt: skip
+    )
     return (folder / "c.cpb").read_bytes()
 
 
@@ -217,9 +220,12 @@ def uneven() -> tuple[bytes, dict[str, bytes]]:
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "g.pb").write_bytes(graph.SerializeToString(deterministic=True))
         split_file(
-            f"{folder}/g.pb", f"{folder}/c", message="tensorflow.GraphDef", max_size="2KiB",
+            f"{folder}/g.pb",
+            f"{folder}/c",
+            message="tensorflow.GraphDef",
+            max_size="2KiB",
             writer_options="uncompressed",
-        )  # fmt: skip
+        )
         return Path(folder, "c.cpb").read_bytes(), truth
 
 

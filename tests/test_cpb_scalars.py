@@ -15,10 +15,25 @@ from pparse.parsers.cpb.versions import JOIN_VERSION, SPLITTER_VERSION, check_ve
 from tests.rows import rows
 
 TYPES = {
-    "double": 1, "float": 2, "int64": 3, "uint64": 4, "int32": 5, "fixed64": 6, "fixed32": 7, "bool": 8, "string": 9,
-    "group": 10, "message": 11, "bytes": 12, "uint32": 13, "enum": 14, "sfixed32": 15, "sfixed64": 16, "sint32": 17,
+    "double": 1,
+    "float": 2,
+    "int64": 3,
+    "uint64": 4,
+    "int32": 5,
+    "fixed64": 6,
+    "fixed32": 7,
+    "bool": 8,
+    "string": 9,
+    "group": 10,
+    "message": 11,
+    "bytes": 12,
+    "uint32": 13,
+    "enum": 14,
+    "sfixed32": 15,
+    "sfixed64": 16,
+    "sint32": 17,
     "sint64": 18,
-}  # fmt: skip
+}
 SIGNED = {"int32": 32, "sint32": 32, "sfixed32": 32, "int64": 64, "sint64": 64, "sfixed64": 64}
 UNSIGNED = {"uint32": 32, "fixed32": 32, "uint64": 64, "fixed64": 64}
 RANGES = {
@@ -62,9 +77,26 @@ def test_integers_are_decimal_text_within_their_range(name: str) -> None:
 # What TensorFlow makes of some of these: 12, 1, 0, 12, the greatest number, an abort.
 @rows(
     "text",
-    [b"", b" 12", b"12 ", b"12\n", b"12xyz", b"1.9", b"0x1f", b"+5", b"1_0", b"--1", b"-", b"1e3", b"\x01\0\0\0",
-     "١٢".encode(), b"true", b"9" * 41, b"9" * 100_000],
-)  # fmt: skip
+    [
+        b"",
+        b" 12",
+        b"12 ",
+        b"12\n",
+        b"12xyz",
+        b"1.9",
+        b"0x1f",
+        b"+5",
+        b"1_0",
+        b"--1",
+        b"-",
+        b"1e3",
+        b"\x01\0\0\0",
+        "١٢".encode(),
+        b"true",
+        b"9" * 41,
+        b"9" * 100_000,
+    ],
+)
 @rows("name", ["int32", "uint32", "sint64", "fixed64"])
 def test_what_is_no_decimal_text_is_an_error(name: str, text: bytes) -> None:
     with pytest.raises(MalformedError):
@@ -79,9 +111,20 @@ def test_values_of_another_type_are_not_written_as_integers(value: object) -> No
 
 @pytest.mark.parametrize("name", ["double", "float"])
 def test_floats_in_the_forms_of_python_and_c(name: str) -> None:
-    wanted = {b"0.5": 0.5, b"-1.5": -1.5, b"1e+06": 1e6, b"1E2": 100.0, b"12": 12.0, b"12.": 12.0, b".5": 0.5,
-              b"0.100000001490116119384765625": 0.10000000149011612, b"inf": math.inf, b"-inf": -math.inf,
-              b"0": 0.0, b"0e5": 0.0}  # fmt: skip
+    wanted = {
+        b"0.5": 0.5,
+        b"-1.5": -1.5,
+        b"1e+06": 1e6,
+        b"1E2": 100.0,
+        b"12": 12.0,
+        b"12.": 12.0,
+        b".5": 0.5,
+        b"0.100000001490116119384765625": 0.10000000149011612,
+        b"inf": math.inf,
+        b"-inf": -math.inf,
+        b"0": 0.0,
+        b"0e5": 0.0,
+    }
     for text, value in wanted.items():
         assert decode(name, text) == value, text
     assert math.isnan(decode(name, b"nan"))
@@ -91,9 +134,26 @@ def test_floats_in_the_forms_of_python_and_c(name: str) -> None:
 @rows("name", ["double", "float"])
 @rows(
     "text",
-    [b"", b" 1.5", b"1.5 ", b"1.5f", b"0x1p3", b"1,5", b"NaN", b"INF", b"infinity", b"1e", b"e5", b".", b"-", b"1_0.0",
-     b"1e1234567", struct.pack("<d", 1.5), b"1" * 2001],
-)  # fmt: skip
+    [
+        b"",
+        b" 1.5",
+        b"1.5 ",
+        b"1.5f",
+        b"0x1p3",
+        b"1,5",
+        b"NaN",
+        b"INF",
+        b"infinity",
+        b"1e",
+        b"e5",
+        b".",
+        b"-",
+        b"1_0.0",
+        b"1e1234567",
+        struct.pack("<d", 1.5),
+        b"1" * 2001,
+    ],
+)
 def test_other_forms_of_floats_are_errors(name: str, text: bytes) -> None:
     with pytest.raises(MalformedError):
         decode(name, text)

@@ -80,10 +80,24 @@ def write_with_time(path, content: bytes, seconds: int) -> None:
 
 @pytest.mark.parametrize(
     ("offset", "length"),
-    [(0, 0), (0, 1), (0, 10), (5, 300), (0, len(CONTENT)), (len(CONTENT) - 3, 3), (len(CONTENT) - 3, 10),
-     (len(CONTENT), 0), (len(CONTENT), 1), (len(CONTENT) + 1, 5), (HUGE, 5), (1 << 70, 5), (3, HUGE), (0, 1 << 70),
-     (HUGE, HUGE)],
-)  # fmt: skip
+    [
+        (0, 0),
+        (0, 1),
+        (0, 10),
+        (5, 300),
+        (0, len(CONTENT)),
+        (len(CONTENT) - 3, 3),
+        (len(CONTENT) - 3, 10),
+        (len(CONTENT), 0),
+        (len(CONTENT), 1),
+        (len(CONTENT) + 1, 5),
+        (HUGE, 5),
+        (1 << 70, 5),
+        (3, HUGE),
+        (0, 1 << 70),
+        (HUGE, HUGE),
+    ],
+)
 def test_pread(data, offset, length):
     expected = CONTENT[offset : offset + length]
     assert data.pread(offset, length) == expected
@@ -441,9 +455,17 @@ def test_available_looks_for_gaps(unknown_size):
     if unknown_size:
         data.size = None
     for offset, count, there in [
-        (0, 100, True), (0, 101, False), (99, 1, True), (99, 2, False), (100, 1, False), (149, 1, False),
-        (150, 150, True), (150, 151, False), (160, 0, True), (301, 1, False),
-    ]:  # fmt: skip
+        (0, 100, True),
+        (0, 101, False),
+        (99, 1, True),
+        (99, 2, False),
+        (100, 1, False),
+        (149, 1, False),
+        (150, 150, True),
+        (150, 151, False),
+        (160, 0, True),
+        (301, 1, False),
+    ]:
         assert data.available(offset, count) is there, (offset, count)
 
 

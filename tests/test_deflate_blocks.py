@@ -43,9 +43,7 @@ def test_every_stored_block_is_found_and_nothing_else(name):
         ("stored" if block.size else "flush", block.final) for block in true
     ]
     # A final one is given where it is; of others, zeros may stand before the three bits.
-    assert [block.bit for block in found] == [
-        block.bit if block.final else 8 * block.length_at - 3 for block in true
-    ]  # fmt: skip
+    assert [block.bit for block in found] == [block.bit if block.final else 8 * block.length_at - 3 for block in true]
 
 
 def test_the_samples_have_all_that_is_searched():
@@ -180,12 +178,15 @@ def deflate_code(lengths: list[int], symbol: int) -> str:
     return f"{value:0{length}b}" if length else ""
 
 
-@pytest.mark.parametrize(("count", "precode"), [
-    (19, EIGHT),
-    (19, {0: "00", 1: "01", 15: "10", 8: "110", 9: "111"}),
-    (18, {0: "00", 1: "01", 8: "10", 9: "11"}),
-    (19, {0: "0", 8: "10", 1: "110", 9: "1110", 16: "11110", 17: "111110", 18: "1111110", 15: "1111111"}),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("count", "precode"),
+    [
+        (19, EIGHT),
+        (19, {0: "00", 1: "01", 15: "10", 8: "110", 9: "111"}),
+        (18, {0: "00", 1: "01", 8: "10", 9: "11"}),
+        (19, {0: "0", 8: "10", 1: "110", 9: "1110", 16: "11110", 17: "111110", 18: "1111110", 15: "1111111"}),
+    ],
+)
 def test_all_lengths_of_the_precode_count(count, precode):
     bits = head([8] * 254 + [9, 9, 8] + [1, 1], 257, precode, count)
     bits.code(deflate_code([8] * 254 + [9, 9, 8], 256))
@@ -224,26 +225,29 @@ def stored(data: bytes, final: int, length: int | None = None) -> bytes:
 NOISE = random.Random(3).randbytes(50)
 
 
-@rows(("after", "final", "good"), [
-    (b"", 1, True),
-    (bytes(8), 1, True),
-    (bytes(4), 1, True),
-    (bytes(5), 1, False),
-    (bytes(30), 1, False),
-    (b"PK\1\2" + bytes(30), 1, True),
-    (bytes(8) + b"\x1f\x8b\x08" + bytes(30), 1, True),
-    (stored(b"abc", 1), 0, True),
-    (b"\0\1\2\3\4", 0, False),
-    (b"\4" + bytes(700), 0, False),
-    (b"\6" + bytes(700), 0, False),
-    (b"\3\0" + bytes(8), 0, True),
-    (b"\3\0" + bytes(30), 0, True),
-    (b"\x08" + stored(b"abcdef", 0)[1:], 0, False),
-    (deflate(content("text", 20_000)), 0, True),
-    (deflate(content("text", 20_000))[:9], 0, True),
-    (deflate(b"The quick brown fox jumps over the lazy dog.") + bytes(8), 0, True),
-    (b"\x02\xff" + b"\xff" * 300, 0, False),
-])  # fmt: skip
+@rows(
+    ("after", "final", "good"),
+    [
+        (b"", 1, True),
+        (bytes(8), 1, True),
+        (bytes(4), 1, True),
+        (bytes(5), 1, False),
+        (bytes(30), 1, False),
+        (b"PK\1\2" + bytes(30), 1, True),
+        (bytes(8) + b"\x1f\x8b\x08" + bytes(30), 1, True),
+        (stored(b"abc", 1), 0, True),
+        (b"\0\1\2\3\4", 0, False),
+        (b"\4" + bytes(700), 0, False),
+        (b"\6" + bytes(700), 0, False),
+        (b"\3\0" + bytes(8), 0, True),
+        (b"\3\0" + bytes(30), 0, True),
+        (b"\x08" + stored(b"abcdef", 0)[1:], 0, False),
+        (deflate(content("text", 20_000)), 0, True),
+        (deflate(content("text", 20_000))[:9], 0, True),
+        (deflate(b"The quick brown fox jumps over the lazy dog.") + bytes(8), 0, True),
+        (b"\x02\xff" + b"\xff" * 300, 0, False),
+    ],
+)
 def test_witnesses_of_stored_blocks(after, final, good):
     data = b"\x55" + stored(NOISE, final) + after
     expected = [BlockStart(8 if final else 13, "stored", bool(final))] if good else []

@@ -153,9 +153,16 @@ def test_get_writes_values_deeper_than_python_recurses(run, tmp_path, name, show
 
 
 VALUES = [
-    [], {}, [[]], [{}], {"a": []}, {"a": [1, 2.5, None, {"b": "é", "c": True}], "d": {}}, 5, "x",
+    [],
+    {},
+    [[]],
+    [{}],
+    {"a": []},
+    {"a": [1, 2.5, None, {"b": "é", "c": True}], "d": {}},
+    5,
+    "x",
     [b"ab", {1: 2}, {None: 3}, {True: (1, 2)}],
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("indent", [None, 2])

@@ -192,8 +192,14 @@ def test_transcripts(page: Path, tmp_path: Path) -> None:
     if not (scripts / "pparse").exists():
         pytest.skip("the command is not installed beside this Python")
     env = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "FORCE_COLOR")}
-    env |= {"PATH": f"{scripts}{os.pathsep}{env.get('PATH', '')}", "COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb",
-            "PYTHONIOENCODING": "utf-8", "LC_ALL": "C"}  # fmt: skip
+    env |= {
+        "PATH": f"{scripts}{os.pathsep}{env.get('PATH', '')}",
+        "COLUMNS": "100",
+        "NO_COLOR": "1",
+        "TERM": "dumb",
+        "PYTHONIOENCODING": "utf-8",
+        "LC_ALL": "C",
+    }
     toy = plugin(tmp_path / "plugin") if blocks(page, "console with-toy") else ""
     holes = has_holes(tmp_path)
     for line, language, text in blocks(page, "console", "console with-toy"):
@@ -201,12 +207,21 @@ def test_transcripts(page: Path, tmp_path: Path) -> None:
             continue
         env["PYTHONPATH"] = toy if language == "console with-toy" else ""
         for command, wanted in commands(text):
-            done = subprocess.run(command, shell=True, cwd=folder, env=env, text=True,
-                                  encoding="utf-8", stdout=subprocess.PIPE, stderr=subprocess.STDOUT)  # fmt: skip
+            done = subprocess.run(
+                command,
+                shell=True,
+                cwd=folder,
+                env=env,
+                text=True,
+                encoding="utf-8",
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+            )
             assert re.fullmatch(pattern(wanted), done.stdout), (
-                f"{name_of(page)}:{line}: $ {command}\n--- the page says\n" + "\n".join(wanted)
+                f"{name_of(page)}:{line}: $ {command}\n--- the page says\n"
+                + "\n".join(wanted)
                 + f"\n--- it is\n{done.stdout}"
-            )  # fmt: skip
+            )
 
 
 # -- the first screen ------------------------------------------------------------------------------------------------

@@ -93,12 +93,26 @@ def test_every_number_type_of_numpy_is_known():
 @rows(
     ("name", "count", "nbytes"),
     [
-        ("float32", 0, 0), ("float32", 3, 12), ("complex128", 2, 32), ("bool", 5, 5),
-        ("int4", 0, 0), ("int4", 1, 1), ("int4", 2, 1), ("int4", 3, 2), ("uint2", 5, 2), ("uint2", 4, 1),
-        ("int1", 8, 1), ("int1", 9, 2), ("float6_e2m3fn", 1, 1), ("float6_e2m3fn", 2, 2), ("float6_e2m3fn", 3, 3),
-        ("float6_e2m3fn", 4, 3), ("float6_e2m3fn", 5, 4), ("uint4", (1 << 80) + 1, (1 << 79) + 1),
+        ("float32", 0, 0),
+        ("float32", 3, 12),
+        ("complex128", 2, 32),
+        ("bool", 5, 5),
+        ("int4", 0, 0),
+        ("int4", 1, 1),
+        ("int4", 2, 1),
+        ("int4", 3, 2),
+        ("uint2", 5, 2),
+        ("uint2", 4, 1),
+        ("int1", 8, 1),
+        ("int1", 9, 2),
+        ("float6_e2m3fn", 1, 1),
+        ("float6_e2m3fn", 2, 2),
+        ("float6_e2m3fn", 3, 3),
+        ("float6_e2m3fn", 4, 3),
+        ("float6_e2m3fn", 5, 4),
+        ("uint4", (1 << 80) + 1, (1 << 79) + 1),
     ],
-)  # fmt: skip
+)
 def test_stored_nbytes(name, count, nbytes):
     assert DTYPES[name].stored_nbytes(count) == nbytes
 
@@ -125,18 +139,35 @@ def test_of_a_known_name(name):
 
 @rows(
     ("text", "name"),
-    [("<f4", "float32"), (">f4", "float32"), ("f8", "float64"), ("?", "bool"), ("|b1", "bool"), ("i1", "int8"),
-     ("=u2", "uint16"), ("c8", "complex64"), ("e", "float16"), ("double", "float64"), ("half", "float16")],
-)  # fmt: skip
+    [
+        ("<f4", "float32"),
+        (">f4", "float32"),
+        ("f8", "float64"),
+        ("?", "bool"),
+        ("|b1", "bool"),
+        ("i1", "int8"),
+        ("=u2", "uint16"),
+        ("c8", "complex64"),
+        ("e", "float16"),
+        ("double", "float64"),
+        ("half", "float16"),
+    ],
+)
 def test_of_numpys_own_strings(text, name):
     assert DType.of(text) is DTYPES[name]
 
 
 @pytest.mark.parametrize(
     ("text", "name", "bits"),
-    [("S5", "|S5", 40), ("|S5", "|S5", 40), ("V7", "|V7", 56), ("datetime64[s]", "datetime64[s]", 64),
-     ("<M8[ns]", "datetime64[ns]", 64), ("m8[D]", "timedelta64[D]", 64)],
-)  # fmt: skip
+    [
+        ("S5", "|S5", 40),
+        ("|S5", "|S5", 40),
+        ("V7", "|V7", 56),
+        ("datetime64[s]", "datetime64[s]", 64),
+        ("<M8[ns]", "datetime64[ns]", 64),
+        ("m8[D]", "timedelta64[D]", 64),
+    ],
+)
 def test_of_other_fixed_widths(text, name, bits):
     dtype = DType.of(text)
     assert (dtype.name, dtype.bits, dtype.itemsize, dtype.kind) == (name, bits, bits // 8, "other")
@@ -155,10 +186,45 @@ def test_of_text_of_fixed_width():
 
 @rows(
     "text",
-    ["", "nonsense", "O", "object", "|O", "S", "S0", "U", "V0", "str", "bytes", "void", "float7", "<x4", "F32",
-     "BF16", "V", "f4 ", "(2,2)f4", "5f4", "i4,f4", "(,)f4", "f4,,", "f4,", "{'names': []}", "[('a', 'f4')]",
-     "1" * 5000 + "f4", "(" * 300 + "f4", "0f4", "9999999999f4", "S99999999999", "\0", "\x0b", "é", "f4\n", "S-1"],
-)  # fmt: skip
+    [
+        "",
+        "nonsense",
+        "O",
+        "object",
+        "|O",
+        "S",
+        "S0",
+        "U",
+        "V0",
+        "str",
+        "bytes",
+        "void",
+        "float7",
+        "<x4",
+        "F32",
+        "BF16",
+        "V",
+        "f4 ",
+        "(2,2)f4",
+        "5f4",
+        "i4,f4",
+        "(,)f4",
+        "f4,,",
+        "f4,",
+        "{'names': []}",
+        "[('a', 'f4')]",
+        "1" * 5000 + "f4",
+        "(" * 300 + "f4",
+        "0f4",
+        "9999999999f4",
+        "S99999999999",
+        "\0",
+        "\x0b",
+        "é",
+        "f4\n",
+        "S-1",
+    ],
+)
 def test_of_what_is_no_element_type(text):
     with pytest.raises(ValueError, match="element type"):
         DType.of(text)

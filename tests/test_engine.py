@@ -147,9 +147,11 @@ def run_state(*states, data=b"0123456789" * 100, **more):
     members = {state.__name__: state for state in states}
     first = states[0].__name__
     attributes = {
-        **members, "name": "made-up", "shapes": {"made-up": LIST},
+        **members,
+        "name": "made-up",
+        "shapes": {"made-up": LIST},
         "begin": lambda self, ctx: (ctx.node.start, getattr(self, first), 1),
-    }  # fmt: skip
+    }
     parser = type("MadeUp", (Parser,), attributes)
     extraction = pparse.open(data, format="made-up", parsers=[parser], **more)
     extraction.root.load()
@@ -295,8 +297,11 @@ def test_every_prefix(parser):
     for size in sweep.some(range(len(text)), 3, ends=8):
         for block_size in (0, 3):
             extraction = read(text[:size], parser, block_size=block_size)
-            found = {path: value for path, kind, *_, status, value in tree(extraction)
-                     if kind == "bytes" and status is Status.COMPLETE}  # fmt: skip
+            found = {
+                path: value
+                for path, kind, *_, status, value in tree(extraction)
+                if kind == "bytes" and status is Status.COMPLETE
+            }
             expected = {path: value for path, (value, end) in everything.items() if end <= size}
             assert found == expected, (size, block_size)
         assert len(found) >= most
@@ -361,8 +366,9 @@ def test_after_damage_the_parser_goes_on_where_it_can(parser, block_size):
     assert [kid.load() for kid in root.children()] == [b"one", b"two", b"three", b"four"]
     assert root.status is Status.DAMAGED
     assert [finding.offset for finding in extraction.findings if finding.code == "malformed"] == [
-        len(good), len(good) + 7 + HEAD.size + 5,
-    ]  # fmt: skip
+        len(good),
+        len(good) + 7 + HEAD.size + 5,
+    ]
     assert root[3].load() == b"four"  # read again from its own offset
     assert [finding.code for finding in extraction.check()] == ["malformed"] * 2
     with pytest.raises(MalformedError):
@@ -543,9 +549,11 @@ def test_a_state_that_fails_is_begun_anew():
         run_state(careless)
     failures.append(ValueError("a bug"))
     attributes = {
-        "name": "careless", "shapes": {"careless": LIST}, "careless": careless,
+        "name": "careless",
+        "shapes": {"careless": LIST},
+        "careless": careless,
         "begin": lambda self, ctx: (0, self.careless, 1),
-    }  # fmt: skip
+    }
     extraction = read(b"0123456789", type("Careless", (Parser,), attributes))
     for _ in range(2):
         with pytest.raises(ValueError, match="a bug"):
@@ -731,10 +739,15 @@ class Forgetful(Records):
         return super().entries(node, index, first, count) if first < 64 else []
 
 
-@pytest.mark.parametrize("ask", [
-    lambda root: list(root.children()), lambda root: root.child(70),
-    lambda root: list(root.result.entries_from(root, 0)),
-], ids=["children", "child", "entries"])  # fmt: skip
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda root: list(root.children()),
+        lambda root: root.child(70),
+        lambda root: list(root.result.entries_from(root, 0)),
+    ],
+    ids=["children", "child", "entries"],
+)
 def test_children_that_are_counted_and_not_given_are_an_error_of_the_parser(ask):
     doc = pparse.open(document([b"a"] * 100), parsers=[Forgetful], format="records")
     with doc, pytest.raises(EngineError, match="children, and gives none from number 64 on"):

@@ -38,9 +38,12 @@ from tests.rows import rows
 FOLDER = Path(__file__).parent / "data" / "tf" / "fingerprints"
 EXPECTED = json.loads((FOLDER / "expected.json").read_text())
 HASHES = (
-    "saved_model_checksum", "graph_def_program_hash", "signature_def_hash", "saved_object_graph_hash",
+    "saved_model_checksum",
+    "graph_def_program_hash",
+    "signature_def_hash",
+    "saved_object_graph_hash",
     "checkpoint_hash",
-)  # fmt: skip
+)
 SMALL = [pytest.param(size, id=f"small={size}") for size in (pieces.SMALL, 300, 0)]
 
 
@@ -135,11 +138,26 @@ def test_what_does_not_count_for_the_graph(tmp_path) -> None:
 
 
 NUMBERS = {
-    b"f_12": 12, b"__inference_f_7": 7, b"f_+3": 3, b"f_-3": -3, b"f_007": 7, b"f_ 4": 4, b"f_4\t": 4, b"12": 12,
+    b"f_12": 12,
+    b"__inference_f_7": 7,
+    b"f_+3": 3,
+    b"f_-3": -3,
+    b"f_007": 7,
+    b"f_ 4": 4,
+    b"f_4\t": 4,
+    b"12": 12,
     b"_5": 5,
-    b"f_9223372036854775807": 2**63 - 1, b"f_9223372036854775808": None, b"f_-9223372036854775808": -(2**63),
-    b"f_": None, b"": None, b"f": None, b"f_1_x": None, b"f_1.0": None, b"f_0x10": None, "f_\u0663".encode(): None,
-}  # fmt: skip
+    b"f_9223372036854775807": 2**63 - 1,
+    b"f_9223372036854775808": None,
+    b"f_-9223372036854775808": -(2**63),
+    b"f_": None,
+    b"": None,
+    b"f": None,
+    b"f_1_x": None,
+    b"f_1.0": None,
+    b"f_0x10": None,
+    "f_\u0663".encode(): None,
+}
 
 
 @rows(("name", "number"), NUMBERS.items())
@@ -162,8 +180,11 @@ def entry(key: bytes, value: bytes, number: int = 5) -> bytes:
 
 
 CANONICAL = {
-    "maps by the bytes of keys": ("NodeDef", entry(b"Tidx", b"") + entry(b"T", b""),
-                                  entry(b"T", b"") + entry(b"Tidx", b"")),
+    "maps by the bytes of keys": (
+        "NodeDef",
+        entry(b"Tidx", b"") + entry(b"T", b""),
+        entry(b"T", b"") + entry(b"Tidx", b""),
+    ),
     "last of equal keys": ("NodeDef", entry(b"T", b"\x18\x01") + entry(b"T", b"\x20\x02"), entry(b"T", b"\x20\x02")),
     "key and value of an entry": ("NodeDef", b"\x2a\x00", entry(b"", b"")),
     "unknown in an entry": ("NodeDef", b"\x2a\x02\x18\x07", entry(b"", b"")),
@@ -177,25 +198,40 @@ CANONICAL = {
     "bool": ("AttrValue", b"\x28\x80\x02", b"\x28\x01"),
     "zero in a oneof": ("AttrValue", b"\x18\x00", b"\x18\x00"),
     "last of a oneof": ("AttrValue", b"\x12\x01a\x18\x05\x52\x02\x0a\x00\x12\x01b", b"\x12\x01b"),
-    "same message of a oneof": ("AttrValue", b"\x52\x03\x0a\x01f\x52\x05\x12\x03\x0a\x01k",
-                                b"\x52\x0a\x0a\x01f\x12\x05\x0a\x01k\x12\x00"),
+    "same message of a oneof": (
+        "AttrValue",
+        b"\x52\x03\x0a\x01f\x52\x05\x12\x03\x0a\x01k",
+        b"\x52\x0a\x0a\x01f\x12\x05\x0a\x01k\x12\x00",
+    ),
     "other message between": ("AttrValue", b"\x52\x03\x0a\x01f\x18\x01\x52\x03\x0a\x01g", b"\x52\x03\x0a\x01g"),
     "to be packed": ("VersionDef", b"\x18\x01\x1a\x02\x02\x03\x18\x84\x00", b"\x1a\x04\x01\x02\x03\x04"),
     "packed and long": ("VersionDef", b"\x1a\x04\x01\x82\x00\x03", b"\x1a\x03\x01\x02\x03"),
-    "uint32 cut": ("TensorProto", b"\x82\x01\x0a\x81\x80\x80\x80\x10\xff\xff\xff\xff\x7f",
-                   b"\x82\x01\x06\x01\xff\xff\xff\xff\x0f"),
-    "packed floats": ("TensorProto", b"\x2d\x00\x00\x80\x3f\x2a\x04\x00\x00\x00\x40",
-                      b"\x2a\x08\x00\x00\x80\x3f\x00\x00\x00\x40"),
+    "uint32 cut": (
+        "TensorProto",
+        b"\x82\x01\x0a\x81\x80\x80\x80\x10\xff\xff\xff\xff\x7f",
+        b"\x82\x01\x06\x01\xff\xff\xff\xff\x0f",
+    ),
+    "packed floats": (
+        "TensorProto",
+        b"\x2d\x00\x00\x80\x3f\x2a\x04\x00\x00\x00\x40",
+        b"\x2a\x08\x00\x00\x80\x3f\x00\x00\x00\x40",
+    ),
     "packed nothing": ("VersionDef", b"\x1a\x00", b""),
     "unknown behind": ("VersionDef", b"\xf8\x06\x81\x00\x08\x05\xfa\x06\x01x", b"\x08\x05\xf8\x06\x01\xfa\x06\x01x"),
     "other wire type": ("VersionDef", b"\x0a\x01x\x08\x05", b"\x08\x05\x0a\x01x"),
     "elements": ("GraphDef", b"\x0a\x04\x12\x00\x0a\x00\x0a\x00", b"\x0a\x00\x0a\x00"),
     "empty message": ("GraphDef", b"\x12\x00", b"\x12\x00"),
-    "parts of a message": ("GraphDef", b"\x22\x02\x10\x03\x0a\x00\x22\x04\x08\x07\x10\x05",
-                           b"\x0a\x00\x22\x04\x08\x07\x10\x05"),
-    "map of numbers": ("FunctionDef", b"".join(b"\x42\x04\x08" + key + b"\x10\x01" for key in (b"\x09", b"\x02")),
-                       b"\x42\x04\x08\x02\x10\x01\x42\x04\x08\x09\x10\x01"),
-}  # fmt: skip
+    "parts of a message": (
+        "GraphDef",
+        b"\x22\x02\x10\x03\x0a\x00\x22\x04\x08\x07\x10\x05",
+        b"\x0a\x00\x22\x04\x08\x07\x10\x05",
+    ),
+    "map of numbers": (
+        "FunctionDef",
+        b"".join(b"\x42\x04\x08" + key + b"\x10\x01" for key in (b"\x09", b"\x02")),
+        b"\x42\x04\x08\x02\x10\x01\x42\x04\x08\x09\x10\x01",
+    ),
+}
 
 
 @pytest.mark.parametrize("small", SMALL)
@@ -222,11 +258,15 @@ def test_form_of_real_models_parses_as_the_same(name: str, monkeypatch) -> None:
     assert canonical("SavedModel", found) == found
 
 
-@pytest.mark.parametrize("values", [
-    [0, 1, 127, 128, 300, 2**31 - 1, -1, -(2**31)] * 40,
-    [5] * 1000,
-    list(range(-300, 300)),
-], ids=["mixed", "short", "around zero"])  # fmt: skip
+@pytest.mark.parametrize(
+    "values",
+    [
+        [0, 1, 127, 128, 300, 2**31 - 1, -1, -(2**31)] * 40,
+        [5] * 1000,
+        list(range(-300, 300)),
+    ],
+    ids=["mixed", "short", "around zero"],
+)
 def test_lists_of_varints_in_blocks(values: list[int], monkeypatch) -> None:
     # Blocks end within varints; a long list that is in order already is named, not copied.
     for name in ("int_val", "int64_val"):
@@ -294,8 +334,13 @@ def test_addressed_parts() -> None:
         b"\x12\x07\x0a\x05\x0a\x03\x0a\x01f"
     )
     for wrong in (
-        node((1, 3)), node((1, None)), node((4, 0)), node((3, None)), node((77, None)), node((1, 0), (5, None)),
-    ):  # fmt: skip
+        node((1, 3)),
+        node((1, None)),
+        node((4, 0)),
+        node((3, None)),
+        node((77, None)),
+        node((1, 0), (5, None)),
+    ):
         with pytest.raises(MalformedError, match="a chunk is for"):
             canonical("GraphDef", nodes, wrong)
 
@@ -460,8 +505,10 @@ def test_writing(tmp_path) -> None:
     assert write_fingerprint(tmp_path / "model", other) is other
     assert read_fingerprint(tmp_path / "model") == other
     assert sorted(path.name for path in (tmp_path / "model").iterdir()) == [
-        "fingerprint.pb", "saved_model.pb", "variables",
-    ]  # fmt: skip
+        "fingerprint.pb",
+        "saved_model.pb",
+        "variables",
+    ]
     with pytest.raises(SourceError):
         write_fingerprint(tmp_path / "missing", other)
 

@@ -108,8 +108,11 @@ def test_nodes_and_functions():
     assert len(chunks) == 4
     assert sorted(tags) == [("", 3), ("2", 1), ("2.1.#0", 2)]
     assert [type(chunk).DESCRIPTOR.name for chunk in chunks] == [
-        "GraphDef", "FunctionDefLibrary", "FunctionDef", "GraphDef",
-    ]  # fmt: skip
+        "GraphDef",
+        "FunctionDefLibrary",
+        "FunctionDef",
+        "GraphDef",
+    ]
     assert chunks[2] == graph.library.function[0]
     assert message_size(chunks[1].function[0]) == 0
 
@@ -389,8 +392,11 @@ def split_model(limit, model):
 def test_saved_model():
     graph = make_graph_def_with_constant_nodes(
         [100, 100, 1000, 100, 1000, 500, 100, 100, 100],
-        fn1=[100, 100, 100], fn2=[100, 500], fn3=[100], fn4=[100, 100],
-    )  # fmt: skip
+        fn1=[100, 100, 100],
+        fn2=[100, 500],
+        fn3=[100],
+        fn4=[100, 100],
+    )
     chunks, tags = split_model(500, saved_model(graph))
     assert len(chunks) >= 4
     assert (f"2.#0.2.1.#2.{CONTENT}", chunks.index(content(graph.node[2]))) in tags

@@ -117,9 +117,11 @@ FILES = {
 
 # Where members begin in the output.
 STARTS = {
-    "members": range(0, len(DATA), 250_000), "small members": range(0, len(DATA), 5_000),
-    "padded": (0, 600_000), "named": (0, 100),
-}  # fmt: skip
+    "members": range(0, len(DATA), 250_000),
+    "small members": range(0, len(DATA), 5_000),
+    "padded": (0, 600_000),
+    "named": (0, 100),
+}
 
 
 @pytest.fixture(scope="module")
@@ -461,9 +463,17 @@ def test_forged_indexes_are_refused(made):
     load(forged(raw))
     top = (1 << 64) - 1
     for fields in (
-        {"points": top}, {"points": 0}, {"points": 1 << 59}, {"place": top}, {"place": 0}, {"place": 15},
-        {"source_size": top}, {"end": top}, {"size": 10}, {"last": top},
-    ):  # fmt: skip
+        {"points": top},
+        {"points": 0},
+        {"points": 1 << 59},
+        {"place": top},
+        {"place": 0},
+        {"place": 15},
+        {"source_size": top},
+        {"end": top},
+        {"size": 10},
+        {"last": top},
+    ):
         with pytest.raises(MalformedError):
             load(forged(raw, **fields))
 
@@ -475,9 +485,18 @@ def test_forged_indexes_are_refused(made):
         return rows
 
     for row, column, value in (
-        (0, 0, 8), (0, 1, 1), (3, 0, 0), (3, 0, top), (3, 1, 0), (3, 1, top), (3, 2, 0), (3, 3, 0), (3, 3, 1 << 31),
-        (-1, 1, len(DATA) + 1), (-1, 3, 1),
-    ):  # fmt: skip
+        (0, 0, 8),
+        (0, 1, 1),
+        (3, 0, 0),
+        (3, 0, top),
+        (3, 1, 0),
+        (3, 1, top),
+        (3, 2, 0),
+        (3, 3, 0),
+        (3, 3, 1 << 31),
+        (-1, 1, len(DATA) + 1),
+        (-1, 3, 1),
+    ):
         with pytest.raises(MalformedError):
             load(forged(raw, rows=change(row, column, value)))
     with pytest.raises(MalformedError):
@@ -637,9 +656,11 @@ def test_what_is_no_index_of_the_file_is_a_warning(document, tmp_path):
     beside = tmp_path / "data.gz.pindex"
     good = beside.read_bytes()
     for raw, reason in (
-        (b"not at all" * 100, "no index"), (good[:-1], "damaged"), (make_once("bgzf")[0], "another file"),
+        (b"not at all" * 100, "no index"),
+        (good[:-1], "damaged"),
+        (make_once("bgzf")[0], "another file"),
         (good[:15] + b"\7" + good[16:], "version 7"),
-    ):  # fmt: skip
+    ):
         beside.write_bytes(raw)
         with pparse.open(document) as found:
             assert not index_of(found)

@@ -42,10 +42,15 @@ def inserted(at: int, count: int) -> tuple[bytes, int, int]:
 # How it is damaged, with what number, and at how many places more may be lost than was hit: where the end of the header
 # is hit, and what the last tensor's entry says of where it ends, or the very first byte, nobody knows where data begin.
 WAYS = {
-    "zeros, 4": (zeroed, 4, 0), "noise, 16": (noisy, 16, 0), "removed, 1": (removed, 1, 0),
-    "removed, 4": (removed, 4, 5), "removed, 11": (removed, 11, 33), "inserted, 1": (inserted, 1, 0),
-    "inserted, 5": (inserted, 5, 1), **{f"bit {bit}": (flipped, bit, 0) for bit in range(8)},
-}  # fmt: skip
+    "zeros, 4": (zeroed, 4, 0),
+    "noise, 16": (noisy, 16, 0),
+    "removed, 1": (removed, 1, 0),
+    "removed, 4": (removed, 4, 5),
+    "removed, 11": (removed, 11, 33),
+    "inserted, 1": (inserted, 1, 0),
+    "inserted, 5": (inserted, 5, 1),
+    **{f"bit {bit}": (flipped, bit, 0) for bit in range(8)},
+}
 
 
 def by_library(content: bytes) -> dict[str, bytes] | None:

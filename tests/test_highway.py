@@ -265,8 +265,15 @@ def test_nothing(empty, hash64, hasher) -> None:
     assert hashing.digest() == readable(b"123")
 
 
-@rows("data", [memoryview(RAW)[::2], memoryview(RAW)[::-1], np.frombuffer(RAW, "u1")[::3],
-                                  np.asfortranarray(np.frombuffer(RAW, "u1").reshape(12, 20))])  # fmt: skip
+@rows(
+    "data",
+    [
+        memoryview(RAW)[::2],
+        memoryview(RAW)[::-1],
+        np.frombuffer(RAW, "u1")[::3],
+        np.asfortranarray(np.frombuffer(RAW, "u1").reshape(12, 20)),
+    ],
+)
 def test_buffers_with_holes_are_refused(data, hash64, hasher) -> None:
     with pytest.raises(BufferError, match="C-contiguous"):
         hash64(data)

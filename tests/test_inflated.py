@@ -140,9 +140,12 @@ def test_reading_from_front_to_back(codec, known):
 @pytest.mark.parametrize("known", [True, False])
 def test_reads_at_random(codec, known, tmp_path):
     data = inflate(
-        codec, MAKE[codec](LARGE), size=len(LARGE) if known else None, scratch=Scratch(tmp_path, 1 << 30),
+        codec,
+        MAKE[codec](LARGE),
+        size=len(LARGE) if known else None,
+        scratch=Scratch(tmp_path, 1 << 30),
         budget=MemoryBudget(8 * MIB),
-    )  # fmt: skip
+    )
     source = random.Random(codec)
     for _ in range(60 if codec != "snappy" else 12):
         offset = source.randrange(len(LARGE) + 1000)

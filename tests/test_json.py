@@ -34,10 +34,13 @@ KERNELS = pytest.mark.parametrize("kernel", ["stdlib", "numpy"])
 WARNINGS_ONLY = {"duplicate-key", "byte-order-mark"}
 
 SCALARS = (
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
     | st.text(alphabet=st.characters(exclude_categories=("Cs",)), max_size=20)
     | st.integers(200, 320).map(lambda size: "é" * size)
-)  # fmt: skip
+)
 KEYS = st.text(alphabet=st.characters(exclude_categories=("Cs",)), max_size=8)
 DOCUMENTS = st.recursive(
     SCALARS, lambda inner: st.lists(inner, max_size=5) | st.dictionaries(KEYS, inner, max_size=5), max_leaves=25
@@ -236,38 +239,124 @@ def test_a_near_miss_is_suggested():
 # -- strictness ------------------------------------------------------------------------------------------------------
 
 ACCEPTED = [
-    b"[]", b"{}", b" [ ] ", b"\t\r\n{ }\n", b"0", b"-0", b'""', b"null", b" true", b"1E+2", b"[-0.0]", b'"\x7f"',
-    b'["\\u0000"]', b'["\\ud83d\\ude00"]', b'["\\\\ud800"]', b'{"":{"":[]}}', b"[1.7976931348623157e308]", b"[5e-400]",
-    b"[%s]" % (b"9" * 4300), b'["\xf0\x9f\x98\x80"]', b'["\xed\x9f\xbf"]', b'{"\\u0061":1}', b'["\\/"]',
-]  # fmt: skip
+    b"[]",
+    b"{}",
+    b" [ ] ",
+    b"\t\r\n{ }\n",
+    b"0",
+    b"-0",
+    b'""',
+    b"null",
+    b" true",
+    b"1E+2",
+    b"[-0.0]",
+    b'"\x7f"',
+    b'["\\u0000"]',
+    b'["\\ud83d\\ude00"]',
+    b'["\\\\ud800"]',
+    b'{"":{"":[]}}',
+    b"[1.7976931348623157e308]",
+    b"[5e-400]",
+    b"[%s]" % (b"9" * 4300),
+    b'["\xf0\x9f\x98\x80"]',
+    b'["\xed\x9f\xbf"]',
+    b'{"\\u0061":1}',
+    b'["\\/"]',
+]
 
 REFUSED = {  # text: code of the finding
-    b"": "truncated", b" \n": "truncated", b"[": "truncated", b'{"a"': "truncated", b'{"a":': "truncated",
-    b"[1": "truncated", b'["a': "truncated", b"[tru": "truncated", b'"abc': "truncated", b"nul": "truncated",
-    b"-": "truncated", b"1.": "truncated", b"2e+": "truncated", b'"\\': "truncated", b'"' + b"x" * 70_000: "truncated",
-    b"[1,]": "malformed", b'{"a":1,}': "malformed", b"[1,,2]": "malformed", b"[,1]": "malformed", b"[,]": "malformed",
-    b'{"a" 1}': "malformed", b'{"a"}': "malformed", b'{"a":}': "malformed", b"{1:2}": "malformed", b"{,}": "malformed",
-    b"{a:1}": "malformed", b"[1 2]": "malformed", b"[1}": "malformed", b'{"a":1]': "malformed", b"[[1}]": "malformed",
-    b"['a']": "malformed", b"[01]": "malformed", b"[+1]": "malformed", b"[.5]": "malformed", b"[1.]": "malformed",
-    b"[0x1]": "malformed", b"[-]": "malformed", b"[tru]": "malformed", b"[True]": "malformed", b"[nulll]": "malformed",
-    b'["\n"]': "malformed", b'["\x00"]': "malformed", b'["\x1f"]': "malformed", b'{"\t":1}': "malformed",
-    b'["\\x"]': "malformed", b'["\\u12g4"]': "malformed", b'["\xff"]': "malformed", b'["\xc3"]': "malformed",
-    b'["\xc0\xaf"]': "malformed", b'{"\xff":1}': "malformed", b"[\xff]": "malformed",
-    b"x": "malformed", b"]": "malformed", b"--": "malformed", b"[1//2]": "malformed", b"\xa0[]": "malformed",
-    b"[\x0c]": "malformed", b"[1]2": "trailing-data", b"[] []": "trailing-data", b"{}\x00": "trailing-data",
-    b'{"a":1}\n{"a":2}\n': "trailing-data", b"[]]": "trailing-data", b"1 2": "malformed", b"null,": "malformed",
-    b"[%s]" % (b"9" * 4301): "limit", b"[-%s]" % (b"9" * 5000): "limit", b"9" * 4301: "limit",
-}  # fmt: skip
+    b"": "truncated",
+    b" \n": "truncated",
+    b"[": "truncated",
+    b'{"a"': "truncated",
+    b'{"a":': "truncated",
+    b"[1": "truncated",
+    b'["a': "truncated",
+    b"[tru": "truncated",
+    b'"abc': "truncated",
+    b"nul": "truncated",
+    b"-": "truncated",
+    b"1.": "truncated",
+    b"2e+": "truncated",
+    b'"\\': "truncated",
+    b'"' + b"x" * 70_000: "truncated",
+    b"[1,]": "malformed",
+    b'{"a":1,}': "malformed",
+    b"[1,,2]": "malformed",
+    b"[,1]": "malformed",
+    b"[,]": "malformed",
+    b'{"a" 1}': "malformed",
+    b'{"a"}': "malformed",
+    b'{"a":}': "malformed",
+    b"{1:2}": "malformed",
+    b"{,}": "malformed",
+    b"{a:1}": "malformed",
+    b"[1 2]": "malformed",
+    b"[1}": "malformed",
+    b'{"a":1]': "malformed",
+    b"[[1}]": "malformed",
+    b"['a']": "malformed",
+    b"[01]": "malformed",
+    b"[+1]": "malformed",
+    b"[.5]": "malformed",
+    b"[1.]": "malformed",
+    b"[0x1]": "malformed",
+    b"[-]": "malformed",
+    b"[tru]": "malformed",
+    b"[True]": "malformed",
+    b"[nulll]": "malformed",
+    b'["\n"]': "malformed",
+    b'["\x00"]': "malformed",
+    b'["\x1f"]': "malformed",
+    b'{"\t":1}': "malformed",
+    b'["\\x"]': "malformed",
+    b'["\\u12g4"]': "malformed",
+    b'["\xff"]': "malformed",
+    b'["\xc3"]': "malformed",
+    b'["\xc0\xaf"]': "malformed",
+    b'{"\xff":1}': "malformed",
+    b"[\xff]": "malformed",
+    b"x": "malformed",
+    b"]": "malformed",
+    b"--": "malformed",
+    b"[1//2]": "malformed",
+    b"\xa0[]": "malformed",
+    b"[\x0c]": "malformed",
+    b"[1]2": "trailing-data",
+    b"[] []": "trailing-data",
+    b"{}\x00": "trailing-data",
+    b'{"a":1}\n{"a":2}\n': "trailing-data",
+    b"[]]": "trailing-data",
+    b"1 2": "malformed",
+    b"null,": "malformed",
+    b"[%s]" % (b"9" * 4301): "limit",
+    b"[-%s]" % (b"9" * 5000): "limit",
+    b"9" * 4301: "limit",
+}
 
 LET_PASS = {  # by json.loads, but not by us
-    b"NaN": "malformed", b"[NaN]": "malformed", b"[Infinity]": "malformed", b"[-Infinity]": "malformed",
-    b'{"a":-Infinity}': "malformed", b"[1e999]": "unsupported", b"[-1e999]": "unsupported", b"1e999": "unsupported",
-    b'["\\ud800"]': "malformed", b'["\\udc00"]': "malformed", b'["\\ude00\\ud83d"]': "malformed",
-    b'["\\ud83d\\u0041"]': "malformed", b'{"\\ud800":1}': "malformed", b'"\\ud800"': "malformed",
-    b'["\\\\\\ud800"]': "malformed", b'["\xed\xa0\x80"]': "malformed",
-    "[1]".encode("utf-16-le"): "malformed", "[1]".encode("utf-16-be"): "malformed",
-    "[1]".encode("utf-16"): "malformed", "[1]".encode("utf-32-le"): "malformed", "[1]".encode("utf-32"): "malformed",
-}  # fmt: skip
+    b"NaN": "malformed",
+    b"[NaN]": "malformed",
+    b"[Infinity]": "malformed",
+    b"[-Infinity]": "malformed",
+    b'{"a":-Infinity}': "malformed",
+    b"[1e999]": "unsupported",
+    b"[-1e999]": "unsupported",
+    b"1e999": "unsupported",
+    b'["\\ud800"]': "malformed",
+    b'["\\udc00"]': "malformed",
+    b'["\\ude00\\ud83d"]': "malformed",
+    b'["\\ud83d\\u0041"]': "malformed",
+    b'{"\\ud800":1}': "malformed",
+    b'"\\ud800"': "malformed",
+    b'["\\\\\\ud800"]': "malformed",
+    b'["\xed\xa0\x80"]': "malformed",
+    "[1]".encode("utf-16-le"): "malformed",
+    "[1]".encode("utf-16-be"): "malformed",
+    "[1]".encode("utf-16"): "malformed",
+    "[1]".encode("utf-32-le"): "malformed",
+    "[1]".encode("utf-32"): "malformed",
+}
 
 
 @pytest.mark.parametrize("text", ACCEPTED)
@@ -488,8 +577,9 @@ def test_a_cut_number_is_not_guessed():
     assert len(read(b"[1, ").root) == 1
     cut = read(b'{"a": 1, "b": ').root
     assert [(kid.key, kid.kind, kid.status) for kid in cut.children()] == [
-        ("a", "number", Status.COMPLETE), ("b", "unknown", Status.TRUNCATED),
-    ]  # fmt: skip
+        ("a", "number", Status.COMPLETE),
+        ("b", "unknown", Status.TRUNCATED),
+    ]
     assert len(read(b'{"a": 1, "b').root) == 1
 
 

@@ -117,8 +117,10 @@ def test_the_lost_stretch_of_a_header_is_a_finding_with_offset_and_length():
     at = FILE.index(b'"layers.5.') - 3
     with pparse.open(FILE[:at] + bytes(4) + FILE[at + 4 :], format="safetensors") as document:
         findings = list(document.view().check())
-    assert any(finding.offset is not None and finding.length and finding.offset <= at < finding.offset + finding.length
-               for finding in findings)  # fmt: skip
+    assert any(
+        finding.offset is not None and finding.length and finding.offset <= at < finding.offset + finding.length
+        for finding in findings
+    )
 
 
 def test_an_index_of_a_thousand_names_loses_those_that_were_hit():
@@ -147,8 +149,11 @@ def test_a_lost_quote_costs_one_member():
     with pparse.open(b'{"a": "x#, "b": "y", "c": "z", "d": [1]}', format="json") as document:
         assert document.status is Status.DAMAGED
         assert {kid.key: str(kid.status) for kid in document.root.children()} == {
-            "a": "damaged", "b": "complete", "c": "complete", "d": "complete",
-        }  # fmt: skip
+            "a": "damaged",
+            "b": "complete",
+            "c": "complete",
+            "d": "complete",
+        }
 
 
 def test_an_array_goes_on_at_its_next_element():
@@ -230,10 +235,13 @@ def test_the_work_on_damaged_text_grows_as_its_length_does(kind, format_name, mo
 
 # -- how many elements were lost -------------------------------------------------------------------------------------
 
-LISTED = json.dumps({
-    "name": "x", "layers": [{"w": at, "s": f"str{at}", "v": [at * 1.5, None, True]} for at in range(2000)],
-    "tail": {"z": 1, "y": [1, 2]},
-}).encode()  # fmt: skip
+LISTED = json.dumps(
+    {
+        "name": "x",
+        "layers": [{"w": at, "s": f"str{at}", "v": [at * 1.5, None, True]} for at in range(2000)],
+        "tail": {"z": 1, "y": [1, 2]},
+    }
+).encode()
 HITS = {
     "zeros": lambda at: LISTED[:at] + bytes(4096) + LISTED[at + 4096 :],
     "signs": lambda at: LISTED[:at] + b"#" * 16 + LISTED[at + 16 :],
@@ -245,8 +253,9 @@ HITS = {
 def scalars(document: pparse.Document) -> dict[str, tuple[Status, object]]:
     return {
         visit.path: (visit.status, visit.value)
-        for visit in document.walk() if visit.shape == "scalar" and visit.status is not None
-    }  # fmt: skip
+        for visit in document.walk()
+        if visit.shape == "scalar" and visit.status is not None
+    }
 
 
 with pparse.open(LISTED, format="json") as _document:
@@ -260,8 +269,11 @@ def test_no_element_behind_damage_is_complete_under_a_number_that_is_not_its_own
         with pparse.open(content, format="json") as document:
             found = scalars(document)
         if kind != "removed" or document_is_broken(content):
-            wrong = {path for path, (status, value) in found.items()
-                     if status is Status.COMPLETE and ORIGINAL.get(path, (status, None))[1] != value}  # fmt: skip
+            wrong = {
+                path
+                for path, (status, value) in found.items()
+                if status is Status.COMPLETE and ORIGINAL.get(path, (status, None))[1] != value
+            }
             # In the element that was hit, what stands before the fault may be of another one.
             assert len({path.partition("]")[0] for path in wrong}) <= 1, (at, sorted(wrong)[:5])
             assert all(310 <= int(path[7 : path.index("]")]) <= 316 for path in wrong), (at, sorted(wrong)[:5])

@@ -18,11 +18,15 @@ BLOCK = 256 << 10  # what the walk reads at a time
 
 TEXT = st.text(alphabet=st.characters(exclude_categories=("Cs",)), max_size=12)
 DOCUMENTS = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXT
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | TEXT
     | st.integers(240, 270).map(lambda size: "\n" * (size // 2) + "x" * (size % 7)),
     lambda inner: st.lists(inner, max_size=5) | st.dictionaries(TEXT, inner, max_size=5),
     max_leaves=25,
-)  # fmt: skip
+)
 
 
 def read(source, **more):
@@ -59,10 +63,18 @@ def test_visits_are_the_nodes_of_the_tree(document, indent):
         for visit in read(text).walk()
     ]
     expected = [
-        (depth, node.path, node.key, node.ordinal, node.kind, node.shape, node.start,
-         node.value if node.shape == "scalar" else UNLOADED_VALUE)
+        (
+            depth,
+            node.path,
+            node.key,
+            node.ordinal,
+            node.kind,
+            node.shape,
+            node.start,
+            node.value if node.shape == "scalar" else UNLOADED_VALUE,
+        )
         for depth, node in nodes_of(read(text).root)
-    ]  # fmt: skip
+    ]
     assert visits == expected
     ends = [visit.end for visit in read(text).walk() if visit.shape == "scalar"]
     assert ends == [node.end for _, node in nodes_of(read(text).root) if node.shape == "scalar"]
@@ -92,9 +104,13 @@ def test_a_cut_document_is_walked_to_its_end():
     extraction = read(b'{"a": [1, 2], "b": {"c": "x", "d": 12')
     visits = [(visit.path, visit.status) for visit in extraction.walk()]
     assert visits[1:] == [
-        ("a", Status.COMPLETE), ("a[0]", Status.COMPLETE), ("a[1]", Status.COMPLETE), ("b", Status.COMPLETE),
-        ("b.c", Status.COMPLETE), ("b.d", Status.TRUNCATED),
-    ]  # fmt: skip
+        ("a", Status.COMPLETE),
+        ("a[0]", Status.COMPLETE),
+        ("a[1]", Status.COMPLETE),
+        ("b", Status.COMPLETE),
+        ("b.c", Status.COMPLETE),
+        ("b.d", Status.TRUNCATED),
+    ]
     assert ("truncated", "b.d", 37) in faults(extraction)
 
 
@@ -135,14 +151,20 @@ FAULTS = [
     (b'["a\xffb"]', [("malformed", "[0]", 3)]),
     (b'["ab\\ud800"]', [("malformed", "[0]", 4)]),
     (b'{"\\ud800": 1, "b": x}', [("malformed", "", 2), ("malformed", "b", 19)]),
-    (b'[[1 2], {"k": [tru, 5, nul]}, "\x02"]', [
-        ("unsure-number", "", 4), ("malformed", "[0][0]", 4), ("malformed", "[1].k[0]", 15),
-        ("malformed", "[1].k[2]", 23), ("malformed", "[2]", 31),
-    ]),
+    (
+        b'[[1 2], {"k": [tru, 5, nul]}, "\x02"]',
+        [
+            ("unsure-number", "", 4),
+            ("malformed", "[0][0]", 4),
+            ("malformed", "[1].k[0]", 15),
+            ("malformed", "[1].k[2]", 23),
+            ("malformed", "[2]", 31),
+        ],
+    ),
     (b"[1] 2", [("trailing-data", "", 4)]),
     (b"\xef\xbb\xbf[tru]", [("byte-order-mark", "", 0), ("malformed", "[0]", 4)]),
     (b'{"a": 1, "b": {"c": 1, "c": 2}}', [("duplicate-key", "b.c#2", 23)]),
-]  # fmt: skip
+]
 
 
 @rows(("text", "expected"), FAULTS)
@@ -172,16 +194,19 @@ def test_a_fault_does_not_hide_the_next_one():
     assert found == ["[1]", "[2]", "[3].a", "[4].a[1]", "[5]", "[8][0]"]
     kids = [kid for kid in read(text).root.children() if kid.kind != "invalid" and kid.shape == "scalar"]
     assert [(kid.load(), kid.status) for kid in kids] == [
-        (1, Status.COMPLETE), (2, Status.DAMAGED), ("ok", Status.DAMAGED),  # which elements they are is not sure
-    ]  # fmt: skip
+        (1, Status.COMPLETE),
+        (2, Status.DAMAGED),
+        ("ok", Status.DAMAGED),  # which elements they are is not sure
+    ]
 
 
 def test_duplicate_keys_are_warnings_with_their_path():
     extraction = read(b'[{"a": 1, "b": {"x": 1, "x": 2}, "a": 3}]')
     found = list(extraction.check())
     assert [(finding.path, finding.severity) for finding in found] == [
-        ("[0].b.x#2", Severity.WARNING), ("[0].a#2", Severity.WARNING),
-    ]  # fmt: skip
+        ("[0].b.x#2", Severity.WARNING),
+        ("[0].a#2", Severity.WARNING),
+    ]
     assert all("occurs more than once" in finding.reason for finding in found)
 
 
@@ -220,11 +245,14 @@ def test_a_check_that_is_repeated_says_the_same():
 @pytest.mark.parametrize(
     ("opener", "closer", "depth", "detail"),
     [
-        (b"[", b"]", 10**6, True), (b"[", b"]", 10**5, False), (b'{"a":', b"}", 10**5, True),
-        (b'{"a":', b"}", 10**5, False), (b'[1,{"k":', b"},2]", 5 * 10**4, True),
+        (b"[", b"]", 10**6, True),
+        (b"[", b"]", 10**5, False),
+        (b'{"a":', b"}", 10**5, True),
+        (b'{"a":', b"}", 10**5, False),
+        (b'[1,{"k":', b"},2]", 5 * 10**4, True),
         (b'[1,{"k":', b"},2]", 5 * 10**4, False),
     ],
-)  # fmt: skip
+)
 def test_a_million_levels_end(opener, closer, depth, detail):
     text = opener * depth + b"null" + closer * depth
     extraction = read(text)
@@ -334,8 +362,9 @@ def test_bad_strings_at_every_alignment(name):
     for text, offset in around_the_border(piece):
         found = faults(read(text))
         assert [fault for fault in found if fault[0] == "malformed"] == [
-            ("malformed", "[0]", offset + at), ("malformed", "[2]", len(text) - 4),
-        ], offset - BLOCK  # fmt: skip
+            ("malformed", "[0]", offset + at),
+            ("malformed", "[2]", len(text) - 4),
+        ], offset - BLOCK
         # Strings with these may have been several, run together: how many elements there were is not known.
         doubted = name in ("unknown escape", "short escape", "control")
         assert [fault for fault in found if fault[0] != "malformed"] == [("unsure-number", "", 1)] * doubted

@@ -272,8 +272,9 @@ def test_the_checksum_of_a_member_speaks_for_all_that_is_in_it(run, tmp_path, me
     (tmp_path / "it.zip").write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
     files = run("recover", tmp_path / "it.zip", "-o", tmp_path / "hit", "--json").json["files"]
     assert {file["path"]: file["status"] for file in files if file["path"].startswith("in.tar/")} == {
-        "in.tar/a.txt": "damaged", "in.tar/b.txt": "damaged"
-    }  # fmt: skip
+        "in.tar/a.txt": "damaged",
+        "in.tar/b.txt": "damaged",
+    }
 
 
 def test_bytes_that_came_into_a_stored_member_do_not_hide_the_members_behind_it(run, tmp_path) -> None:

@@ -57,10 +57,36 @@ def test_parse_size(text, count):
 @rows(
     "text",
     [
-        "", " ", "M", "MiB", "-1", "-1M", "+1", "64X", "64MiBs", "64 M B", "1e6", "0x10", "1,5k", "1.", ".5", "1.5.5",
-        "1.1234567k", "inf", "nan", "64PiB", "1_000", "1" * 19, "9" * 10_000, "1k 1k", "64\x00M", "½", -1, -(1 << 70),
+        "",
+        " ",
+        "M",
+        "MiB",
+        "-1",
+        "-1M",
+        "+1",
+        "64X",
+        "64MiBs",
+        "64 M B",
+        "1e6",
+        "0x10",
+        "1,5k",
+        "1.",
+        ".5",
+        "1.5.5",
+        "1.1234567k",
+        "inf",
+        "nan",
+        "64PiB",
+        "1_000",
+        "1" * 19,
+        "9" * 10_000,
+        "1k 1k",
+        "64\x00M",
+        "½",
+        -1,
+        -(1 << 70),
     ],
-)  # fmt: skip
+)
 def test_parse_size_refuses(text):
     with pytest.raises(ValueError, match="size"):
         parse_size(text)
@@ -188,8 +214,14 @@ def test_check_names_the_limit_and_carries_the_numbers():
 
 @pytest.mark.parametrize(
     ("count", "noun", "words"),
-    [(1, "tensor", "1 tensor"), (1200, "tensor", "1,200 tensors"), (0, "entry", "0 entries"), (1, "entry", "1 entry"),
-     (2, "entry", "2 entries"), (2, "key", "2 keys")],
-)  # fmt: skip
+    [
+        (1, "tensor", "1 tensor"),
+        (1200, "tensor", "1,200 tensors"),
+        (0, "entry", "0 entries"),
+        (1, "entry", "1 entry"),
+        (2, "entry", "2 entries"),
+        (2, "key", "2 keys"),
+    ],
+)
 def test_numbers_and_nouns_agree(count, noun, words):
     assert count_words(count, noun) == words

@@ -166,8 +166,9 @@ def test_members_of_a_stream_with_long_names_are_listed_within_the_budget(tmp_pa
 
 
 def test_groups_of_names_are_charged(run, tmp_path):
-    header = {f"{'n' * 999}{'xy'[at % 2] * at}": {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]}
-              for at in range(1_500)}  # fmt: skip
+    header = {
+        f"{'n' * 999}{'xy'[at % 2] * at}": {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]} for at in range(1_500)
+    }
     path = tmp_path / "groups.safetensors"
     path.write_bytes(safetensors(header))
     assert run("ls", path, "--group").code == 0

@@ -140,8 +140,10 @@ def test_a_tar_member_whose_type_has_no_bytes_and_whose_size_says_some_has_none(
     source[1024 + 148 : 1024 + 156] = b"%06o\0 " % sum(source[1024:1536])
     with pparse.open(bytes(source)) as document:
         assert [(member.name, member.kind) for member in document.parse().parser.files()] == [
-            ("a", "file"), ("link", "symlink"), ("b", "file"),
-        ]  # fmt: skip
+            ("a", "file"),
+            ("link", "symlink"),
+            ("b", "file"),
+        ]
 
 
 @pytest.mark.parametrize("command", ["recover", "extract", "check"])

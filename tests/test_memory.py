@@ -91,8 +91,9 @@ def test_reading_all_tensors_one_after_the_other(tmp_path, budget):
             ones = [int(np.flatnonzero(tensor.numpy()).item()) for tensor in model.values()]
         finish(ones=ones)
         """,
-        path, budget,
-    )  # fmt: skip
+        path,
+        budget,
+    )
     assert result["ones"] == list(range(10))
     assert result["grown"] <= (MIB if budget == "1MiB" else 64 * MIB) + SLACK + size
     assert result["grown"] <= SLACK + size + MIB  # reading itself buffers nothing
@@ -121,8 +122,9 @@ def test_blocks_stay_within_their_limit(tmp_path):
                 last = float(block[-1])
             finish(largest=largest, total=total, last=last)
             """,
-            path, str(limit),
-        )  # fmt: skip
+            path,
+            str(limit),
+        )
         assert (result["largest"], result["total"], result["last"]) == (limit, 300 * MIB, 1.0)
         assert result["grown"] <= 2 * limit + SLACK  # the block in hand, and the next one
 
@@ -146,9 +148,10 @@ def test_slices_of_a_tensor_of_four_gib(tmp_path):
     rows = GIB // 1024
     marks = {0: 1.0, 12345: 2.0, rows // 2: 3.0, rows - 1: 4.0}
     path = sparse(
-        tmp_path / "model.safetensors", [("a", "F32", (rows, 1024), 4 * GIB)],
+        tmp_path / "model.safetensors",
+        [("a", "F32", (rows, 1024), 4 * GIB)],
         [(row * 4096 + 4 * 7, struct.pack("<f", value)) for row, value in marks.items()],
-    )  # fmt: skip
+    )
     result = run(
         """
         with pparse.view(sys.argv[1], budget="1MiB") as model:
@@ -173,7 +176,7 @@ def test_gibibytes_in_one_tensor_are_read_bit_exactly(tmp_path):
         tmp_path / "model.safetensors",
         [("before", "U8", (5,), 5), ("a", "U8", (size,), size), ("after", "U8", (2,), 2)],
         [(5 + at, bytes([number + 1])) for number, at in enumerate(places)] + [(5 + size, b"\xaa\xbb")],
-    )  # fmt: skip
+    )
     result = run(
         """
         with pparse.view(sys.argv[1], budget="1MiB") as model:
@@ -216,7 +219,7 @@ def test_listing_and_checking_keep_within_the_budget(tmp_path):
             finish(count=count, errors=errors, peak=peak)
             """,
             path,
-        )  # fmt: skip
+        )
         assert (result["count"], result["errors"]) == (100_000, [])
         assert result["peak"] <= 8 * MIB
         assert result["grown"] <= 8 * MIB + SLACK

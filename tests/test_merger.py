@@ -329,8 +329,10 @@ def test_messages_are_merged_as_they_are() -> None:
     seed = Many(string_field="old", repeated_string_field=["a"], field_one=Many(repeated_string_field=["x"]))
     found = merged(
         [Many(string_field="new", repeated_string_field=["b"]), Many(repeated_string_field=["y"])],
-        entry((1,), 1), root=0, seed=seed,
-    )  # fmt: skip
+        entry((1,), 1),
+        root=0,
+        seed=seed,
+    )
     assert found == Many(
         string_field="new", repeated_string_field=["a", "b"], field_one=Many(repeated_string_field=["x", "y"])
     )
@@ -341,8 +343,13 @@ def test_empty_tags_come_first_in_the_order_of_their_chunks() -> None:
     whole = [Many(repeated_field=[text("p0"), text("p1")]), text("e1"), text("e2")]
     found = merged(
         chunks + whole,
-        entry((2, At(1)), 5), entry((2, At(0)), 4), entry((), 2), entry((), 0), entry((), 1), entry((), 3),
-    )  # fmt: skip
+        entry((2, At(1)), 5),
+        entry((2, At(0)), 4),
+        entry((), 2),
+        entry((), 0),
+        entry((), 1),
+        entry((), 3),
+    )
     assert list(found.repeated_string_field) == ["c", "a", "b"]
     assert [item.string_field for item in found.repeated_field] == ["e1", "e2"]
 
@@ -441,9 +448,11 @@ def test_scalar_values_of_maps() -> None:
     # TensorFlow ends the process, though its guide has an example of it.
     found = merged(
         [b"three", b"minus", b"new"],
-        entry((5, key(ui32=3)), 0), entry((6, key(i64=-5)), 1), entry((6, key(i64=7)), 2),
+        entry((5, key(ui32=3)), 0),
+        entry((6, key(i64=-5)), 1),
+        entry((6, key(i64=7)), 2),
         seed=Many(map_field_int64={7: "old", 8: "kept"}),
-    )  # fmt: skip
+    )
     assert found == Many(map_field_uint32={3: "three"}, map_field_int64={-5: "minus", 7: "new", 8: "kept"})
 
 
@@ -469,10 +478,20 @@ def test_what_a_key_is_wrapped_in_does_not_matter() -> None:
 
 @rows(
     ("tag", "path"),
-    [((5, key(ui64=2**32)), None), ((5, key(i32=-1)), None), ((5, key(s="x")), None), ((5, key(s="1.0")), None),
-     ((5, key(boolean=True)), None), ((1, 6, key(ui64=2**63)), "field_one"), ((7, key(s="1")), None),
-     ((7, key(s="")), None), ((2, key(boolean=False)), None), ((2, key(i32=-1)), None), ((2, key(s="a")), None)],
-)  # fmt: skip
+    [
+        ((5, key(ui64=2**32)), None),
+        ((5, key(i32=-1)), None),
+        ((5, key(s="x")), None),
+        ((5, key(s="1.0")), None),
+        ((5, key(boolean=True)), None),
+        ((1, 6, key(ui64=2**63)), "field_one"),
+        ((7, key(s="1")), None),
+        ((7, key(s="")), None),
+        ((2, key(boolean=False)), None),
+        ((2, key(i32=-1)), None),
+        ((2, key(s="a")), None),
+    ],
+)
 def test_keys_that_a_field_cannot_have(tag: tuple, path: str | None) -> None:
     error = refused([b"x"], entry(tag, 0), match="cannot have")
     assert error.path == path
@@ -488,12 +507,23 @@ def test_a_text_key_is_not_made_of_a_bool() -> None:
 def everything() -> tuple[type, dict[str, tuple[bytes, object]]]:
     """Return a message class with a singular, a repeated and a mapped field of each kind, and a value of each."""
     values: dict[str, tuple[bytes, object]] = {
-        "DOUBLE": (b"1e-05", 1e-05), "FLOAT": (b"0.5", 0.5), "INT64": (b"-9223372036854775808", -(2**63)),
-        "UINT64": (b"18446744073709551615", 2**64 - 1), "INT32": (b"-7", -7), "FIXED64": (b"7", 7),
-        "FIXED32": (b"4294967295", 2**32 - 1), "BOOL": (b"true", True), "STRING": ("grün".encode(), "grün"),
-        "BYTES": (b"\xff\0", b"\xff\0"), "UINT32": (b"8", 8), "ENUM": (b"TWO", 2), "SFIXED32": (b"-1", -1),
-        "SFIXED64": (b"-2", -2), "SINT32": (b"-3", -3), "SINT64": (b"-4", -4),
-    }  # fmt: skip
+        "DOUBLE": (b"1e-05", 1e-05),
+        "FLOAT": (b"0.5", 0.5),
+        "INT64": (b"-9223372036854775808", -(2**63)),
+        "UINT64": (b"18446744073709551615", 2**64 - 1),
+        "INT32": (b"-7", -7),
+        "FIXED64": (b"7", 7),
+        "FIXED32": (b"4294967295", 2**32 - 1),
+        "BOOL": (b"true", True),
+        "STRING": ("grün".encode(), "grün"),
+        "BYTES": (b"\xff\0", b"\xff\0"),
+        "UINT32": (b"8", 8),
+        "ENUM": (b"TWO", 2),
+        "SFIXED32": (b"-1", -1),
+        "SFIXED64": (b"-2", -2),
+        "SINT32": (b"-3", -3),
+        "SINT64": (b"-4", -4),
+    }
     file = descriptor_pb2.FileDescriptorProto(name="all.proto", package="t", syntax="proto3")
     enum = file.enum_type.add(name="E")
     enum.value.add(name="ZERO", number=0)
@@ -538,8 +568,10 @@ def test_bytes_that_are_no_value(kind: str) -> None:
     name = kind.lower()
     number = ALL.DESCRIPTOR.fields_by_name[name].number
     for tag, path in (
-        ((number,), name), ((number + 100, At(0)), f"r_{name}[0]"), ((number + 200, key(s="k")), f"m_{name}.k")
-    ):  # fmt: skip
+        ((number,), name),
+        ((number + 100, At(0)), f"r_{name}[0]"),
+        ((number + 200, key(s="k")), f"m_{name}.k"),
+    ):
         error = refused([b"\xff\0\0\0"], entry(tag, 0), kind=ALL, match="not a value of type|not UTF-8")
         assert (error.path, error.offset) == (path, 64)
 
@@ -698,9 +730,12 @@ def test_what_is_spoiled_is_sound_before() -> None:
 
 @pytest.mark.parametrize(
     ("index", "kind", "wanted", "got"),
-    [(0, BYTES, "MESSAGE", "BYTES"), (1, MESSAGE, "BYTES", "MESSAGE"),
-     (2, 7, "MESSAGE", "7"),],
-)  # fmt: skip
+    [
+        (0, BYTES, "MESSAGE", "BYTES"),
+        (1, MESSAGE, "BYTES", "MESSAGE"),
+        (2, 7, "MESSAGE", "7"),
+    ],
+)
 def test_the_type_of_a_chunk_is_checked(index: int, kind: int, wanted: str, got: str) -> None:
     # TensorFlow looks at neither type nor size.
     error = spoiled(changing(index, type=kind), "wrong type for its field")
@@ -758,9 +793,16 @@ def test_an_empty_last_record_is_metadata_that_say_nothing() -> None:
 
 @pytest.mark.parametrize(
     "last",
-    [b"\xff", b"text", text("a").SerializeToString(), GraphDef(node=[{}]).SerializeToString(),
-     GraphDef(node=[{"name": "n"}]).SerializeToString(), b"\x12\x00", b"\x1a\x00"],
-)  # fmt: skip
+    [
+        b"\xff",
+        b"text",
+        text("a").SerializeToString(),
+        GraphDef(node=[{}]).SerializeToString(),
+        GraphDef(node=[{"name": "n"}]).SerializeToString(),
+        b"\x12\x00",
+        b"\x1a\x00",
+    ],
+)
 def test_a_last_record_that_is_no_metadata(last: bytes) -> None:
     # Most messages parse as ChunkMetadata: a file that lost its end must not look like one that says nothing.
     with pytest.raises(MalformedError, match="no chunk metadata"):
@@ -924,13 +966,15 @@ def many(children: st.SearchStrategy) -> st.SearchStrategy:
     return st.fixed_dictionaries(
         {},
         optional={
-            "field_one": children, "repeated_field": st.lists(children, max_size=3), "string_field": words,
+            "field_one": children,
+            "repeated_field": st.lists(children, max_size=3),
+            "string_field": words,
             "repeated_string_field": st.lists(words, max_size=3),
             "map_field_uint32": st.dictionaries(st.integers(0, 2**32 - 1), words, max_size=2),
             "map_field_int64": st.dictionaries(st.integers(-(2**63), 2**63 - 1), words, max_size=2),
             "nested_map_bool": st.dictionaries(st.booleans(), children, max_size=2),
         },
-    ).map(make)  # fmt: skip
+    ).map(make)
 
 
 def make(values: dict) -> object:

@@ -200,9 +200,40 @@ def test_a_node_is_small():
 # -- where it is -----------------------------------------------------------------------------------------------------
 
 NASTY_KEYS = [
-    "", ".", "..", "a.b", "a[0]", "[", "]", "#2", "a#2", "a", "5", "-1", "true", "null", '"', "\\", '\\"', "é", "日本",
-    "\ud83d\ude00", "\n", "\u0000", " ", "[#7]", 'b"x"', "a::b", "/", "x-y", "_", "9" * 40, "'", "[true]", "\u2028",
-]  # fmt: skip
+    "",
+    ".",
+    "..",
+    "a.b",
+    "a[0]",
+    "[",
+    "]",
+    "#2",
+    "a#2",
+    "a",
+    "5",
+    "-1",
+    "true",
+    "null",
+    '"',
+    "\\",
+    '\\"',
+    "é",
+    "日本",
+    "\ud83d\ude00",
+    "\n",
+    "\u0000",
+    " ",
+    "[#7]",
+    'b"x"',
+    "a::b",
+    "/",
+    "x-y",
+    "_",
+    "9" * 40,
+    "'",
+    "[true]",
+    "\u2028",
+]
 
 
 @pytest.mark.parametrize("padding", [0, 100])
@@ -282,8 +313,11 @@ def test_status_and_findings_of_nodes():
     assert root.status is Status.TRUNCATED
     assert (root.finding.code, root.finding.wanted) == ("truncated", 1)
     assert [kid.status for kid in root.children()] == [
-        Status.COMPLETE, Status.COMPLETE, Status.DAMAGED, Status.TRUNCATED,
-    ]  # fmt: skip
+        Status.COMPLETE,
+        Status.COMPLETE,
+        Status.DAMAGED,
+        Status.TRUNCATED,
+    ]
     assert root["good"].findings == []
     assert root["list"].finding.reason == "the array is not closed by its own ]"
     assert root["list"].load() == [1]
@@ -316,12 +350,29 @@ def test_a_closed_document_says_so():
     kept = node[0]
     extraction.close()
     attempts = [
-        root.load, node.load, long.load, root.to_python, long.open, lambda: root["a"], lambda: root["zz"],
-        lambda: len(root), lambda: list(root), lambda: list(root.children()), lambda: list(root.keys()),
-        lambda: root.child(0), lambda: node[0], lambda: node[1], lambda: view[0], lambda: list(view),
-        lambda: extraction.node("a"), lambda: extraction.get("a"), lambda: list(extraction.walk()),
-        lambda: list(extraction.check()), lambda: extraction.data.pread(0, 1), lambda: "a" in root,
-    ]  # fmt: skip
+        root.load,
+        node.load,
+        long.load,
+        root.to_python,
+        long.open,
+        lambda: root["a"],
+        lambda: root["zz"],
+        lambda: len(root),
+        lambda: list(root),
+        lambda: list(root.children()),
+        lambda: list(root.keys()),
+        lambda: root.child(0),
+        lambda: node[0],
+        lambda: node[1],
+        lambda: view[0],
+        lambda: list(view),
+        lambda: extraction.node("a"),
+        lambda: extraction.get("a"),
+        lambda: list(extraction.walk()),
+        lambda: list(extraction.check()),
+        lambda: extraction.data.pread(0, 1),
+        lambda: "a" in root,
+    ]
     for attempt in attempts:
         with pytest.raises(ClosedError):
             attempt()
@@ -484,10 +535,12 @@ def indexed_rows(extraction: pparse.Extraction) -> str:
 @pytest.mark.parametrize(
     ("use", "left"),
     [
-        (lambda row: None, "bc"), (lambda row: row.load(), "ac"), (lambda row: row[40_000], "ac"),
+        (lambda row: None, "bc"),
+        (lambda row: row.load(), "ac"),
+        (lambda row: row[40_000], "ac"),
         (lambda row: next(row.children()), "ac"),
     ],
-)  # fmt: skip
+)
 def test_the_index_that_was_not_used_for_longest_goes_first(use, left):
     """An index that is read again is used, not only one that is made."""
     row = b"[" + b",".join([b"1"] * 50_000) + b"]"

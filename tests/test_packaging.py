@@ -72,9 +72,11 @@ def wheel(sdist, tmp_path):
             names = set(archive.namelist())
             archive.extractall(tmp_path / "installed")
         told = subprocess.check_output(
-            [sys.executable, "-c", WHICH], cwd=tmp_path, text=True,
+            [sys.executable, "-c", WHICH],
+            cwd=tmp_path,
+            text=True,
             env=clean_environment(PYTHONPATH=str(tmp_path / "installed")),
-        ).split(maxsplit=2)  # fmt: skip
+        ).split(maxsplit=2)
         assert told[2].startswith(str(tmp_path / "installed"))
         assert told[1] == "72c3b1e9c0139fe1-9ae16a3b2f90404f"
         return made.name, names, told

@@ -113,8 +113,12 @@ def test_children_put_their_chunks_into_the_root():
     assert chunks[1:] == [b"", b"a", b"b", b"c", b"d", b"e"]
     assert tags_of(tree)[0] == ("", 1)
     assert tags_of(tree)[1:] == [
-        ("2.#0.1.#0", 2), ("2.#0.1.#1", 3), ("2.#0.1.#2", 4), ("2.#1.1.#0", 5), ("2.#1.1.#1", 6),
-    ]  # fmt: skip
+        ("2.#0.1.#0", 2),
+        ("2.#0.1.#1", 3),
+        ("2.#0.1.#2", 4),
+        ("2.#1.1.#0", 5),
+        ("2.#1.1.#1", 6),
+    ]
     with pytest.raises(ValueError, match="`split` method should not be called directly"):
         children[0].split()
     with pytest.raises(ValueError, match="`write` method should not be called directly"):
@@ -469,9 +473,18 @@ def test_get_field():
 
 @pytest.mark.parametrize(
     ("count", "text"),
-    [(0, "0B"), (1, "1B"), (1023, "1023B"), (1024, "1KiB"), (53432, "52.18KiB"), (5.977e7, "57MiB"),
-     (16493342281, "15.36GiB"), (1 << 50, "1048576GiB"), (100, "100B")],
-)  # fmt: skip
+    [
+        (0, "0B"),
+        (1, "1B"),
+        (1023, "1023B"),
+        (1024, "1KiB"),
+        (53432, "52.18KiB"),
+        (5.977e7, "57MiB"),
+        (16493342281, "15.36GiB"),
+        (1 << 50, "1048576GiB"),
+        (100, "100B"),
+    ],
+)
 def test_format_bytes(count, text):
     assert format_bytes(count) == text
 

@@ -252,7 +252,8 @@ def test_fields_in_any_order(seed, syntax):
         tagged(14, 2, tagged(1, 0, b"\x01")) + tagged(15, 0, b"\x07") + tagged(14, 2, tagged(2, 0, b"\x02")),
         (tagged(14, 2, tagged(1, 0, b"\x01")) + tagged(15, 0, b"\x07")) * 2 + tagged(14, 2, tagged(2, 0, b"\x02")) * 2,
         tagged(5, 2, tagged(14, 2, tagged(1, 0, b"\x01"))) + tagged(5, 2, tagged(15, 0, b"\x03")),
-        tagged(5, 2, tagged(14, 2, tagged(1, 0, b"\x01"))) + tagged(5, 2, tagged(15, 0, b"\x03"))
+        tagged(5, 2, tagged(14, 2, tagged(1, 0, b"\x01")))
+        + tagged(5, 2, tagged(15, 0, b"\x03"))
         + tagged(5, 2, tagged(14, 2, tagged(2, 0, b"\x02"))),
         # Maps: the last of a key, without a key or a value, with both twice, with the value first, in parts.
         tagged(8, 2, tagged(1, 0, b"\x01") + tagged(2, 5, b"abcd")) * 2,
@@ -264,8 +265,11 @@ def test_fields_in_any_order(seed, syntax):
         + tagged(13, 2, tagged(1, 2, b"k") + tagged(2, 2, tagged(2, 0, b"\x02"))),
         tagged(13, 2, tagged(1, 2, b"k")),
         # Lists: packed and not, in turns; empty blobs.
-        tagged(3, 2, b"\x01\x02") + tagged(3, 0, b"\x03") + tagged(3, 2, b"")
-        + tagged(3, 2, b"\x04") + tagged(3, 0, b"\x05"),
+        tagged(3, 2, b"\x01\x02")
+        + tagged(3, 0, b"\x03")
+        + tagged(3, 2, b"")
+        + tagged(3, 2, b"\x04")
+        + tagged(3, 0, b"\x05"),
         tagged(2, 0, b"\x01") + tagged(2, 2, b"\x02\x03") + tagged(2, 0, b"\x04"),
         tagged(7, 2, b"abcdefgh") + tagged(7, 5, b"ijkl") + tagged(7, 2, b"mnop"),
         tagged(3, 2, b""),
@@ -274,7 +278,7 @@ def test_fields_in_any_order(seed, syntax):
         tagged(6, 0, b"\x03") + tagged(4, 0, b"\x03") + tagged(3, 5, b"abcd") + tagged(8, 0, b"\x01"),
         tagged(99, 3, tagged(1, 0, b"\x01")) + tagged(99, 3, b"") + tagged(99, 0, b"\x05"),
     ],
-)  # fmt: skip
+)
 def test_merging(raw):
     wanted = plain(M.FromString(raw))
     for block_size in (0, 1, 7):
@@ -318,8 +322,14 @@ def test_kinds_and_views():
     message.ps.extend([1, 2])
     with opened(message.SerializeToString()) as doc:
         kinds = {kid.key: kid.kind for kid in doc.root.children()}
-        assert kinds == {"i": "int32", "e": "enum<m.E>", "s": "string", "mp": "map<int32, fixed32>", "ms": "m.M[]",
-                         "ps": "int32[]"}  # fmt: skip
+        assert kinds == {
+            "i": "int32",
+            "e": "enum<m.E>",
+            "s": "string",
+            "mp": "map<int32, fixed32>",
+            "ms": "m.M[]",
+            "ps": "int32[]",
+        }
         assert doc.root.kind == "m.M"
         assert doc.root["e"].value == "B"
         assert doc.root.to_python() == {"i": 1, "e": "B", "s": "x", "mp": {5: 7}, "ms": [{"i": 3}], "ps": [1, 2]}
@@ -354,16 +364,27 @@ def test_options(tmp_path):
 
 def test_numbers_instead_of_names():
     raw = (
-        tagged(1, 0, varint(300)) + tagged(2, 5, struct.pack("<I", 7)) + tagged(3, 1, struct.pack("<Q", 1 << 60))
-        + tagged(4, 2, b"a text that can be read") + tagged(5, 2, b"\xff\xfe\x00\x01" * 8)
-        + tagged(6, 2, M(i=1, s="some words").SerializeToString()) + tagged(7, 3, tagged(1, 0, b"\x05"))
-        + tagged(8, 0, b"\x01") + tagged(8, 0, b"\x02")
-    )  # fmt: skip
+        tagged(1, 0, varint(300))
+        + tagged(2, 5, struct.pack("<I", 7))
+        + tagged(3, 1, struct.pack("<Q", 1 << 60))
+        + tagged(4, 2, b"a text that can be read")
+        + tagged(5, 2, b"\xff\xfe\x00\x01" * 8)
+        + tagged(6, 2, M(i=1, s="some words").SerializeToString())
+        + tagged(7, 3, tagged(1, 0, b"\x05"))
+        + tagged(8, 0, b"\x01")
+        + tagged(8, 0, b"\x02")
+    )
     with pparse.open(raw, format="protobuf") as doc:
         assert doc.root.to_python() == {
-            1: 300, 2: 7, 3: 1 << 60, 4: "a text that can be read", 5: b"\xff\xfe\x00\x01" * 8,
-            6: {1: 1, 4: "some words"}, 7: {1: 5}, 8: [1, 2],
-        }  # fmt: skip
+            1: 300,
+            2: 7,
+            3: 1 << 60,
+            4: "a text that can be read",
+            5: b"\xff\xfe\x00\x01" * 8,
+            6: {1: 1, 4: "some words"},
+            7: {1: 5},
+            8: [1, 2],
+        }
         for node in all_nodes(doc.root):
             assert doc.node(node.path) is node
     types = {"types": "4=bytes, 5=text,6=message,6.4=bytes,8=text"}
@@ -477,8 +498,12 @@ def test_a_million_packed_floats():
 def test_numbers_as_arrays():
     message = M(ps=[1, -2, 3], xs=[1, (1 << 32) - 1], ds=[0.5, -1.0], es=[1, 2])
     with opened(message.SerializeToString() * 2) as doc:
-        for name, wanted in {"ps": [1, -2, 3] * 2, "xs": [1, (1 << 32) - 1] * 2, "ds": [0.5, -1.0] * 2,
-                             "es": [1, 2, 1, 2]}.items():  # fmt: skip
+        for name, wanted in {
+            "ps": [1, -2, 3] * 2,
+            "xs": [1, (1 << 32) - 1] * 2,
+            "ds": [0.5, -1.0] * 2,
+            "es": [1, 2, 1, 2],
+        }.items():
             assert doc.root[name].index_to(None).note.array().tolist() == wanted
     with opened(tagged(3, 2, b"")) as doc:
         assert doc.root["ps"].to_python() == []

@@ -101,8 +101,9 @@ def test_files_of_a_tar_are_in_doubt_if_the_checksum_of_the_tar_contradicts(run,
     code, rows = recovered(run, source)
     assert code == 4 == run("check", "-R", source).code
     assert {path: row["status"] for path, row in rows.items()} == {
-        "in.tar/a.bin": "damaged", "in.tar/b.bin": "damaged",
-    }  # fmt: skip
+        "in.tar/a.bin": "damaged",
+        "in.tar/b.bin": "damaged",
+    }
 
 
 # -- documents that are no containers --

@@ -53,8 +53,10 @@ def test_what_fits_behind_a_member_that_is_too_large_is_written(tmp_path, pack):
     outcome, document = saved(content, tmp_path / "out", max_output=MIB)
     found = entries(tmp_path / "out")
     assert {name: entry["status"] for name, entry in found.items()} == {
-        "a": "complete", "huge": "unsupported", "b": "complete",
-    }  # fmt: skip
+        "a": "complete",
+        "huge": "unsupported",
+        "b": "complete",
+    }
     assert (found["huge"]["path"], found["huge"]["bytes"]) == (None, 0)
     assert "lift it with --max-output 4MiB" in found["huge"]["reason"]
     assert sorted(os.listdir(tmp_path / "out")) == ["RECOVERY.json", "a", "b"]
@@ -105,8 +107,10 @@ def test_a_bomb_costs_itself(tmp_path):
 
 
 def test_a_model_that_does_not_fit_costs_itself(tmp_path):
-    header = {"t": {"dtype": "U8", "shape": [3 * MIB], "data_offsets": [0, 3 * MIB]},
-              "u": {"dtype": "U8", "shape": [10], "data_offsets": [3 * MIB, 3 * MIB + 10]}}  # fmt: skip
+    header = {
+        "t": {"dtype": "U8", "shape": [3 * MIB], "data_offsets": [0, 3 * MIB]},
+        "u": {"dtype": "U8", "shape": [10], "data_offsets": [3 * MIB, 3 * MIB + 10]},
+    }
     content = tar_of(("a", b"1"), ("m.safetensors", safetensors(header, NOISE)), ("b", b"2"))
     outcome, _ = saved(content, tmp_path / "out", max_output=MIB)
     found = entries(tmp_path / "out")

@@ -41,8 +41,11 @@ def sample() -> bytes:
         archive.writestr(info, files["inner.zip/deflated.txt"])
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w", format=tarfile.USTAR_FORMAT) as archive:
-        for name, content in (("notes.txt", files["notes.txt"]), ("inner.zip", inner.getvalue()),
-                              ("tail.bin", files["tail.bin"])):  # fmt: skip
+        for name, content in (
+            ("notes.txt", files["notes.txt"]),
+            ("inner.zip", inner.getvalue()),
+            ("tail.bin", files["tail.bin"]),
+        ):
             info = tarfile.TarInfo(name)
             info.size = len(content)
             archive.addfile(info, io.BytesIO(content))

@@ -58,19 +58,41 @@ def test_the_schema(tmp_path):
     assert all(list(file) == KEYS for file in document["files"])
     first, second, third = document["files"]
     assert first == {
-        "path": "a.txt", "status": "complete", "verified": True, "bytes": 4,
-        "sha256": "982d9e3eb996f559e633f4d194def3761d909f5a3b647d1a851fead67c32c9d1", "source": "in.tar",
-        "offset": 512, "mtime": 1_700_000_000, "raw_name": "../a.txt", "reason": None,
-        "doubtful": [], "gaps": [],
-    }  # fmt: skip
+        "path": "a.txt",
+        "status": "complete",
+        "verified": True,
+        "bytes": 4,
+        "sha256": "982d9e3eb996f559e633f4d194def3761d909f5a3b647d1a851fead67c32c9d1",
+        "source": "in.tar",
+        "offset": 512,
+        "mtime": 1_700_000_000,
+        "raw_name": "../a.txt",
+        "reason": None,
+        "doubtful": [],
+        "gaps": [],
+    }
     assert (second["gaps"], second["mtime"], second["raw_name"]) == ([[10, 20], [50, None]], 0.25, None)
     assert (second["status"], second["verified"], second["reason"]) == ("damaged", None, "a hole")
     assert (third["path"], third["raw_name"], third["mtime"], third["bytes"]) == (None, "c\\udcff", None, 0)
     assert document["findings"][0]["source"] == "in.tar"
-    assert document["summary"] == report.summary.to_dict() == {
-        "files": 3, "complete": 1, "truncated": 0, "missing": 0, "damaged": 1, "unsupported": 1, "verified": 1,
-        "not_written": 1, "bytes": 104, "gaps": 2, "gap_bytes": 20, "doubtful": 0,
-    }  # fmt: skip
+    assert (
+        document["summary"]
+        == report.summary.to_dict()
+        == {
+            "files": 3,
+            "complete": 1,
+            "truncated": 0,
+            "missing": 0,
+            "damaged": 1,
+            "unsupported": 1,
+            "verified": 1,
+            "not_written": 1,
+            "bytes": 104,
+            "gaps": 2,
+            "gap_bytes": 20,
+            "doubtful": 0,
+        }
+    )
     assert len(text.splitlines()) == 3 + 1 + 3  # a file, and a finding, a line
 
 

@@ -214,8 +214,11 @@ def test_killed_again_and_again_it_comes_to_its_end(tmp_path, source):
     for seed in range(8):
         generator = random.Random(seed)
         folder = tmp_path / str(seed)
-        while killed_at(generator.randrange(40, 150), lambda folder=folder: run("recover", source, folder),
-                        torn=generator.random() < 0.5):  # fmt: skip
+        while killed_at(
+            generator.randrange(40, 150),
+            lambda folder=folder: run("recover", source, folder),
+            torn=generator.random() < 0.5,
+        ):
             count += 1
             assert count < 100
             if contents(folder) == whole and not is_unfinished(folder):
@@ -263,10 +266,14 @@ def test_a_run_that_was_interrupted_goes_on(tmp_path, source, command, error):
             run(command, source, folder)
 
 
-@pytest.mark.parametrize("pack", [
-    lambda big: tar_of(("big", big), ("small", b"1"), ("last", b"2")),
-    lambda big: zip_of(("big", big), ("small", b"1"), ("last", b"2")),
-], ids=["tar", "zip"])  # fmt: skip
+@pytest.mark.parametrize(
+    "pack",
+    [
+        lambda big: tar_of(("big", big), ("small", b"1"), ("last", b"2")),
+        lambda big: zip_of(("big", big), ("small", b"1"), ("last", b"2")),
+    ],
+    ids=["tar", "zip"],
+)
 def test_a_member_that_is_done_is_not_read_again(tmp_path, source, pack):
     big = random.Random(1).randbytes(4 << 20)
     source.write_bytes(pack(big))
@@ -401,8 +408,12 @@ def test_another_run_into_the_folder_of_an_unfinished_one_is_refused(tmp_path, s
 
 def test_members_that_nobody_can_name_again_are_not_gone_on_with(tmp_path, source):
     with pytest.raises(KeyboardInterrupt), pparse.open(source) as document:
-        extract(document, tmp_path / "out", wanted=lambda name: True, tell=lambda file: (_ for _ in ()).throw(
-            KeyboardInterrupt()))  # fmt: skip
+        extract(
+            document,
+            tmp_path / "out",
+            wanted=lambda name: True,
+            tell=lambda file: (_ for _ in ()).throw(KeyboardInterrupt()),
+        )
     with pytest.raises(OptionError, match="unfinished"), pparse.open(source) as document:
         extract(document, tmp_path / "out", wanted=lambda name: True)
 
@@ -441,9 +452,18 @@ def test_a_source_without_a_file_goes_on_by_its_content(tmp_path):
     assert contents(tmp_path / "out") == contents(tmp_path / "whole")
 
 
-@pytest.mark.parametrize("odd", [
-    b"", b"{", b'{"journal": 9}\n', b"[1]\n", b"\xff\xfe\n", b"[" * 5000 + b"\n", b"no line end" * 10_000,
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "odd",
+    [
+        b"",
+        b"{",
+        b'{"journal": 9}\n',
+        b"[1]\n",
+        b"\xff\xfe\n",
+        b"[" * 5000 + b"\n",
+        b"no line end" * 10_000,
+    ],
+)
 def test_a_journal_that_is_none_does_not_count(tmp_path, source, odd):
     folder = tmp_path / "out"
     (folder / WORK_NAME).mkdir(parents=True)
@@ -453,11 +473,25 @@ def test_a_journal_that_is_none_does_not_count(tmp_path, source, odd):
     assert contents(folder) == contents(tmp_path / "whole")
 
 
-@pytest.mark.parametrize("line", [
-    b"[]", b"{}", b"7", b'["unit"]', b'["unit", -1, "x"]', b'["unit", 99, "x"]', b'["done"]', b'["file"]',
-    b'["folder"]',
-    b'["unit", 0, 5]', b'["name", "../../x", 3]', b'["told", {}]', b'["unit", true, 3]', b'["name", 1, 3]',
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"[]",
+        b"{}",
+        b"7",
+        b'["unit"]',
+        b'["unit", -1, "x"]',
+        b'["unit", 99, "x"]',
+        b'["done"]',
+        b'["file"]',
+        b'["folder"]',
+        b'["unit", 0, 5]',
+        b'["name", "../../x", 3]',
+        b'["told", {}]',
+        b'["unit", true, 3]',
+        b'["name", 1, 3]',
+    ],
+)
 def test_lines_that_are_none_of_ours_end_the_journal_or_are_passed_over(tmp_path, source, line):
     run("recover", source, tmp_path / "whole")
     for place in (2, 9, 20):

@@ -183,10 +183,18 @@ def test_the_rest_of_a_cut_file(save):
     rest = out.rest("m")
     assert rest["metadata"] == {"format": "pt", "é": "ü"}
     word, shape, begin, content = known["t/U64"]
-    assert rest["lost"] == [{
-        "name": "t/U64", "dtype": word, "shape": shape, "data_offsets": [begin, begin + len(content)],
-        "status": "truncated", "there": len(content) - 20, "path": "m.partial/t_U64.bin", "reason": "it ends early",
-    }]  # fmt: skip
+    assert rest["lost"] == [
+        {
+            "name": "t/U64",
+            "dtype": word,
+            "shape": shape,
+            "data_offsets": [begin, begin + len(content)],
+            "status": "truncated",
+            "there": len(content) - 20,
+            "path": "m.partial/t_U64.bin",
+            "reason": "it ends early",
+        }
+    ]
     assert out.by["m.rest.json"].status is Status.TRUNCATED
     assert whole[base + begin :] == content
 
@@ -224,8 +232,9 @@ def test_gaps(save, tmp_path):
     out = save(GappyData(whole, [(base + 150, 170)]), "safetensors", "m")
     found = opened(out.files["m"], tmp_path / "x")
     assert {name: entry[2] for name, entry in found.items()} == {
-        "a": b"A" * 100, "e": b"E" * 100,
-    }  # fmt: skip
+        "a": b"A" * 100,
+        "e": b"E" * 100,
+    }
     assert out.by["m"].status is Status.DAMAGED
     assert out.by["m"].reason == "2 of 5 tensors are whole"
     assert out.files["m.partial/b.bin"] == b"B" * 50 + bytes(50)
@@ -262,8 +271,9 @@ def test_a_gap_in_the_header(save, tmp_path):
     whole = safetensors(header, bytes(range(30)))
     out = save(GappyData(whole, [(whole.index(b'"b"') + 20, 5)]), "safetensors", "m")
     assert opened(out.files["m"], tmp_path / "x") == {
-        "a": ("U8", [10], bytes(range(10))), "c": ("U8", [10], bytes(range(20, 30))),
-    }  # fmt: skip
+        "a": ("U8", [10], bytes(range(10))),
+        "c": ("U8", [10], bytes(range(20, 30))),
+    }
     assert out.by["m"].status is Status.DAMAGED
     assert "at least" in out.by["m"].reason
 
@@ -423,9 +433,13 @@ def test_names(save, tmp_path):
     assert out.by["m.partial/.._z.bin"].raw_name == "../z"
     assert out.by["m"].status is Status.DAMAGED
     assert {entry["name"]: entry["status"] for entry in out.rest("m")["lost"]} == {
-        "y": "damaged", "y#2": "damaged", "header[#3]": "damaged", "bad": "damaged", "word": "unsupported",
+        "y": "damaged",
+        "y#2": "damaged",
+        "header[#3]": "damaged",
+        "bad": "damaged",
+        "word": "unsupported",
         "../z": "truncated",
-    }  # fmt: skip
+    }
     assert b"Dd" in (out.files["m.partial/bad.bin"], out.files["m.partial/word.bin"])
 
 
@@ -434,8 +448,10 @@ def test_names_that_are_taken(save):
     folder_name = "deep/m.safetensors"
     out = save(safetensors(header, b"ab"), "safetensors", folder_name)
     assert set(out.files) == {
-        "deep/m.safetensors", "deep/m.safetensors.partial/a.bin", "deep/m.safetensors.rest.json",
-    }  # fmt: skip
+        "deep/m.safetensors",
+        "deep/m.safetensors.partial/a.bin",
+        "deep/m.safetensors.rest.json",
+    }
 
 
 def test_a_tensor_in_a_file_hole(save, tmp_path):
@@ -463,8 +479,10 @@ def test_it_is_streamed_within_the_budget(save):
     import tracemalloc
 
     size = 24 << 20
-    header = {"a": {"dtype": "U8", "shape": [size], "data_offsets": [0, size]},
-              "b": {"dtype": "U8", "shape": [size], "data_offsets": [size, 2 * size]}}  # fmt: skip
+    header = {
+        "a": {"dtype": "U8", "shape": [size], "data_offsets": [0, size]},
+        "b": {"dtype": "U8", "shape": [size], "data_offsets": [size, 2 * size]},
+    }
 
     class Large(Data):
         head = safetensors(header)
@@ -614,8 +632,10 @@ def test_large_records(save, tmp_path):
     """They are held where the budget has room; else streamed, through a scratch file where they are compressed."""
     records = [b"a" * (4 << 20), b"b", b"c" * (2 << 20)]
     for options, scratch, budget in (
-        ("uncompressed", None, "4MiB"), ("zstd", None, "64MiB"), ("brotli", str(tmp_path), "7MiB"),
-    ):  # fmt: skip
+        ("uncompressed", None, "4MiB"),
+        ("zstd", None, "64MiB"),
+        ("brotli", str(tmp_path), "7MiB"),
+    ):
         content = written(options, [*records, b"end"])
         damaged = apply(content, flip(content, len(content) - 1, 1))
         out = save(damaged, "riegeli", "r", budget=budget, scratch=scratch)

@@ -129,10 +129,25 @@ def test_nothing_is_open_afterwards(tmp_path, places):
 
 @pytest.mark.parametrize(
     "name",
-    ["../../evil", "..\\..\\evil", "/evil", "C:\\evil", "\\\\server\\share\\evil", "a/../../evil", "CON/evil", "\0",
-     "..", "a\u202etxt.exe", "\udcff/\udcfe", "x" * 2_000_000, "../" * 700_000, "d/" * 1_000_000, "é" * 5000 + ".txt"],
+    [
+        "../../evil",
+        "..\\..\\evil",
+        "/evil",
+        "C:\\evil",
+        "\\\\server\\share\\evil",
+        "a/../../evil",
+        "CON/evil",
+        "\0",
+        "..",
+        "a\u202etxt.exe",
+        "\udcff/\udcfe",
+        "x" * 2_000_000,
+        "../" * 700_000,
+        "d/" * 1_000_000,
+        "é" * 5000 + ".txt",
+    ],
     ids=lambda name: ascii(name[:20]),
-)  # fmt: skip
+)
 def test_hostile_names_stay_below(tmp_path, out, name):
     path = put(out, name, b"x")
     assert tree(tmp_path / "out")[path] == b"x"
@@ -220,10 +235,11 @@ def test_what_was_there_before_is_left_alone(tmp_path, places):
 
 
 NAMES = st.lists(
-    st.lists(st.sampled_from(["a", "A", "b", "é", "e\u0301", "a~2", "..", "", "CON", "a.txt", "A.TXT"]), max_size=4)
-    .map("/".join),
+    st.lists(
+        st.sampled_from(["a", "A", "b", "é", "e\u0301", "a~2", "..", "", "CON", "a.txt", "A.TXT"]), max_size=4
+    ).map("/".join),
     max_size=25,
-)  # fmt: skip
+)
 
 
 @settings(max_examples=150, deadline=None)
@@ -238,10 +254,12 @@ def test_every_member_is_there_under_a_name_of_its_own(tmp_path_factory, names, 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(target_module, "places", kind)
             with Target(folder / turn) as target:
-                told.append([
-                    target.make_folder(name) if is_folder else put(target, name, str(at).encode())
-                    for at, (name, is_folder) in enumerate(members)
-                ])  # fmt: skip
+                told.append(
+                    [
+                        target.make_folder(name) if is_folder else put(target, name, str(at).encode())
+                        for at, (name, is_folder) in enumerate(members)
+                    ]
+                )
     assert told[0] == told[1]
     found = tree(folder / "1")
     assert len({"/".join(map(fold, path.split("/"))) for path in found}) == len(found)

@@ -147,9 +147,10 @@ def test_what_was_cut_with_the_stream_around_it_is_truncated_and_resumed_there(w
     sample = {"a.json": "json", "a.riegeli": "riegeli-plain", "a.cpb": "cpb-plain"}[inner]
     content = load(sample).content
     packed = {
-        "gz": lambda: gzip.compress(content), "zip": lambda: in_zip(content, zipfile.ZIP_DEFLATED, inner),
+        "gz": lambda: gzip.compress(content),
+        "zip": lambda: in_zip(content, zipfile.ZIP_DEFLATED, inner),
         "tar.gz": lambda: gzip.compress(in_tar(content, inner)),
-    }[wrapper]()  # fmt: skip
+    }[wrapper]()
     path = tmp_path / f"{inner}.{wrapper}"
     path.write_bytes(packed[: len(packed) * 6 // 10])
     inside = "" if wrapper == "gz" else f"::{inner}"

@@ -538,12 +538,12 @@ def hostile() -> dict[str, bytes]:
         "members": HEADER + b"\x07" + gzip.compress(b"hello world, " * 3) * (size // 40),
         "bad members": (HEADER + b"\x07\x07\x07\x07") * (size // 14),
         "gzip headers": HEADER * (size // 10),
-        "streams that are cut": HEADER + b"\x07" + b"".join(
-            deflate(text[start : start + 3000])[:-5] for start in range(0, size, 3000)
-        ),
+        "streams that are cut": HEADER
+        + b"\x07"
+        + b"".join(deflate(text[start : start + 3000])[:-5] for start in range(0, size, 3000)),
         "nested": HEADER + b"\x07" + deflate(b"".join(gzip.compress(text[:60_000]) for _ in range(20)), 0),
         "stored chain": HEADER + b"\x07" + b"".join(b"\0\xff\0\0\xff" + rng.randbytes(255) for _ in range(1500)),
-    }  # fmt: skip
+    }
 
 
 HOSTILE = list(hostile())

@@ -100,8 +100,10 @@ def test_every_name_that_ls_prints_works(run, station, tmp_path):
 
 def test_the_metadata(run, station):
     assert json.loads(run("get", station, "metadata").out) == {
-        "file_comment": "a comment", "record_type_name": "a.Type", "num_records": 6,
-    }  # fmt: skip
+        "file_comment": "a comment",
+        "record_type_name": "a.Type",
+        "num_records": 6,
+    }
     assert run("get", station, "metadata.file_comment").out == "a comment\n"
     found = run("info", station, "--json").json
     assert found["metadata"] == {"file_comment": "a comment", "record_type_name": "a.Type", "num_records": 6}
@@ -154,9 +156,11 @@ def test_a_cut_file(run, cut, station):
     assert listed.code == 4
     found = json.loads(listed.out)
     assert [(row["name"], row["status"]) for row in found["members"] if row["kind"] == "record"] == [
-        (f"{first.begin}/0", "complete"), (f"{first.begin}/1", "complete"),
-        (f"{second.begin}/0", "complete"), (f"{second.begin}/1", "truncated"),
-    ]  # fmt: skip
+        (f"{first.begin}/0", "complete"),
+        (f"{first.begin}/1", "complete"),
+        (f"{second.begin}/0", "complete"),
+        (f"{second.begin}/1", "truncated"),
+    ]
     assert found["status"] == "truncated"
     assert [finding["code"] for finding in found["findings"]] == ["truncated"]
     for command in ("ls", "tree", "info", "check"):
@@ -213,8 +217,13 @@ def test_a_damaged_file(run, damaged, station, tmp_path):
     assert ran.code == 4
     names = run("ls", damaged, "-q").lines
     assert names == [
-        "metadata", f"{first.begin}/0", f"{first.begin}/1", f"gap {hit.begin}", f"{last.begin}/0", f"{last.begin}/1",
-    ]  # fmt: skip
+        "metadata",
+        f"{first.begin}/0",
+        f"{first.begin}/1",
+        f"gap {hit.begin}",
+        f"{last.begin}/0",
+        f"{last.begin}/1",
+    ]
     row = next(row for row in json.loads(run("ls", damaged, "--json").out)["members"] if row["kind"] == "gap")
     assert (row["size"], row["status"]) == (hit.end - hit.begin, "damaged")
     for command in ("ls", "tree", "info", "check"):
@@ -260,8 +269,11 @@ def test_check_finds_a_flipped_byte_of_the_data(run, station):
         assert f"hash [{chunk.begin}] @0x{chunk.begin:x}: chunk data hash mismatch" in ran.out + ran.err
         [finding] = json.loads(run("check", path, "--json").out)["findings"]
         assert (finding["code"], finding["severity"], finding["path"], finding["offset"]) == (
-            "hash", "error", f"[{chunk.begin}]", chunk.begin,
-        )  # fmt: skip
+            "hash",
+            "error",
+            f"[{chunk.begin}]",
+            chunk.begin,
+        )
 
 
 def test_verify(run, station):

@@ -133,8 +133,10 @@ def test_a_huge_record_is_written_and_read_in_pieces(tmp_path, huge, options):
         finish(wanted=wanted, streamed=streamed, tree=tree, counts=counts, written=written, more=more is None,
                verified=[verified, len(first)], peaks=[budget.peak, tree_budget.peak])
         """,
-        huge, path, options,
-    )  # fmt: skip
+        huge,
+        path,
+        options,
+    )
     assert HUGE < path.stat().st_size < HUGE + 100 * KIB  # so the compressed bytes would show as well
     assert result["wanted"][0] == HUGE
     assert result["streamed"] == result["tree"] == result["wanted"]
@@ -365,8 +367,9 @@ def test_claims_of_2_gib_in_a_small_file_allocate_nothing(tmp_path, budget):
             finish(found=found, by=grown, reserved=memory("VmPeak") - reserved)
             """
         ),
-        tmp_path / "claim.riegeli", budget,
-    )  # fmt: skip
+        tmp_path / "claim.riegeli",
+        budget,
+    )
     assert len(result["found"]) == 16
     for name, (everything, piece, tree, metadata, recovered, checked) in result["found"].items():
         # Never bytes that are not there: an error, or, where one record is asked for piece by piece, what there is.

@@ -276,9 +276,26 @@ def test_what_came_in_pushes_the_rest_over_a_block_boundary():
 
 
 HEADS = [
-    1, 10, 23, 24, 25, 39, 41, 63, 65, 104, 105, 5000, BLOCK - 1, BLOCK, BLOCK + 1, BLOCK + 24, BLOCK + 25, 2 * BLOCK,
+    1,
+    10,
+    23,
+    24,
+    25,
+    39,
+    41,
+    63,
+    65,
+    104,
+    105,
+    5000,
+    BLOCK - 1,
+    BLOCK,
+    BLOCK + 1,
+    BLOCK + 24,
+    BLOCK + 25,
+    2 * BLOCK,
     2 * BLOCK + 1,
-]  # fmt: skip
+]
 
 
 def without_head(file: Sound, lost: int) -> None:

@@ -70,10 +70,11 @@ def lists_of_sizes_without_end(size: int) -> bytes:
 @pytest.mark.parametrize(
     ("make", "size"),
     [
-        (headers_that_claim_everything, 96_000), (chunks_that_lead_nowhere, 24_000),
+        (headers_that_claim_everything, 96_000),
+        (chunks_that_lead_nowhere, 24_000),
         (lists_of_sizes_without_end, 1_000_000),
     ],
-)  # fmt: skip
+)
 def test_four_times_the_file_is_about_four_times_the_bytes_read(make, size):
     once, four_times = bytes_read(make(size)), bytes_read(make(4 * size))
     assert four_times < 5.5 * once

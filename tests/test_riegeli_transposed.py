@@ -294,9 +294,7 @@ def test_stored_varints_keep_their_last_byte():
 
 @rows(
     ("states", "first"),
-    [
-        ([(tag, 0, None, None)], 0) for tag in (4, 5, 6, 7, 15, (1 << 29) - 1)
-    ]
+    [([(tag, 0, None, None)], 0) for tag in (4, 5, 6, 7, 15, (1 << 29) - 1)]
     + [
         ([(0x08, 0, 138, None)], 0),
         ([(0x08, 0, 9, 1)], 0),
@@ -308,7 +306,7 @@ def test_stored_varints_keep_their_last_byte():
         ([(NO_OP, 0, None, None)], 100),
         ([], 0),
     ],
-)  # fmt: skip
+)
 def test_states_that_cannot_be(states, first):
     assert decode(machine([(NO_OP, 0, None, None)], [[b"abc"]]), []) == []
     with pytest.raises(InvalidArgumentError):

@@ -66,9 +66,13 @@ def pack(tensors, metadata=None, seed=0):
 
 def text_of(*pairs):
     """The text of a header; a value is text or what JSON is made of, and a name may occur twice."""
-    return "{" + ",".join(
-        f"{json.dumps(name)}:{value if isinstance(value, str) else json.dumps(value)}" for name, value in pairs
-    ) + "}"  # fmt: skip
+    return (
+        "{"
+        + ",".join(
+            f"{json.dumps(name)}:{value if isinstance(value, str) else json.dumps(value)}" for name, value in pairs
+        )
+        + "}"
+    )
 
 
 def byte(at):
@@ -100,10 +104,16 @@ def bytes_of(tensor):
 
 
 SAMPLE, PARTS = pack(
-    [("a.weight", "F32", (2, 3)), ("b", "I16", (5,)), ("none", "F32", (0, 4)), ("scalar", "I64", ()),
-     ("flag", "BOOL", (3,)), ("odd name [0] \"x\"", "U8", (2, 2))],
+    [
+        ("a.weight", "F32", (2, 3)),
+        ("b", "I16", (5,)),
+        ("none", "F32", (0, 4)),
+        ("scalar", "I64", ()),
+        ("flag", "BOOL", (3,)),
+        ('odd name [0] "x"', "U8", (2, 2)),
+    ],
     metadata={"format": "pt", "note": "é" * 300},
-)  # fmt: skip
+)
 
 
 # -- the tree --------------------------------------------------------------------------------------------------------
@@ -165,8 +175,10 @@ def test_unloaded_nodes_load_the_same_again():
     with pparse.open(SAMPLE) as document:
 
         def snapshot():
-            return [(node.path, node.kind, node.status, node.load() if node.shape == "scalar" else len(node))
-                    for node in every_node(document.root)]  # fmt: skip
+            return [
+                (node.path, node.kind, node.status, node.load() if node.shape == "scalar" else len(node))
+                for node in every_node(document.root)
+            ]
 
         before = snapshot()
         kept = document.node("tensors.b")
@@ -238,10 +250,11 @@ def test_bad_entries_say_what_is_wrong_with_their_numbers():
         '{"dtype":"U8","shape":4,"data_offsets":[0,4]}': "the shape is not a list",
         '{"dtype":"U8","shape":[-4],"data_offsets":[0,4]}': "the shape holds what is no length",
         '{"dtype":"F4","shape":[3],"data_offsets":[0,4]}': "3 elements of F4 do not fill whole bytes",
-        '{"dtype":"U8","shape":[4294967296,4294967296,0],"data_offsets":[0,0]}':
-            "the number of elements overflows 64 bits",
+        '{"dtype":"U8","shape":[4294967296,4294967296,0],"data_offsets":[0,0]}': (
+            "the number of elements overflows 64 bits"
+        ),
         "3": "the header entry is not an object",
-    }  # fmt: skip
+    }
     for text, reason in cases.items():
         with view(frame(text_of(("a", text)), b"1234")) as model:
             tensor = model["a"]
@@ -429,8 +442,9 @@ def test_second_of_a_name_in_a_large_header_is_reachable():
         assert bytes_of(model["layer.17.weight"]) == bytes([17])
         assert bytes_of(model["layer.17.weight#2"]) == bytes([5000 % 251])
         assert {t.name for t in model.values() if t.status is Status.DAMAGED} == {
-            "layer.17.weight", "layer.17.weight#2",
-        }  # fmt: skip
+            "layer.17.weight",
+            "layer.17.weight#2",
+        }
         assert model["layer.18.weight"].numpy().tobytes() == bytes([18])
         assert "duplicate-name" in [finding.code for finding in model.check()]
 
@@ -511,18 +525,34 @@ def test_extent_of_a_whole_file():
     with view(SAMPLE) as model:
         extent = model.extent().to_dict()
     assert extent == {
-        "actual": len(SAMPLE), "expected": len(SAMPLE), "expected_at_least": False, "missing_bytes": 0,
-        "first_hit": None, "resume_at": None, "resume_file": None, "resume": [], "tensors": 6, "whole": 6,
-        "truncated": 0, "missing": 0, "damaged": 0, "unsupported": 0, "unwritten": 0, "verified": 0, "tensor_bytes": 49,
+        "actual": len(SAMPLE),
+        "expected": len(SAMPLE),
+        "expected_at_least": False,
+        "missing_bytes": 0,
+        "first_hit": None,
+        "resume_at": None,
+        "resume_file": None,
+        "resume": [],
+        "tensors": 6,
+        "whole": 6,
+        "truncated": 0,
+        "missing": 0,
+        "damaged": 0,
+        "unsupported": 0,
+        "unwritten": 0,
+        "verified": 0,
+        "tensor_bytes": 49,
         "parameters": {"float32": 6, "int16": 5, "int64": 1, "bool": 3, "uint8": 4},
-    }  # fmt: skip
+    }
 
 
 def test_file_cut_at_60_percent(tmp_path):
     rng = random.Random(60)
     dtypes = sorted(BITS)
-    tensors = [(f"blocks.{number}.w", rng.choice(dtypes), (rng.randrange(1, 40), rng.randrange(1, 9)))
-               for number in range(2000)]  # fmt: skip
+    tensors = [
+        (f"blocks.{number}.w", rng.choice(dtypes), (rng.randrange(1, 40), rng.randrange(1, 9)))
+        for number in range(2000)
+    ]
     source, parts = pack(tensors, seed=60)
     # The header's order is not that of the bytes.
     size = int.from_bytes(source[:8], "little")
@@ -581,8 +611,10 @@ def test_nodes_of_a_cut_file_say_how_much_is_there():
         assert document.node("tensors.b.data").open().read(100) == parts["b"][:6]
         assert document.get("tensors.c.dtype") == "U8"
         assert [document.node(f"tensors.{name}").status for name in "abc"] == [
-            Status.COMPLETE, Status.TRUNCATED, Status.MISSING,
-        ]  # fmt: skip
+            Status.COMPLETE,
+            Status.TRUNCATED,
+            Status.MISSING,
+        ]
         assert document.status is Status.TRUNCATED
         assert [finding.code for finding in document.check()] == ["truncated"]
 
@@ -740,8 +772,9 @@ def test_changed_bytes_are_survived_by_the_tree_however_the_bytes_come():
             changed[rng.randrange(8, base)] = rng.choice(ODD)
         trees = []
         for block_size, leaf_bytes in ((0, 1 << 18), (1, 1 << 18), (7, 32)):
-            with pparse.open(bytes(changed), format="safetensors", block_size=block_size,
-                             limits=Limits(leaf_bytes=leaf_bytes)) as document:  # fmt: skip
+            with pparse.open(
+                bytes(changed), format="safetensors", block_size=block_size, limits=Limits(leaf_bytes=leaf_bytes)
+            ) as document:
                 rows = []
                 for node in every_node(document.root):
                     try:
@@ -821,8 +854,12 @@ def holey(tmp_path):
     if not hasattr(os, "SEEK_HOLE"):
         pytest.skip("the system knows no holes")
     mib = 1 << 20
-    header = {"a": entry("U8", [mib], 0, mib), "b": entry("U8", [mib], mib, 2 * mib),
-              "c": entry("U8", [2 * mib], 2 * mib, 4 * mib), "d": entry("U8", [10], 4 * mib, 4 * mib + 10)}  # fmt: skip
+    header = {
+        "a": entry("U8", [mib], 0, mib),
+        "b": entry("U8", [mib], mib, 2 * mib),
+        "c": entry("U8", [2 * mib], 2 * mib, 4 * mib),
+        "d": entry("U8", [10], 4 * mib, 4 * mib + 10),
+    }
     text = json.dumps(header).encode()
     text += b" " * (65536 - 8 - len(text))  # so that tensors begin where holes may
     path = tmp_path / "model.safetensors"
@@ -923,9 +960,30 @@ def test_header_length_that_takes_in_data_or_leaves_text_out():
 
 
 ODD_NAMES = (
-    "\0", "a\0b", "../../etc/passwd", "/abs", "..", "C:\\x", "a/b/c", "\x1b[31mred\x1b[0m", "\n", "\u2028", "\u202e",
-    "name[0:3]", "a::b", "__metadata__x", "%s{}", "\ufeff", "\U0010ffff", "#2", "x#2", "header[#0]", "'", '"', "\\",
-)  # fmt: skip
+    "\0",
+    "a\0b",
+    "../../etc/passwd",
+    "/abs",
+    "..",
+    "C:\\x",
+    "a/b/c",
+    "\x1b[31mred\x1b[0m",
+    "\n",
+    "\u2028",
+    "\u202e",
+    "name[0:3]",
+    "a::b",
+    "__metadata__x",
+    "%s{}",
+    "\ufeff",
+    "\U0010ffff",
+    "#2",
+    "x#2",
+    "header[#0]",
+    "'",
+    '"',
+    "\\",
+)
 
 
 def test_names_with_anything_in_them():
@@ -1055,8 +1113,9 @@ def test_listing_does_not_read_the_data(tmp_path):
 @needs_proc
 def test_listing_300_000_tensors_stays_small(tmp_path):
     count = 300_000
-    names = [f"model.layers.{number // 300}.mlp.experts.{number // 3 % 100}.w{number % 3}.weight"
-             for number in range(count)]  # fmt: skip
+    names = [
+        f"model.layers.{number // 300}.mlp.experts.{number // 3 % 100}.w{number % 3}.weight" for number in range(count)
+    ]
     text = ",".join(
         f'"{name}":{{"dtype":"BF16","shape":[64,64],"data_offsets":[{number * 8192},{(number + 1) * 8192}]}}'
         for number, name in enumerate(names)
@@ -1121,7 +1180,7 @@ def test_the_first_tensor_asked_for_of_a_small_header_is_found_without_an_index_
         (text_of(("__metadata__", {"k": 1}), ("a", byte(0))), b"x", set(), "metadata"),
         ("\ufeff" + text_of(("a", byte(0))), b"x", set(), "byte-order-mark"),
     ],
-)  # fmt: skip
+)
 @rows("padding", [0, 300_000])
 def test_a_file_whose_tensors_contradict_each_other_is_damaged_and_the_others_are_whole(
     text, data, damaged, code, padding
@@ -1164,8 +1223,10 @@ def test_tensors_of_a_file_that_grew_are_in_doubt_since_bytes_may_have_come_in_b
 ):
     names = [f"t{at}" for at in range(4)]
     parts = {name: bytes([at + 1]) * 1000 for at, name in enumerate(names)}
-    header = text_of(*((name, entry("U8", [1000], at * 1000, at * 1000 + 1000)) for at, name in enumerate(names)),
-                     ("none", entry("F32", [0], 4000, 4000)))  # fmt: skip
+    header = text_of(
+        *((name, entry("U8", [1000], at * 1000, at * 1000 + 1000)) for at, name in enumerate(names)),
+        ("none", entry("F32", [0], 4000, 4000)),
+    )
     content = frame(header.encode() + b" " * padding, b"".join(parts.values()))
     base = len(content) - 4000
     for at in (base, base + 1, base + 1500, base + 3999, base + 4000):
@@ -1215,11 +1276,15 @@ def test_a_tensor_without_bytes_may_stand_anywhere_in_the_header(order):
 @pytest.mark.parametrize(
     ("broken", "missing", "status"),
     [
-        ({}, 0, Status.COMPLETE), ({"dtype": "F1"}, 0, Status.UNSUPPORTED), ({"shape": [5]}, 0, Status.DAMAGED),
-        ({}, 1, Status.TRUNCATED), ({}, 2, Status.TRUNCATED), ({"dtype": "F1"}, 1, Status.TRUNCATED),
+        ({}, 0, Status.COMPLETE),
+        ({"dtype": "F1"}, 0, Status.UNSUPPORTED),
+        ({"shape": [5]}, 0, Status.DAMAGED),
+        ({}, 1, Status.TRUNCATED),
+        ({}, 2, Status.TRUNCATED),
+        ({"dtype": "F1"}, 1, Status.TRUNCATED),
         ({"shape": [5]}, 1, Status.DAMAGED),
     ],
-)  # fmt: skip
+)
 def test_the_worst_status_of_a_tensor_is_that_of_the_file(broken, missing, status):
     """The last tensor lacks bytes, all of them (it is missing) or one; another one's entry is wrong, or nothing is."""
     header = {"a": entry("U8", [4], 0, 4) | broken, "b": entry("U8", [4], 4, 8), "c": entry("U8", [2], 8, 10)}

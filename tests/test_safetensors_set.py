@@ -61,8 +61,11 @@ class Made:
             self.write_index(metadata=metadata, **more)
 
     def write_index(self, *, metadata="metadata", total=None, weight_map=None, prefix="", **more):
-        body = {metadata: {"total_size": self.total if total is None else total},
-                "weight_map": self.map if weight_map is None else weight_map, **more}  # fmt: skip
+        body = {
+            metadata: {"total_size": self.total if total is None else total},
+            "weight_map": self.map if weight_map is None else weight_map,
+            **more,
+        }
         self.index.write_text(json.dumps(body) + prefix)
 
 
@@ -420,11 +423,29 @@ def test_other_files_in_the_folder_are_no_shards(made):
 
 
 OUTSIDE = (
-    "../x.safetensors", "../../x.safetensors", "a/../../x.safetensors", "./../x.safetensors", "..", ".", "", "/",
-    "\\x.safetensors", "..\\x.safetensors", "a\\b.safetensors", "C:x.safetensors", "C:\\x.safetensors",
-    "C:/x.safetensors", "a\0b.safetensors", "\0", "a//b.safetensors", "./model.safetensors", "a/./b.safetensors",
-    "sub/..", "//server/share/x.safetensors", "x.safetensors/",
-)  # fmt: skip
+    "../x.safetensors",
+    "../../x.safetensors",
+    "a/../../x.safetensors",
+    "./../x.safetensors",
+    "..",
+    ".",
+    "",
+    "/",
+    "\\x.safetensors",
+    "..\\x.safetensors",
+    "a\\b.safetensors",
+    "C:x.safetensors",
+    "C:\\x.safetensors",
+    "C:/x.safetensors",
+    "a\0b.safetensors",
+    "\0",
+    "a//b.safetensors",
+    "./model.safetensors",
+    "a/./b.safetensors",
+    "sub/..",
+    "//server/share/x.safetensors",
+    "x.safetensors/",
+)
 
 
 @pytest.fixture
@@ -761,14 +782,24 @@ def test_index_above_a_mebibyte_gives_the_same(tmp_path):
     def answers():
         with pparse.view(made.index) as model:
             listed = [(t.name, t.status, t.shape, t.finding) for t in model.tensors()]
-            found = [(name, t.status, t.finding and t.finding.code) for name in [*weight_map, "layer.2.9", "not there"]
-                     if (t := model.find(name)) is not None]  # fmt: skip
+            found = [
+                (name, t.status, t.finding and t.finding.code)
+                for name in [*weight_map, "layer.2.9", "not there"]
+                if (t := model.find(name)) is not None
+            ]
             data = [model[name].numpy().tobytes() for name in made.parts]
             return {
-                "listed": listed, "found": found, "data": data, "metadata": dict(model.metadata),
-                "hint": model.size_hint(), "extent": model.extent().to_dict(), "findings": set(model.check()),
-                "format": model.format, "keys": list(model.root["shards"].keys()), "status": model.status,
-            }  # fmt: skip
+                "listed": listed,
+                "found": found,
+                "data": data,
+                "metadata": dict(model.metadata),
+                "hint": model.size_hint(),
+                "extent": model.extent().to_dict(),
+                "findings": set(model.check()),
+                "format": model.format,
+                "keys": list(model.root["shards"].keys()),
+                "status": model.status,
+            }
 
     made.write_index(weight_map=weight_map)
     assert made.index.stat().st_size < 1 << 20

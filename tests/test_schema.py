@@ -230,9 +230,23 @@ def test_wire_types():
     found = Schema(COMPILED.read_bytes())
     wire = {one.type_name: one.wire_type for one in found.message("old.types.Scalars").fields.values()}
     assert wire == {
-        "double": 1, "fixed64": 1, "sfixed64": 1, "float": 5, "fixed32": 5, "sfixed32": 5, "string": 2, "bytes": 2,
-        "int64": 0, "uint64": 0, "int32": 0, "uint32": 0, "sint32": 0, "sint64": 0, "bool": 0, "old.types.Color": 0,
-    }  # fmt: skip
+        "double": 1,
+        "fixed64": 1,
+        "sfixed64": 1,
+        "float": 5,
+        "fixed32": 5,
+        "sfixed32": 5,
+        "string": 2,
+        "bytes": 2,
+        "int64": 0,
+        "uint64": 0,
+        "int32": 0,
+        "uint32": 0,
+        "sint32": 0,
+        "sint64": 0,
+        "bool": 0,
+        "old.types.Color": 0,
+    }
     assert found.message("old.types.Lists").by_name["pair"].wire_type == 3
     assert found.message("old.types.Lists").by_name["by_word"].wire_type == 2
 
@@ -305,11 +319,13 @@ def test_references_inside_of_scopes_and_without_types():
     inner = message(field(1, "Inner"), field(2, message(field(1, "up"), field(3, 1), field(6, "Outer"))))
     kinds = field(4, message(field(1, "Kind"), field(2, message(field(1, "A"), field(2, 3)))))
     outer = message(
-        field(1, "Outer"), field(3, inner), kinds,
+        field(1, "Outer"),
+        field(3, inner),
+        kinds,
         field(2, message(field(1, "near"), field(3, 1), field(6, "Inner"))),
         field(2, message(field(1, "kind"), field(3, 2), field(6, "Kind"))),
         field(2, message(field(1, "far"), field(3, 3), field(6, "Far.Away"))),
-    )  # fmt: skip
+    )
     found = of_messages(outer)
     fields = found.message("p.Outer").by_name
     assert fields["near"].message is found.message("p.Outer.Inner")
@@ -386,12 +402,35 @@ def test_what_descriptors_do_not_have_is_passed_over():
 @rows(
     ("kind", "text"),
     [
-        (5, "2147483648"), (5, "-2147483649"), (13, "-1"), (13, "4294967296"), (3, "9223372036854775808"),
-        (4, "18446744073709551616"), (5, "1.0"), (5, "0x1"), (5, "1_0"), (5, " 1"), (5, "-"), (5, "\u0661"),
-        (5, "9" * 5000), (8, "True"), (8, "1"), (1, "."), (1, "1_0"), (1, "infinity"), (1, "1e"), (1, "1" * 2000),
-        (2, "x"), (12, "\\8"), (12, "\\"), (12, "\\x"), (12, "\\777"), (9, b"\xff"), (5, b"\xff"),
+        (5, "2147483648"),
+        (5, "-2147483649"),
+        (13, "-1"),
+        (13, "4294967296"),
+        (3, "9223372036854775808"),
+        (4, "18446744073709551616"),
+        (5, "1.0"),
+        (5, "0x1"),
+        (5, "1_0"),
+        (5, " 1"),
+        (5, "-"),
+        (5, "\u0661"),
+        (5, "9" * 5000),
+        (8, "True"),
+        (8, "1"),
+        (1, "."),
+        (1, "1_0"),
+        (1, "infinity"),
+        (1, "1e"),
+        (1, "1" * 2000),
+        (2, "x"),
+        (12, "\\8"),
+        (12, "\\"),
+        (12, "\\x"),
+        (12, "\\777"),
+        (9, b"\xff"),
+        (5, b"\xff"),
     ],
-)  # fmt: skip
+)
 def test_bad_defaults(kind, text):
     found = of_fields(declared("a", 1, kind, field(7, text)), syntax="proto2")["a"]
     with pytest.raises(MalformedError):
@@ -461,13 +500,17 @@ def small_set() -> bytes:
         field(1, "E"), declared("key", 1, 9), declared("value", 2, 14, field(6, ".p.K")), field(7, b"\x38\x01")
     )
     one = message(
-        field(1, "M"), field(3, entry), declared("m", 1, 11, field(6, ".p.M.E"), repeated=True),
-        declared("d", 2, 1, field(7, "1.5")), declared("b", 3, 12, field(7, "\\001")),
+        field(1, "M"),
+        field(3, entry),
+        declared("m", 1, 11, field(6, ".p.M.E"), repeated=True),
+        declared("d", 2, 1, field(7, "1.5")),
+        declared("b", 3, 12, field(7, "\\001")),
         declared("o", 4, 5, field(9, 0)),
-        declared("l", 5, 5, field(8, b"\x10\x01"), repeated=True), field(8, field(1, "x")),
+        declared("l", 5, 5, field(8, b"\x10\x01"), repeated=True),
+        field(8, field(1, "x")),
         field(5, b"\x08\x64\x10\x66"),
         field(6, field(1, "e") + field(2, ".p.M") + field(3, 100) + field(4, 1) + field(5, 10) + field(6, "M")),
-    )  # fmt: skip
+    )
     enum = message(field(1, "K"), field(2, field(1, "A") + field(2, -1)), field(3, b"\x3a\x02\x10\x02"))
     return field(1, message(field(1, "a"), field(2, "p"), field(4, one), field(5, enum), field(12, "proto2")))
 

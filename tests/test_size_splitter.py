@@ -26,9 +26,22 @@ StringNode = message_class(TEST + "StringNode")
 RepeatedRepeatedString = message_class(TEST + "RepeatedRepeatedString")
 
 SCALARS = {
-    "double": 1, "float": 2, "int64": 3, "uint64": 4, "int32": 5, "fixed64": 6, "fixed32": 7, "bool": 8, "string": 9,
-    "bytes": 12, "uint32": 13, "sfixed32": 15, "sfixed64": 16, "sint32": 17, "sint64": 18,
-}  # fmt: skip
+    "double": 1,
+    "float": 2,
+    "int64": 3,
+    "uint64": 4,
+    "int32": 5,
+    "fixed64": 6,
+    "fixed32": 7,
+    "bool": 8,
+    "string": 9,
+    "bytes": 12,
+    "uint32": 13,
+    "sfixed32": 15,
+    "sfixed64": 16,
+    "sint32": 17,
+    "sint64": 18,
+}
 KEYS = ("int32", "int64", "uint32", "uint64", "sint32", "fixed64", "bool", "string")
 
 
@@ -105,9 +118,12 @@ RANGES = {
 TEXT = st.text(st.characters(codec="utf-8"), max_size=40)
 VALUES = {
     **{name: st.integers(*bounds) | st.integers(max(bounds[0], -3), 300) for name, bounds in RANGES.items()},
-    "bool": st.booleans(), "string": TEXT, "bytes": st.binary(max_size=60),
-    "double": st.floats(allow_nan=False), "float": st.floats(allow_nan=False, width=32),
-}  # fmt: skip
+    "bool": st.booleans(),
+    "string": TEXT,
+    "bytes": st.binary(max_size=60),
+    "double": st.floats(allow_nan=False),
+    "float": st.floats(allow_nan=False, width=32),
+}
 
 
 @st.composite

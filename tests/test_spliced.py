@@ -148,8 +148,10 @@ def test_stats_are_its_own_and_the_sources(three):
 def test_locate(three):
     found = three.locate(1, 8)
     assert [(source.name, start, count) for source, start, count in found] == [
-        ("digits", 2, 2), ("letters", 5, 4), ("digits", 7, 2)
-    ]  # fmt: skip
+        ("digits", 2, 2),
+        ("letters", 5, 4),
+        ("digits", 7, 2),
+    ]
     assert three.locate(0, 0) == []
     assert [count for _, _, count in three.locate(8, 100)] == [2]
     assert three.locate(10, 1) == []

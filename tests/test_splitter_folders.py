@@ -58,8 +58,10 @@ def source(tmp_path):
 
 def tree(folder) -> dict[str, bytes | None]:
     """Files and their content, and folders, by their names."""
-    return {path.relative_to(folder).as_posix(): path.read_bytes() if path.is_file() else None
-            for path in sorted(Path(folder).rglob("*"))}  # fmt: skip
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes() if path.is_file() else None
+        for path in sorted(Path(folder).rglob("*"))
+    }
 
 
 OWN = {"saved_model.pb", "saved_model.cpb", "fingerprint.pb"}
@@ -320,7 +322,9 @@ def test_links(source, tmp_path):
     report = split_folder(source, tmp_path / "c", max_size=LIMIT)
     assert sorted(os.listdir(tmp_path / "c" / "assets")) == ["inside"]
     assert [note.split(" and was")[0] for note in report.notes] == [
-        "assets/nothing is a link to nothing", "assets/pipe is neither a file nor a folder"]  # fmt: skip
+        "assets/nothing is a link to nothing",
+        "assets/pipe is neither a file nor a folder",
+    ]
 
     # The model itself, as in a download cache: it is read, and said.
     (source / "saved_model.pb").rename(tmp_path / "blob")

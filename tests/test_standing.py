@@ -232,9 +232,13 @@ def test_zeros_in_deflate_data_tell_where_a_contradicted_stream_is_damaged(tmp_p
     at = len(packed) // 2
     damaged = packed[:at] + bytes(300) + packed[at + 300 :]
     data = ResumedData(
-        BytesData(damaged).range(0, len(damaged)), "deflate", size=len(text), budget=MemoryBudget(),
-        checksum=("crc32", zlib.crc32(text)), suspect=True,
-    )  # fmt: skip
+        BytesData(damaged).range(0, len(damaged)),
+        "deflate",
+        size=len(text),
+        budget=MemoryBudget(),
+        checksum=("crc32", zlib.crc32(text)),
+        suspect=True,
+    )
     data.finish()
     known, unknown = b"", []
     while len(known) < len(text):
@@ -261,8 +265,9 @@ def test_runs_of_whole_pages_of_zeros_are_found_from_64_kib_on():
     data = BytesData(content)
     last = -(-(page * 34 + 5100) // page) * page
     assert list(zero_runs(data, 0, len(content), lambda: None)) == [
-        (3 * page, 16 * page), (last, len(content) // page * page - last)
-    ]  # fmt: skip
+        (3 * page, 16 * page),
+        (last, len(content) // page * page - last),
+    ]
     assert list(zero_runs(data, 0, 19 * page - 1, lambda: None)) == []
 
 

@@ -16,10 +16,27 @@ MAIN = "from pparse.cli import main; main(sys.argv[1:])"
 
 # What a listing must not import.
 FORBIDDEN = {
-    "numpy", "ml_dtypes", "dataclasses", "logging", "asyncio", "google", "google.protobuf", "rich", "torch",
-    "importlib.metadata", "inspect", "subprocess", "unittest", "tempfile", "hashlib", "difflib", "http", "email",
-    "shutil", "json.tool",
-}  # fmt: skip
+    "numpy",
+    "ml_dtypes",
+    "dataclasses",
+    "logging",
+    "asyncio",
+    "google",
+    "google.protobuf",
+    "rich",
+    "torch",
+    "importlib.metadata",
+    "inspect",
+    "subprocess",
+    "unittest",
+    "tempfile",
+    "hashlib",
+    "difflib",
+    "http",
+    "email",
+    "shutil",
+    "json.tool",
+}
 
 
 class Imports:
@@ -29,9 +46,12 @@ class Imports:
         code = f"import sys\n{code}\nsys.stderr.write('modules: ' + ' '.join(sys.modules))"
         keep = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "COV_"))}
         ran = subprocess.run(
-            [sys.executable, "-X", "importtime", "-c", code, *map(str, words)], capture_output=True, text=True,
-            cwd=ROOT, env=keep,
-        )  # fmt: skip
+            [sys.executable, "-X", "importtime", "-c", code, *map(str, words)],
+            capture_output=True,
+            text=True,
+            cwd=ROOT,
+            env=keep,
+        )
         assert ran.returncode == 0, ran.stderr[-2000:]
         self.out = ran.stdout
         timed, _, modules = ran.stderr.rpartition("modules: ")

@@ -104,8 +104,9 @@ def test_what_cannot_be_merged(tmp_path):
         merge_to_file(path, out, message="no.Such")
     folder = tmp_path / "model"
     folder.mkdir()
-    (folder / "saved_model.pb").write_bytes(message_class("tensorflow.SavedModel")(
-        saved_model_schema_version=1).SerializeToString())  # fmt: skip
+    (folder / "saved_model.pb").write_bytes(
+        message_class("tensorflow.SavedModel")(saved_model_schema_version=1).SerializeToString()
+    )
     with pytest.raises(OptionError, match=r"plain saved_model\.pb: there is nothing to merge"):
         merge_to_file(folder, out)
     told = json.loads((DATA / "tree_df" / "expected.json").read_text())
@@ -154,9 +155,13 @@ def test_a_chunk_that_is_named_again_and_again(tmp_path):
     path = tmp_path / "it.cpb"
     limits = Limits(inflated_bytes=50_000)
     for size, times, said in (
-        (1 << 20, 200, UnsupportedError), (10, 3000, None), (0, 3000, None), (1 << 20, 50, None),
-        (300, 99, None), (1000, 60, LimitError),
-    ):  # fmt: skip
+        (1 << 20, 200, UnsupportedError),
+        (10, 3000, None),
+        (0, 3000, None),
+        (1 << 20, 50, None),
+        (300, 99, None),
+        (1000, 60, LimitError),
+    ):
         chunk = GraphDef()
         if size:
             chunk.node.add(name="x" * (size - 4 if size < 100 else size - 9))

@@ -151,8 +151,9 @@ def test_any_schema(work, seed):
 def test_the_same_bytes_again(work, limit):
     """Where the chunks are for fields that come last anyway, nothing is put into another order."""
     folder = work()
-    message = Lists(filler_field=7, rs=[{"strings": ["x" * (7 * at % 31) for at in range(count)]} for count in
-                                        (1, 40, 0, 3, 60, 2)])  # fmt: skip
+    message = Lists(
+        filler_field=7, rs=[{"strings": ["x" * (7 * at % 31) for at in range(count)]} for count in (1, 40, 0, 3, 60, 2)]
+    )
     raw = message.SerializeToString()
     report = split(folder, raw, LISTS, limit)
     assert report.chunks > 2
@@ -262,19 +263,26 @@ CASES = {
     "a text twice": (text(50) + text(45), 60, 2),
     "a oneof, the last wins": (tagged(7, 2, b"y" * 50) + tagged(6, 2, text(40)), 70, 2),
     "a oneof, one member": (tagged(6, 2, text(60)) + tagged(10, 2, b"z"), 60, 2),
-    "a key twice, both large": (pair(8, b"k", text(60) + tagged(10, 2, b"a")) + pair(8, b"k", tagged(7, 2, b"b" * 60)),
-                                100, 2),
+    "a key twice, both large": (
+        pair(8, b"k", text(60) + tagged(10, 2, b"a")) + pair(8, b"k", tagged(7, 2, b"b" * 60)),
+        100,
+        2,
+    ),
     "a key twice, the last small": (pair(8, b"k", text(60)) + pair(8, b"k", b""), 72, 1 + 1),
     "a key twice, the first small": (pair(8, b"k", tagged(10, 2, b"a")) + pair(8, b"k", text(60)), 72, 2),
     "large values of two keys": (pair(8, b"k", text(60)) + pair(8, b"l", text(60)), 60, 3),
     "maps in maps": (pair(8, b"k", pair(8, b"l", text(60) + pair(8, b"m", text(70)))), 60, 3),
-    "keys of 64 bits": (tagged(9, 2, varint(8) + varint(1 << 40) + tagged(2, 2, text(30)))
-                        + tagged(9, 2, varint(8) + varint(5) + tagged(2, 2, text(30))), 45, 3),
+    "keys of 64 bits": (
+        tagged(9, 2, varint(8) + varint(1 << 40) + tagged(2, 2, text(30)))
+        + tagged(9, 2, varint(8) + varint(5) + tagged(2, 2, text(30))),
+        45,
+        3,
+    ),
     "unknown fields": (text(1) + tagged(30, 2, b"u" * 40) + tagged(31, 0, varint(7)) + tagged(30, 2, b"v" * 40), 60, 2),
     "a group": (tagged(5, 3, tagged(1, 2, b"g" * 50)) + text(50), 60, 2),
     "an extension": (tagged(100, 2, b"e" * 50) + text(20), 60, 2),
     "large bytes of a large message": (tagged(2, 2, text(30) + tagged(7, 2, b"b" * 500)), 120, 2),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -446,8 +454,9 @@ def test_progress_and_cancelling(tmp_path):
     source = tmp_path / "it.bin"
     source.write_bytes(make_graph_def_with_constant_nodes([5000] * 3).SerializeToString())
     told = []
-    report = split_file(source, str(tmp_path / "out"), message=GRAPH, max_size=4000,
-                        progress=lambda *words: told.append(words))  # fmt: skip
+    report = split_file(
+        source, str(tmp_path / "out"), message=GRAPH, max_size=4000, progress=lambda *words: told.append(words)
+    )
     told = [row for row in told if row[2] == "splitting"]
     assert len(told) == report.chunks
     assert told[-1][0] == told[-1][1]

@@ -52,9 +52,16 @@ WRITERS = {
     "brotli": brotli,
 }
 SUFFIXES = {
-    "gzip": ".gz", "bz2": ".bz2", "xz": ".xz", "lzma": ".lzma", "zstd": ".zst", "lz4": ".lz4", "zlib": ".zz",
-    "deflate": ".deflate", "brotli": ".br",
-}  # fmt: skip
+    "gzip": ".gz",
+    "bz2": ".bz2",
+    "xz": ".xz",
+    "lzma": ".lzma",
+    "zstd": ".zst",
+    "lz4": ".lz4",
+    "zlib": ".zz",
+    "deflate": ".deflate",
+    "brotli": ".br",
+}
 SHORT_TAR = {"gzip": ".tgz", "bz2": ".tbz2", "xz": ".txz", "lzma": ".tlz", "zstd": ".tzst", "lz4": ".tlz4"}
 CODECS = list(WRITERS)
 CHECKED = ["gzip", "bz2", "xz", "zstd", "lz4", "zlib"]
@@ -381,9 +388,7 @@ def test_the_document_inside_is_opened_whatever_the_name(codec):
 
 @pytest.mark.parametrize("suffix", [".tar" + suffix for suffix in SUFFIXES.values()] + list(SHORT_TAR.values()))
 def test_a_tar_inside(suffix, tmp_path):
-    codec = next(
-        codec for codec in CODECS if suffix == SHORT_TAR.get(codec) or suffix == ".tar" + SUFFIXES[codec]
-    )  # fmt: skip
+    codec = next(codec for codec in CODECS if suffix == SHORT_TAR.get(codec) or suffix == ".tar" + SUFFIXES[codec])
     path = tmp_path / f"a{suffix}"
     path.write_bytes(WRITERS[codec](tar(x=b"hello", y=content("text", 5000))))
     with pparse.open(path) as document:

@@ -21,9 +21,14 @@ from tests.rows import rows
 
 FORMATS = {"ustar": tarfile.USTAR_FORMAT, "gnu": tarfile.GNU_FORMAT, "pax": tarfile.PAX_FORMAT}
 KINDS = {
-    tarfile.REGTYPE: "file", tarfile.DIRTYPE: "folder", tarfile.SYMTYPE: "symlink", tarfile.LNKTYPE: "hardlink",
-    tarfile.CHRTYPE: "device", tarfile.BLKTYPE: "device", tarfile.FIFOTYPE: "fifo",
-}  # fmt: skip
+    tarfile.REGTYPE: "file",
+    tarfile.DIRTYPE: "folder",
+    tarfile.SYMTYPE: "symlink",
+    tarfile.LNKTYPE: "hardlink",
+    tarfile.CHRTYPE: "device",
+    tarfile.BLKTYPE: "device",
+    tarfile.FIFOTYPE: "fifo",
+}
 
 
 def opened(source, **more):
@@ -78,9 +83,20 @@ def contents(source):
 def seen(member):
     pieces = None if member.pieces is None else tuple((part.start, part.end) for part in member.pieces)
     return (
-        member.name, member.raw_name, member.kind, member.at, member.start, member.end, member.size, member.mtime,
-        member.mode, member.link, member.status, pieces, str(member.finding),
-    )  # fmt: skip
+        member.name,
+        member.raw_name,
+        member.kind,
+        member.at,
+        member.start,
+        member.end,
+        member.size,
+        member.mtime,
+        member.mode,
+        member.link,
+        member.status,
+        pieces,
+        str(member.finding),
+    )
 
 
 def same_as_tarfile(content, **more):
@@ -244,8 +260,11 @@ def test_signed_checksums_of_old_writers():
 
 def test_concatenated_archives_are_one():
     one, two = archive([("a", b"1")]), archive([("b", b"2"), ("c", b"3")], "pax")
-    assert contents(one + two) == [("a", "file", "complete", b"1"), ("b", "file", "complete", b"2"),
-                                   ("c", "file", "complete", b"3")]  # fmt: skip
+    assert contents(one + two) == [
+        ("a", "file", "complete", b"1"),
+        ("b", "file", "complete", b"2"),
+        ("c", "file", "complete", b"3"),
+    ]
 
 
 def test_zeros_before_the_first_header():
@@ -257,9 +276,13 @@ def test_zeros_before_the_first_header():
 
 def test_an_empty_archive_and_ends_without_marks():
     for content, codes in (
-        (bytes(1024), []), (bytes(10_240), []), (b"", ["empty"]), (archive([("a", b"1")])[:1024], ["no-end-mark"]),
-        (archive([("a", b"1")])[:1536], ["no-end-mark"]), (archive([("a", b"1")])[:2000], ["no-end-mark"]),
-    ):  # fmt: skip
+        (bytes(1024), []),
+        (bytes(10_240), []),
+        (b"", ["empty"]),
+        (archive([("a", b"1")])[:1024], ["no-end-mark"]),
+        (archive([("a", b"1")])[:1536], ["no-end-mark"]),
+        (archive([("a", b"1")])[:2000], ["no-end-mark"]),
+    ):
         with opened(content) as extraction:
             assert extraction.status is Status.COMPLETE
             assert [finding.code for finding in extraction.check()] == codes, len(content)

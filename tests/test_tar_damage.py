@@ -28,8 +28,10 @@ MEMBERS = [*PARTS.items()]
 
 
 def sample(format="gnu"):
-    members = [(f"{'p' * 80}/{'e' * 60}" if format == "ustar" and len(name) > 100 else name, content)
-               for name, content in MEMBERS]  # fmt: skip
+    members = [
+        (f"{'p' * 80}/{'e' * 60}" if format == "ustar" and len(name) > 100 else name, content)
+        for name, content in MEMBERS
+    ]
     return archive(members, format)
 
 
@@ -237,8 +239,11 @@ def test_a_size_that_lies_about_headers(size):
     content[124:136] = b"%011o\0" % size
     seal(content, 0)
     found = contents(bytes(content))
-    rest = [("two", "file", "complete", parts["two"]), ("three", "file", "complete", parts["three"]),
-            ("four", "file", "complete", b"4")]  # fmt: skip
+    rest = [
+        ("two", "file", "complete", parts["two"]),
+        ("three", "file", "complete", parts["three"]),
+        ("four", "file", "complete", b"4"),
+    ]
     assert found[-3:] == rest
     assert found[0][:3] == ("one", "file", "damaged")
     assert found[0][3].startswith(parts["one"])
@@ -281,8 +286,11 @@ def test_zeros_in_the_middle_are_not_the_end():
 
 def test_one_block_of_zeros_is_no_end_that_something_may_follow():
     content = archive([("a", b"content")])[:1024]
-    for zeros, status, severity in ((0, Status.DAMAGED, Severity.ERROR), (1, Status.DAMAGED, Severity.ERROR),
-                                    (2, Status.COMPLETE, Severity.WARNING)):  # fmt: skip
+    for zeros, status, severity in (
+        (0, Status.DAMAGED, Severity.ERROR),
+        (1, Status.DAMAGED, Severity.ERROR),
+        (2, Status.COMPLETE, Severity.WARNING),
+    ):
         with opened(content + bytes(512 * zeros) + noise(1024)) as extraction:
             assert extraction.status is status
             assert severity in {finding.severity for finding in extraction.check()}
@@ -294,8 +302,9 @@ def test_a_gap_in_the_padding_costs_no_content():
         with opened(data) as extraction:
             found = [member for member in extraction.result.parser.files() if member.kind == "file"]
             assert [(member.name, member.status) for member in found] == [
-                ("a", Status.COMPLETE), ("b", Status.COMPLETE),
-            ]  # fmt: skip
+                ("a", Status.COMPLETE),
+                ("b", Status.COMPLETE),
+            ]
             assert read(extraction, found[0])[0] == b"content"
     with opened(GappyData(content, [(512 + 6, 1)])) as extraction:
         assert [member.status for member in extraction.result.parser.files()] == [Status.DAMAGED, Status.COMPLETE]
@@ -448,8 +457,11 @@ def test_headers_without_magic_are_found_on_the_grid():
     content[at : at + BLOCK] = noise(BLOCK)
     found = contents(bytes(content))
     assert [(name, status) for name, _, status, _ in found][:4] == [
-        ("a.txt", "complete"), (f"gap {at}", "damaged"), ("c", "complete"), ("d", "complete"),
-    ]  # fmt: skip
+        ("a.txt", "complete"),
+        (f"gap {at}", "damaged"),
+        ("c", "complete"),
+        ("d", "complete"),
+    ]
 
 
 @pytest.mark.parametrize("said", [1, 512, 700])

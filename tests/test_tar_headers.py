@@ -36,13 +36,29 @@ def header(name="dir/file.bin", size=1234, format="gnu", **more):
 @rows(
     ("field", "number"),
     [
-        (b"0000644\0", 0o644), (b"000644 \0", 0o644), (b"   644 \0", 0o644), (b"644\0\0\0\0\0", 0o644), (b"\0" * 8, 0),
-        (b" " * 8, 0), (b"00000000", 0), (b"77777777", 0o77777777), (b"644\0junk", 0o644), (b"    644 ", 0o644),
-        (b"0000684\0", None), (b"-000644\0", None), (b"0_00644\0", None), (b"+000644\0", None), (b"644 644\0", None),
-        (b"\x80\0\0\0\0\0\x01\0", 256), (b"\xff" * 8, -1), (b"\xff" * 6 + b"\xf1\xf0", -3_600), (b"abcdefgh", None),
-        (b"\x80" + b"\0" * 10 + b"\x07", 7), (b"\xff" + b"\0" * 11, -(1 << 88)),
+        (b"0000644\0", 0o644),
+        (b"000644 \0", 0o644),
+        (b"   644 \0", 0o644),
+        (b"644\0\0\0\0\0", 0o644),
+        (b"\0" * 8, 0),
+        (b" " * 8, 0),
+        (b"00000000", 0),
+        (b"77777777", 0o77777777),
+        (b"644\0junk", 0o644),
+        (b"    644 ", 0o644),
+        (b"0000684\0", None),
+        (b"-000644\0", None),
+        (b"0_00644\0", None),
+        (b"+000644\0", None),
+        (b"644 644\0", None),
+        (b"\x80\0\0\0\0\0\x01\0", 256),
+        (b"\xff" * 8, -1),
+        (b"\xff" * 6 + b"\xf1\xf0", -3_600),
+        (b"abcdefgh", None),
+        (b"\x80" + b"\0" * 10 + b"\x07", 7),
+        (b"\xff" + b"\0" * 11, -(1 << 88)),
     ],
-)  # fmt: skip
+)
 def test_numbers(field, number):
     assert read_number(field) == number
 
@@ -272,9 +288,13 @@ def test_map_text():
 
 def test_maps_are_cut_where_they_contradict_themselves():
     for pairs, left, word in (
-        ([0, 10, 5, 10], 2, "ascending"), ([0, 10, 90, 11], 2, "beyond"), ([0, 10, 20, 50], 2, "more than is stored"),
-        ([0, 10, 20], 2, "middle"), ([0, 10, 10, 5, 100, 0], 6, None), ([1 << 62, 1 << 62], 0, "beyond"),
-    ):  # fmt: skip
+        ([0, 10, 5, 10], 2, "ascending"),
+        ([0, 10, 90, 11], 2, "beyond"),
+        ([0, 10, 20, 50], 2, "more than is stored"),
+        ([0, 10, 20], 2, "middle"),
+        ([0, 10, 10, 5, 100, 0], 6, None),
+        ([1 << 62, 1 << 62], 0, "beyond"),
+    ):
         map = SparseMap(array("q", pairs), 100)
         map.check(30)
         assert len(map.pairs) == left

@@ -428,8 +428,10 @@ class Watched:
 
     def read(self, index) -> list[tuple[int, int]]:
         self.data.asked.clear()
-        assert same(self.tensor[index], np.ascontiguousarray(self.array[index]) if np.ndim(self.array[index]) else
-                    self.array[index])  # fmt: skip
+        assert same(
+            self.tensor[index],
+            np.ascontiguousarray(self.array[index]) if np.ndim(self.array[index]) else self.array[index],
+        )
         return [(offset - BEFORE, length) for offset, length in self.data.asked]
 
 
@@ -724,8 +726,14 @@ def test_view_of_a_changed_or_closed_file(path):
     data = FileData(path)
     tensor = in_file(data)
     os.utime(path, (5, 5))
-    for act in (lambda: tensor.numpy(copy=False), tensor.numpy, lambda: tensor[0], lambda: list(tensor.blocks()),
-                lambda: tensor.readinto(bytearray(4000)), lambda: list(tensor.raw_blocks())):  # fmt: skip
+    for act in (
+        lambda: tensor.numpy(copy=False),
+        tensor.numpy,
+        lambda: tensor[0],
+        lambda: list(tensor.blocks()),
+        lambda: tensor.readinto(bytearray(4000)),
+        lambda: list(tensor.raw_blocks()),
+    ):
         with pytest.raises(DataChangedError):
             act()
     data.close()
@@ -979,8 +987,15 @@ def test_partial_of_strides():
 @pytest.mark.parametrize("known", [True, False])
 def test_not_whole(status, error, known):
     finding = Finding("odd", "because of this")
-    tensor = Tensor("w", DTYPES["float32"] if known else None, (2, 3), (Span(None, 100, 24, "f"),), status=status,
-                    finding=finding, stored_dtype="F32")  # fmt: skip
+    tensor = Tensor(
+        "w",
+        DTYPES["float32"] if known else None,
+        (2, 3),
+        (Span(None, 100, 24, "f"),),
+        status=status,
+        finding=finding,
+        stored_dtype="F32",
+    )
     for act in (
         tensor.numpy,
         lambda: tensor.numpy(partial="prefix"),
@@ -1168,8 +1183,9 @@ def test_span():
 
 
 def test_larger_than_any_memory_is_only_numbers():
-    tensor = Tensor("w", DTYPES["float32"], (1 << 40, 1 << 20), (Span(BytesData(b""), 8, 1 << 62, "f"),),
-                    status=Status.MISSING)  # fmt: skip
+    tensor = Tensor(
+        "w", DTYPES["float32"], (1 << 40, 1 << 20), (Span(BytesData(b""), 8, 1 << 62, "f"),), status=Status.MISSING
+    )
     assert tensor.size == 1 << 60
     assert tensor.nbytes == 1 << 62
     assert tensor.available_nbytes == 0
@@ -1184,9 +1200,29 @@ def torch():
     return pytest.importorskip("torch")
 
 
-TORCH = ["bool", "uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64", "bfloat16",
-         "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu", "complex64",
-         "complex128", "uint16", "uint32", "uint64", "complex32"]  # fmt: skip
+TORCH = [
+    "bool",
+    "uint8",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "float16",
+    "float32",
+    "float64",
+    "bfloat16",
+    "float8_e4m3fn",
+    "float8_e4m3fnuz",
+    "float8_e5m2",
+    "float8_e5m2fnuz",
+    "float8_e8m0fnu",
+    "complex64",
+    "complex128",
+    "uint16",
+    "uint32",
+    "uint64",
+    "complex32",
+]
 
 
 @pytest.mark.parametrize("name", TORCH)

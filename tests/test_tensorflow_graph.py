@@ -41,9 +41,14 @@ def graph_of(message, kind="tensorflow.GraphDef", **options) -> TensorflowGraph:
 
 
 SMALL = {
-    "x": "Placeholder", "w": "Const", "y": "MatMul x w:0", "init": "NoOp ^w", "split": "Split y",
-    "z": "Add split:1 y ^init", "alone": "Const",
-}  # fmt: skip
+    "x": "Placeholder",
+    "w": "Const",
+    "y": "MatMul x w:0",
+    "init": "NoOp ^w",
+    "split": "Split y",
+    "z": "Add split:1 y ^init",
+    "alone": "Const",
+}
 
 
 def test_what_is_in_it():
@@ -56,10 +61,14 @@ def test_what_is_in_it():
     assert next(iter(graph.operations.items())) == ("Const", 2)
     assert sum(graph.operations.values()) == 7
     assert list(graph.edges) == [
-        Edge("x", 0, "y", 0, False), Edge("w", 0, "y", 1, False), Edge("w", None, "init", None, True),
-        Edge("y", 0, "split", 0, False), Edge("split", 1, "z", 0, False), Edge("y", 0, "z", 1, False),
+        Edge("x", 0, "y", 0, False),
+        Edge("w", 0, "y", 1, False),
+        Edge("w", None, "init", None, True),
+        Edge("y", 0, "split", 0, False),
+        Edge("split", 1, "z", 0, False),
+        Edge("y", 0, "z", 1, False),
         Edge("init", None, "z", None, True),
-    ]  # fmt: skip
+    ]
     assert graph.index.edge_count == 7
     assert graph.index.control_count == 2
     assert len(graph.check()) == 0
@@ -303,8 +312,10 @@ def test_a_saved_model():
         TensorflowGraph(document, meta_graph=2)
     graph = TensorflowGraph(document, meta_graph=1)
     assert graph.signatures["serving_default"].to_dict() == {
-        "inputs": {"x": "x:0"}, "outputs": {"y": "z:0"}, "method_name": "predict",
-    }  # fmt: skip
+        "inputs": {"x": "x:0"},
+        "outputs": {"y": "z:0"},
+        "method_name": "predict",
+    }
     assert list(graph.subgraph(graph.signatures["serving_default"].outputs.values()))[-1] == "z"
     assert graph.nodes["z"].node.path == "meta_graphs[1].graph_def.node[5]"
     assert len(TensorflowGraph(document.parse(), meta_graph=1).nodes) == 7
@@ -325,9 +336,11 @@ def test_functions():
     assert list(function.inputs) == ["a", "b"]
     assert list(function.outputs) == ["pair", "idle"]
     assert list(function.edges) == [
-        Edge("a", None, "neg", 0, False), Edge("neg", "y:0", "pair", 0, False), Edge("b", None, "pair", 1, False),
+        Edge("a", None, "neg", 0, False),
+        Edge("neg", "y:0", "pair", 0, False),
+        Edge("b", None, "pair", 1, False),
         Edge("neg", None, "pair", None, True),
-    ]  # fmt: skip
+    ]
     assert list(function.subgraph(["out"])) == ["a", "b", "neg", "pair"]
     assert list(function.subgraph(["neg"])) == ["a", "neg"]
     assert "a" not in function.nodes

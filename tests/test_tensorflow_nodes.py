@@ -109,7 +109,7 @@ ODD = {
     "an empty attribute": field(5, b"") + field(1, b"a"),
     "a name of another wire type": b"\x08\x05" + field(1, b"a"),
     "long": field(1, b"n" * 300) + field(3, b"i" * 20_000) + field(2, b"A"),
-}  # fmt: skip
+}
 
 
 @rows("name", ODD)
@@ -182,9 +182,11 @@ def test_chunks_that_hold_names(tmp_path):
         defs = NodeDefs.of(document.root)
         rows = list(defs.rows())
         assert rows == [
-            (0, "n0", "A", ["x"], "", ()), (1, "n1", "Other", ["x"], "", ()), (2, "n2", "A", ["^y"], "", ()),
+            (0, "n0", "A", ["x"], "", ()),
+            (1, "n1", "Other", ["x"], "", ()),
+            (2, "n2", "A", ["^y"], "", ()),
             (3, "n3", "A", ["x"], "", ("other",)),
-        ]  # fmt: skip
+        ]
         assert [defs.row(number) for number in range(4)] == rows
 
 

@@ -36,7 +36,7 @@ LISTED = [
     (30, "int_val", "uint4", [1, 2, 15]),
     (31, "int_val", "int2", [1, -2, 0]),
     (32, "int_val", "uint2", [1, 2, 3]),
-]  # fmt: skip
+]
 
 
 def proto(dtype: int, shape: tuple[int, ...] = (), **fields: object):
@@ -274,9 +274,13 @@ def test_shapes_that_no_constant_has():
     both = proto(1, (2,), float_val=[4])
     both.tensor_shape.unknown_rank = True
     viewer = view(
-        proto(1, (-1, 3), float_val=[1]), unknown_rank, both, proto(1, (1 << 40, 1 << 40), float_val=[1]),
-        proto(1, (1 << 40, 1 << 40, 0)), TENSOR(dtype=1, float_val=[7]),
-    )  # fmt: skip
+        proto(1, (-1, 3), float_val=[1]),
+        unknown_rank,
+        both,
+        proto(1, (1 << 40, 1 << 40), float_val=[1]),
+        proto(1, (1 << 40, 1 << 40, 0)),
+        TENSOR(dtype=1, float_val=[7]),
+    )
     assert (viewer["t0"].shape, viewer["t0"].status) == ((-1, 3), Status.DAMAGED)
     assert viewer["t1"].numpy().tolist() == 4.0  # TensorFlow takes it for a scalar
     assert viewer["t2"].status is Status.DAMAGED

@@ -125,8 +125,11 @@ def test_metadata_signatures_collections_and_assets(viewer):
     signature = viewer.signatures["serving_default"]
     assert signature.method_name == "tensorflow/serving/predict"
     assert signature.inputs["x"].to_dict() == {
-        "tensor": "x:0", "dtype": "float32", "stored_dtype": "DT_FLOAT", "shape": [-1, 3],
-    }  # fmt: skip
+        "tensor": "x:0",
+        "dtype": "float32",
+        "stored_dtype": "DT_FLOAT",
+        "shape": [-1, 3],
+    }
     assert signature.outputs["y"].shape is None
     assert signature.outputs["y"].stored_dtype == "DT_STRING"
     assert viewer.collections["names"] == ["a", "b"]

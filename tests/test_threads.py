@@ -172,9 +172,18 @@ def compare(case: Case, folder: Path, tries: int, budget: str = "16MiB") -> None
 
 
 SAMPLES = (
-    "riegeli-plain", "riegeli-brotli", "riegeli-transposed", "graph-def", "protobuf", "cpb-plain", "cpb-zstd",
-    "cpb-transposed", "safetensors", "safetensors-meta", "json",
-)  # fmt: skip
+    "riegeli-plain",
+    "riegeli-brotli",
+    "riegeli-transposed",
+    "graph-def",
+    "protobuf",
+    "cpb-plain",
+    "cpb-zstd",
+    "cpb-transposed",
+    "safetensors",
+    "safetensors-meta",
+    "json",
+)
 
 
 @pytest.mark.parametrize("sample", SAMPLES)
@@ -200,11 +209,17 @@ def test_threads_that_evict_what_others_use_get_the_answers_of_one(sample: str, 
 
 
 # Damage behind which all stays readable: every thread comes to it by itself.
-@pytest.mark.parametrize("line", [
-    "safetensors/zip-stored/bit:60000:3/threads", "json/tar/cut:9000/threads", "json/bz2/noise:1347:16:205/threads",
-    "cpb-plain/gz/zeros:20178:16/threads", "riegeli-plain/plain/zeros:40:4096/threads",
-    "protobuf/zip-deflated/zeros:2527:400/threads",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "line",
+    [
+        "safetensors/zip-stored/bit:60000:3/threads",
+        "json/tar/cut:9000/threads",
+        "json/bz2/noise:1347:16:205/threads",
+        "cpb-plain/gz/zeros:20178:16/threads",
+        "riegeli-plain/plain/zeros:40:4096/threads",
+        "protobuf/zip-deflated/zeros:2527:400/threads",
+    ],
+)
 def test_threads_that_share_a_damaged_document_meet_no_errors_but_ours(line: str, tmp_path: Path) -> None:
     case = Case.parse(line)
     for _ in range(5):
@@ -361,8 +376,9 @@ def test_an_index_that_is_evicted_while_it_is_used_is_made_again() -> None:
 
 def test_listings_of_a_sharded_model_that_overlap_number_names_as_one_alone(tmp_path: Path) -> None:
     for shard in ("model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"):
-        header = json.dumps({f"t{number}": {"dtype": "U8", "shape": [1], "data_offsets": [number, number + 1]}
-                             for number in range(4)}).encode()  # fmt: skip
+        header = json.dumps(
+            {f"t{number}": {"dtype": "U8", "shape": [1], "data_offsets": [number, number + 1]} for number in range(4)}
+        ).encode()
         (tmp_path / shard).write_bytes(struct.pack("<Q", len(header)) + header + bytes(4))
     with pparse.view(str(tmp_path)) as viewer:
         alone = list(viewer)
@@ -395,9 +411,13 @@ def test_a_listing_does_not_hold_the_lock_while_it_is_suspended() -> None:
     viewer = pparse.view("docs/samples/tiny-gpt.safetensors")
     lock = viewer.extraction.session.lock
     streams: list[Callable[[], Any]] = [
-        viewer.tensors, lambda: iter(viewer), viewer.root.children, viewer.root.keys,
-        viewer.extraction.walk, lambda: viewer.extraction.result.parser.walk(viewer.root),
-    ]  # fmt: skip
+        viewer.tensors,
+        lambda: iter(viewer),
+        viewer.root.children,
+        viewer.root.keys,
+        viewer.extraction.walk,
+        lambda: viewer.extraction.result.parser.walk(viewer.root),
+    ]
     for make in streams:
         stream = make()
         next(stream)

@@ -61,10 +61,21 @@ def checked(tmp_path_factory):
         path = folder / "script.py"
         path.write_text(script)
         return subprocess.run(
-            [sys.executable, "-m", "mypy", "--strict", "--follow-imports=silent", "--config-file=",
-             f"--cache-dir={folder / 'cache'}", str(path)],
-            cwd=folder, env={**os.environ, "MYPYPATH": str(folder / "site")}, capture_output=True, text=True,
-        )  # fmt: skip
+            [
+                sys.executable,
+                "-m",
+                "mypy",
+                "--strict",
+                "--follow-imports=silent",
+                "--config-file=",
+                f"--cache-dir={folder / 'cache'}",
+                str(path),
+            ],
+            cwd=folder,
+            env={**os.environ, "MYPYPATH": str(folder / "site")},
+            capture_output=True,
+            text=True,
+        )
 
     return check
 

@@ -92,8 +92,14 @@ def test_fields_are_found_wherever_blocks_are_cut(raw):
 @rows("seed", range(20))
 def test_fields_of_one_tag_in_a_run_and_mixed(seed):
     choose = Chooser.seeded(seed)
-    items = [tagged(1, 0, b"\x05"), tagged(1, 2, b"ab"), tagged(2, 5, bytes(4)), tagged(3, 3, tagged(1, 0, b"\x07")),
-             tagged(4, 1, bytes(8)), tagged(16, 2, bytes(choose.of([127, 128, 16_383, 16_384])))]  # fmt: skip
+    items = [
+        tagged(1, 0, b"\x05"),
+        tagged(1, 2, b"ab"),
+        tagged(2, 5, bytes(4)),
+        tagged(3, 3, tagged(1, 0, b"\x07")),
+        tagged(4, 1, bytes(8)),
+        tagged(16, 2, bytes(choose.of([127, 128, 16_383, 16_384]))),
+    ]
     raw = b"".join(choose.of(items) for _ in range(300))
     assert walked(raw, len(raw)) == begins(raw)
     assert walked(raw, 64) == begins(raw)

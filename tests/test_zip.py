@@ -164,8 +164,11 @@ class TestAgainstZipfile:
             parser = parser_of(extraction)
             members = {member.name: member for member in parser.files()}
             assert {name: member.kind for name, member in members.items()} == {
-                "folder/": "folder", "folder/text": "file", "raw": "file", "link": "symlink",
-            }  # fmt: skip
+                "folder/": "folder",
+                "folder/text": "file",
+                "raw": "file",
+                "link": "symlink",
+            }
             assert members["raw"].mtime == int((tmp_path / "raw").stat().st_mtime)
             assert members["raw"].mode == (tmp_path / "raw").stat().st_mode & 0o7777
             assert extraction.get('["link"]') == b"folder/text"

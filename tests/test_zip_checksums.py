@@ -48,8 +48,10 @@ def test_an_empty_member_with_a_false_checksum_does_not_cost_the_directory_its_t
         assert isinstance(parser, ZipParser)
         assert parser.directory is not None
         assert [parser.verify(member).status for member in parser.files()] == [
-            Status.DAMAGED, Status.COMPLETE, Status.COMPLETE,
-        ]  # fmt: skip
+            Status.DAMAGED,
+            Status.COMPLETE,
+            Status.COMPLETE,
+        ]
 
 
 # -- checksums -------------------------------------------------------------------------------------------------------
@@ -91,8 +93,10 @@ def test_a_content_that_the_directory_contradicts_is_damaged_in_every_way(
     assert run("recover", path, "-o", tmp_path / "r").code == 4
     files = json.loads((tmp_path / "r" / "RECOVERY.json").read_text())["files"]
     assert [(file["status"], file["verified"]) for file in files] == [
-        ("damaged", False), ("complete", True), ("complete", True),
-    ]  # fmt: skip
+        ("damaged", False),
+        ("complete", True),
+        ("complete", True),
+    ]
     assert (tmp_path / "r" / "odd").read_bytes() == b"data " * 300
 
 
@@ -142,8 +146,9 @@ def test_bytes_behind_the_deflate_stream_of_a_member_harm_nothing_where_its_chec
     archive = Archive(Made("a", content, method=8, packed=packed), REST[1])
     found = {got.name: got for got in read(archive.whole)}
     assert {name: (got.content, got.verdict.status, got.verdict.verified) for name, got in found.items()} == {
-        "a": (content, Status.COMPLETE, True), "b.bin": (REST[1].content, Status.COMPLETE, True),
-    }  # fmt: skip
+        "a": (content, Status.COMPLETE, True),
+        "b.bin": (REST[1].content, Status.COMPLETE, True),
+    }
 
 
 def test_bytes_behind_a_deflate_stream_count_where_the_checksum_does_not_agree() -> None:

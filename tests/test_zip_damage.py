@@ -564,8 +564,9 @@ class TestBytesThatAreGone:
         at = archive.members[0].start + 50
         found = read(archive.whole[:at] + archive.whole[at + count :])
         assert [(got.name, got.member.start) for got in found] == [
-            ("first", archive.members[0].start), ("last", archive.members[1].start - count)
-        ]  # fmt: skip
+            ("first", archive.members[0].start),
+            ("last", archive.members[1].start - count),
+        ]
         assert found[0].status is Status.DAMAGED
         assert found[0].content == first[:50] + first[50 + count :]
         assert found[1].content == last

@@ -80,10 +80,24 @@ class Made:
             packed = self.local_packed
         if self.local_crc is not None:
             crc = self.local_crc
-        return struct.pack(
-            "<4sHHHHHIIIHH", b"PK\3\4", 20, self.flags, self.method, 0x3905, 0x58A6, crc, packed, size, len(name),
-            len(self.extra),
-        ) + name + self.extra  # fmt: skip
+        return (
+            struct.pack(
+                "<4sHHHHHIIIHH",
+                b"PK\3\4",
+                20,
+                self.flags,
+                self.method,
+                0x3905,
+                0x58A6,
+                crc,
+                packed,
+                size,
+                len(name),
+                len(self.extra),
+            )
+            + name
+            + self.extra
+        )
 
     def trailer(self) -> bytes:
         if not self.descriptor:
@@ -94,10 +108,29 @@ class Made:
 
     def central(self, shift: int = 0) -> bytes:
         name = self.name.encode()
-        return struct.pack(
-            "<4sHHHHHHIIIHHHHHII", b"PK\1\2", 0x0314, 20, self.flags, self.method, 0x3905, 0x58A6, self.crc,
-            len(self.packed), len(self.content), len(name), 0, 0, 0, 0, self.mode << 16, self.at - shift,
-        ) + name  # fmt: skip
+        return (
+            struct.pack(
+                "<4sHHHHHHIIIHHHHHII",
+                b"PK\1\2",
+                0x0314,
+                20,
+                self.flags,
+                self.method,
+                0x3905,
+                0x58A6,
+                self.crc,
+                len(self.packed),
+                len(self.content),
+                len(name),
+                0,
+                0,
+                0,
+                0,
+                self.mode << 16,
+                self.at - shift,
+            )
+            + name
+        )
 
 
 class Archive:
@@ -115,10 +148,20 @@ class Archive:
             out += member.trailer()
         self.body = bytes(out)
         self.directory = b"".join(member.central(shift) for member in members)
-        self.end = struct.pack(
-            "<4sHHHHIIH", b"PK\5\6", 0, 0, len(members), len(members), len(self.directory), len(self.body) - shift,
-            len(comment),
-        ) + comment  # fmt: skip
+        self.end = (
+            struct.pack(
+                "<4sHHHHIIH",
+                b"PK\5\6",
+                0,
+                0,
+                len(members),
+                len(members),
+                len(self.directory),
+                len(self.body) - shift,
+                len(comment),
+            )
+            + comment
+        )
         self.whole = self.body + self.directory + self.end
 
 

@@ -439,10 +439,12 @@ def broken(folder: Path) -> dict[str, str]:
     (folder / "saved_model.pb").write_bytes(small_model())
     run("merge", CHUNKED, "-o", str(folder / "model"))
     return {
-        "BAD": str(folder / "bad.safetensors"), "BAD.json": str(folder / "bad.json"),
-        "GRAPH": str(folder / "saved_model.pb"), "MODEL": str(folder / "model"),
+        "BAD": str(folder / "bad.safetensors"),
+        "BAD.json": str(folder / "bad.json"),
+        "GRAPH": str(folder / "saved_model.pb"),
+        "MODEL": str(folder / "model"),
         **{f"OUT.{name}": str(folder / f"out.{name}") for name in OUTPUTS},
-    }  # fmt: skip
+    }
 
 
 def small_model() -> bytes:

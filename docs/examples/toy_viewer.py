@@ -29,8 +29,16 @@ class ToyViewer(Viewer):
             finding = Finding("toy-length", f"{length} bytes are no float32s", path=record.path, offset=record.start)
             status = Status.DAMAGED
         span = Span(self.extraction.data, record.start, length, self.extraction.path)
-        return Tensor(record.path, DTYPES["float32"], (length // 4,), (span,), stored_dtype="floats", status=status,
-                      finding=finding, owner=self)  # fmt: skip
+        return Tensor(
+            record.path,
+            DTYPES["float32"],
+            (length // 4,),
+            (span,),
+            stored_dtype="floats",
+            status=status,
+            finding=finding,
+            owner=self,
+        )
 
     def extent(self):
         start, last = self.extraction.start, 0

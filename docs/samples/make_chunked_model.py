@@ -91,8 +91,10 @@ def model() -> Any:
         function(graph, name, ["x", "kernel", "bias"], [product, total, ("out", op, ["sum:output:0"], {"T": FLOAT})])
     signature = meta.signature_def["serving_default"]
     signature.method_name = "tensorflow/serving/predict"
-    for infos, key, tensor, width in ((signature.inputs, "image", "image:0", 64),
-                                      (signature.outputs, "probabilities", "classes:0", 8)):  # fmt: skip
+    for infos, key, tensor, width in (
+        (signature.inputs, "image", "image:0", 64),
+        (signature.outputs, "probabilities", "classes:0", 8),
+    ):
         infos[key].name, infos[key].dtype = tensor, FLOAT
         for size in (-1, width):
             infos[key].tensor_shape.dim.add(size=size)
@@ -104,8 +106,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as work:
         whole = os.path.join(work, "saved_model.pb")
         Path(whole).write_bytes(model().SerializeToString(deterministic=True))
-        split_file(whole, str(folder / "saved_model"), message="tensorflow.SavedModel", max_size=LIMIT,
-                   writer_options=OPTIONS)  # fmt: skip
+        split_file(
+            whole, str(folder / "saved_model"), message="tensorflow.SavedModel", max_size=LIMIT, writer_options=OPTIONS
+        )
     content = (folder / "saved_model.cpb").read_bytes()
     (HERE / "chunked-model.cut.cpb").write_bytes(content[:-100])
     (folder / "assets.extra").mkdir(exist_ok=True)

@@ -29,8 +29,9 @@ def message_type() -> Any:
     reading.field.add(name="station", number=1, type=FIELD.TYPE_STRING, label=FIELD.LABEL_OPTIONAL)
     reading.field.add(name="time", number=2, type=FIELD.TYPE_INT64, label=FIELD.LABEL_OPTIONAL)
     reading.field.add(name="celsius", number=3, type=FIELD.TYPE_FLOAT, label=FIELD.LABEL_OPTIONAL)
-    reading.field.add(name="wind", number=4, type=FIELD.TYPE_MESSAGE, type_name=".samples.Reading.Wind",
-                      label=FIELD.LABEL_OPTIONAL)  # fmt: skip
+    reading.field.add(
+        name="wind", number=4, type=FIELD.TYPE_MESSAGE, type_name=".samples.Reading.Wind", label=FIELD.LABEL_OPTIONAL
+    )
     reading.field.add(name="note", number=5, type=FIELD.TYPE_STRING, label=FIELD.LABEL_OPTIONAL)
     wind = reading.nested_type.add(name="Wind")
     wind.field.add(name="speed", number=1, type=FIELD.TYPE_FLOAT, label=FIELD.LABEL_OPTIONAL)

@@ -246,7 +246,7 @@ class ChunkedField:
                     if len(self._tags) >= _MAX_STEPS:
                         raise MalformedError(
                             "the tag of a chunked field has too many steps", offset=field.start, got=_MAX_STEPS
-                        )  # fmt: skip
+                        )
                     self._tags.append(raw[pos : pos + length])
                 elif tag >> 3 == _FIELD_MESSAGE:
                     self._message.append((field.start + pos, field.start + pos + length))

@@ -48,8 +48,10 @@ def check_belongs(
     if len(named) > there:
         raise MalformedError(
             f"the chunk metadata do not belong to this file: they name {len(named):,} chunks, one of them at "
-            f"{max(named)}, and there are {there:,} records before them, which are at {at}", offset=at, source=source,
-        )  # fmt: skip
+            f"{max(named)}, and there are {there:,} records before them, which are at {at}",
+            offset=at,
+            source=source,
+        )
 
 
 def chunks_moved(
@@ -83,12 +85,13 @@ def chunks_moved(
     limit = behind[0][0] + distance if behind else expected[-1][0] + 1
     for group in _between(found, lost, first, last):
         ways = {
-            shift for shift in (0, distance)
+            shift
+            for shift in (0, distance)
             if all(
                 sizes.get(position + shift) == size and moved[position + shift] is None and position + shift < limit
                 for position, size in group
             )
-        }  # fmt: skip
+        }
         if len(ways) == 1:
             shift = ways.pop()
             moved.update((position + shift, position) for position, _ in group)

@@ -54,9 +54,11 @@ class Chunks:
         record = self.lookup.record(info.position)
         if len(record) != info.size:
             raise MalformedError(
-                f"chunk {index} is not the record at its position", offset=info.position, wanted=info.size,
+                f"chunk {index} is not the record at its position",
+                offset=info.position,
+                wanted=info.size,
                 got=len(record),
-            )  # fmt: skip
+            )
         return ChunkRange(record.data, record.start, record.end, index, info.type)
 
     def piece(self, index: int) -> Piece:

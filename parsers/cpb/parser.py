@@ -62,9 +62,13 @@ RECORDS: Final = ".riegeli"
 _TRIED: Final = ("tensorflow.SavedModel", "tensorflow.GraphDef")
 # Types that a single chunk may be of.
 _CHUNK_TYPES: Final = (
-    "tensorflow.SavedModel", "tensorflow.GraphDef", "tensorflow.NodeDef", "tensorflow.FunctionDef",
-    "tensorflow.FunctionDefLibrary", "tensorflow.TensorProto",
-)  # fmt: skip
+    "tensorflow.SavedModel",
+    "tensorflow.GraphDef",
+    "tensorflow.NodeDef",
+    "tensorflow.FunctionDef",
+    "tensorflow.FunctionDefLibrary",
+    "tensorflow.TensorProto",
+)
 # Zeros that a file does not begin with.
 _BLANK: Final = 64
 _SHAPE_BYTES: Final = 64 << 10
@@ -133,9 +137,14 @@ class CpbParser(ProtobufParser):
     def _new_lookup(self, verify: str) -> RecordLookup:
         session = self.result.extraction.session
         lookup = RecordLookup(
-            self.source(), verify=verify, budget=session.budget, limits=session.limits, scratch=session.spools,
-            verdicts=self.verdicts, sightings=self._sightings,
-        )  # fmt: skip
+            self.source(),
+            verify=verify,
+            budget=session.budget,
+            limits=session.limits,
+            scratch=session.spools,
+            verdicts=self.verdicts,
+            sightings=self._sightings,
+        )
         lookup.known = self._known
         return lookup
 
@@ -344,8 +353,9 @@ class CpbParser(ProtobufParser):
         finding = Finding(
             "truncated" if cut else "malformed",
             f"the chunk metadata, the last record, cannot be read: {problem.reason}; {count} without them",
-            source=self.result.extraction.name, offset=self.source().end if cut else problem.offset,
-        )  # fmt: skip
+            source=self.result.extraction.name,
+            offset=self.source().end if cut else problem.offset,
+        )
         self.result.close_node(node, Status.TRUNCATED if cut else Status.DAMAGED, finding)
         return True
 
@@ -412,22 +422,24 @@ class CpbParser(ProtobufParser):
         except PparseError as error:
             if not self._unchecked.is_cut(position):  # then there is no hash to compare
                 status = Status.DAMAGED
-                finding = Finding(
-                    "hash", error.reason, source=self.result.extraction.name, offset=error.offset
-                )  # fmt: skip
+                finding = Finding("hash", error.reason, source=self.result.extraction.name, offset=error.offset)
         there = self._unchecked.there(position)
         if there < len(record):
             status = Status.TRUNCATED
             finding = Finding(
-                "truncated", "the chunk ends early", source=self.result.extraction.name, offset=self.source().end,
-                wanted=len(record), got=there,
-            )  # fmt: skip
+                "truncated",
+                "the chunk ends early",
+                source=self.result.extraction.name,
+                offset=self.source().end,
+                wanted=len(record),
+                got=there,
+            )
         if kind is not None:
             return self.make.merged(None, Origin(None, kind, pieces=(record,)), status, finding)
         start, end = self.make.place(record.data, record.start, record.end)
         return Entry(
             None, "bytes", start, end, UNLOADED_VALUE, status or Status.COMPLETE, finding, (record,), note=Origin(None)
-        )  # fmt: skip
+        )
 
     def missing(self) -> int | None:
         """Return how many bytes the Riegeli file lacks at least, where it is cut inside a chunk."""
@@ -473,10 +485,15 @@ class CpbParser(ProtobufParser):
             at = bisect_left(told, region.begin)
             if at < len(told) and told[at] < region.end:
                 continue  # the chunk in it says so
-            self.result.findings.add(Finding(
-                "malformed", region.message, source=self.result.extraction.name, offset=source.start + region.begin,
-                length=region.end - region.begin,
-            ))  # fmt: skip
+            self.result.findings.add(
+                Finding(
+                    "malformed",
+                    region.message,
+                    source=self.result.extraction.name,
+                    offset=source.start + region.begin,
+                    length=region.end - region.begin,
+                )
+            )
         yield from super().check(strict=strict)
 
     def checksums(self) -> tuple[int, int, str]:
@@ -517,9 +534,14 @@ class CpbParser(ProtobufParser):
             compared[:] = compared[0] + 1, compared[1] + (not isinstance(piece, Lost))
             if isinstance(piece, Lost):
                 code = "limit" if isinstance(piece.error, LimitError) else "malformed"
-                self.result.findings.add(Finding(
-                    code, piece.reason, source=self.result.extraction.name, offset=self.result.root.start,
-                ))  # fmt: skip
+                self.result.findings.add(
+                    Finding(
+                        code,
+                        piece.reason,
+                        source=self.result.extraction.name,
+                        offset=self.result.root.start,
+                    )
+                )
                 yield info.position
 
     @staticmethod

@@ -60,10 +60,25 @@ _S32, _U32 = (-1 << 31, (1 << 31) - 1), (0, (1 << 32) - 1)
 _S64, _U64 = (-1 << 63, (1 << 63) - 1), (0, (1 << 64) - 1)
 _RANGES: Final = {3: _S64, 4: _U64, 5: _S32, 6: _U64, 7: _U32, 13: _U32, 15: _S32, 16: _S64, 17: _S32, 18: _S64}
 TYPE_NAMES: Final = {
-    1: "double", 2: "float", 3: "int64", 4: "uint64", 5: "int32", 6: "fixed64", 7: "fixed32", 8: "bool", 9: "string",
-    10: "group", 11: "message", 12: "bytes", 13: "uint32", 14: "enum", 15: "sfixed32", 16: "sfixed64", 17: "sint32",
+    1: "double",
+    2: "float",
+    3: "int64",
+    4: "uint64",
+    5: "int32",
+    6: "fixed64",
+    7: "fixed32",
+    8: "bool",
+    9: "string",
+    10: "group",
+    11: "message",
+    12: "bytes",
+    13: "uint32",
+    14: "enum",
+    15: "sfixed32",
+    16: "sfixed64",
+    17: "sint32",
     18: "sint64",
-}  # fmt: skip
+}
 
 _INTEGER: Final = re.compile(rb"-?[0-9]{1,40}+")
 _REAL: Final = re.compile(rb"-?(?:([0-9]++(?:\.[0-9]*+)?+|\.[0-9]++)(?:[eE][+-]?+[0-9]{1,6}+)?+|inf|nan)")

@@ -203,8 +203,12 @@ class DamagedText(Parser):
         index.keep(record, len(record.starts))
         index.end = record.end - 1
         index.finish()  # a parse in progress would go on adding children that commas and brackets show
-        stale = [at for at, ref in (node._kids or {}).items() if (kid := ref()) is not None and not (
-            at < index.count and record.starts[at] <= kid.start < record.ends[at])]  # fmt: skip
+        stale = [
+            at
+            for at, ref in (node._kids or {}).items()
+            if (kid := ref()) is not None
+            and not (at < index.count and record.starts[at] <= kid.start < record.ends[at])
+        ]
         for at in stale:
             del node._kids[at]  # type: ignore[union-attr]
         self.result.close_node(node, Status.DAMAGED, record.finding, end=record.end)
@@ -236,8 +240,9 @@ class DamagedText(Parser):
             if entry is None:
                 entry = Entry(None, "invalid", start, end, status=Status.DAMAGED, finding=finding, at=start)
             elif wrong is not None and entry.status is Status.COMPLETE:
-                entry = Entry(entry.key, entry.kind, entry.start, entry.end, status=Status.DAMAGED, finding=finding,
-                              at=start)  # fmt: skip
+                entry = Entry(
+                    entry.key, entry.kind, entry.start, entry.end, status=Status.DAMAGED, finding=finding, at=start
+                )
             if entry.finding is not None:
                 entry.finding.path = clipped(self._path_below(node, at, entry.key))
             found.append(entry)
@@ -261,9 +266,14 @@ class DamagedText(Parser):
         return Entry(entry.key, entry.kind, entry.start, entry.end, entry.value, Status.DAMAGED, finding, at=entry.at)
 
     def _note(
-        self, code: str, reason: str, offset: int, length: int | None, severity: Severity = Severity.ERROR,
+        self,
+        code: str,
+        reason: str,
+        offset: int,
+        length: int | None,
+        severity: Severity = Severity.ERROR,
         path: str = "",
-    ) -> Finding:  # fmt: skip
+    ) -> Finding:
         finding = Finding(
             code, reason, severity=severity, source=self.result.extraction.name, offset=offset, length=length, path=path
         )
@@ -348,7 +358,12 @@ class DamagedText(Parser):
         assert self.member is not None  # noqa: S101 -- the caller looked
         if self.member.search(text) is None:
             kind = KINDS.get(text[0], "invalid")
-            return Entry(None, kind, pos, None if kind in CLOSER else self.result.extraction.known_end(),
-                         status=None if kind in CLOSER else Status.DAMAGED)  # fmt: skip
+            return Entry(
+                None,
+                kind,
+                pos,
+                None if kind in CLOSER else self.result.extraction.known_end(),
+                status=None if kind in CLOSER else Status.DAMAGED,
+            )
         self.headless = self._note("malformed", "expected '{'", pos, 1)
         return Entry(None, "object", pos - text.startswith(b'"'), None, status=None)

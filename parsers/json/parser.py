@@ -140,8 +140,13 @@ class JsonParser(DamagedText):
         data, size = extraction.data, extraction.known_end()
         block = data.pread(pos, min(4096, max(0, size - pos)))
         if block.startswith(BOM):
-            self._note("byte-order-mark", "a byte order mark, which JSON text must not have (RFC 8259 §8.1)", pos, 3,
-                       severity=Severity.WARNING)  # fmt: skip
+            self._note(
+                "byte-order-mark",
+                "a byte order mark, which JSON text must not have (RFC 8259 §8.1)",
+                pos,
+                3,
+                severity=Severity.WARNING,
+            )
             pos += 3
             block = block[3:]
         elif self.member is None and (

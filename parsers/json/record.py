@@ -40,18 +40,24 @@ KEY_THERE: Final = re.compile(_W + _STR + _W + b":" + _W + rb'["\[{0-9tfn-]')
 STRING_PART: Final = re.compile(_PART)
 # What may stand at the end of a text that was cut.
 CUT: Final = re.compile(
-    b"(?:" + _W + _STR + _W + b"(?::" + _W + b")?+)?+(?:\"" + _PART + rb"(?:\\(?:u[0-9a-fA-F]{0,3})?|\")?|"
+    b"(?:" + _W + _STR + _W + b"(?::" + _W + b')?+)?+(?:"' + _PART + rb"(?:\\(?:u[0-9a-fA-F]{0,3})?|\")?|"
     rb"-?[0-9]*+\.?[0-9]*+(?:[eE][+-]?[0-9]*+)?|t|tr|tru|true|f|fa|fal|fals|false|n|nu|nul|null)"
-)  # fmt: skip
+)
 # Zeros are damage for sure, so a quote behind them is as it was.
 CANDIDATE: Final = re.compile(rb"[,{\[\x00](?=" + _W + _STR + _W + b":" + _W + rb'["\[{0-9tfn-])')
 ELEMENT: Final = re.compile(b",(?=" + _W + b"(?:" + _STR + _W + rb"[,\]]|\{" + _W + _STR + _W + b":))")
 PLAIN_ELEMENT: Final = re.compile(b",(?=" + _W + b"(?:" + _NUM + b"|true|false|null)" + _W + rb"[,\]])")
 # Words that writers of JSON take for its own: one value for sure, not what damage left of several.
 ONE_WORD: Final = re.compile(
-    _W + b"(?:" + _STR + _W + b":" + _W
-    + b")?+[+-]?(?:NaN|nan|Infinity|[Ii]nf|None|NULL|True|TRUE|False|FALSE|undefined)" + _W
-)  # fmt: skip
+    _W
+    + b"(?:"
+    + _STR
+    + _W
+    + b":"
+    + _W
+    + b")?+[+-]?(?:NaN|nan|Infinity|[Ii]nf|None|NULL|True|TRUE|False|FALSE|undefined)"
+    + _W
+)
 # Damage that has no quotes, brackets or commas, before a key.
 GARBAGE: Final = re.compile(rb'[^"{}\[\],]{0,64}+(?=' + _STR + _W + b":" + _W + rb'["\[{0-9tfn-])')
 BLANK: Final = re.compile(_W)
@@ -66,8 +72,20 @@ class Open:
     """A container that is open. ``kind`` is its bracket, 0 while unknown; ``seen`` the first bytes of its values."""
 
     __slots__ = (
-        "after", "bad", "end", "ends", "finding", "fresh", "item", "kind", "lost", "seen", "start", "starts", "wrong",
-    )  # fmt: skip
+        "after",
+        "bad",
+        "end",
+        "ends",
+        "finding",
+        "fresh",
+        "item",
+        "kind",
+        "lost",
+        "seen",
+        "start",
+        "starts",
+        "wrong",
+    )
 
     def __init__(self, kind: int, start: int, *, after: bool = False) -> None:
         self.kind = kind

@@ -43,9 +43,15 @@ _SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
 _PAIR: Final = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}")
 
 KINDS: Final = {
-    0x7B: "object", 0x5B: "array", 0x22: "string", 0x74: "true", 0x66: "false", 0x6E: "null", 0x2D: "number",
+    0x7B: "object",
+    0x5B: "array",
+    0x22: "string",
+    0x74: "true",
+    0x66: "false",
+    0x6E: "null",
+    0x2D: "number",
     **dict.fromkeys(b"0123456789", "number"),
-}  # fmt: skip
+}
 CLOSER: Final = {"object": 0x7D, "array": 0x5D}
 _CLOSERS: Final = (b'"', b"}", b"]")
 _ZEROED: Final = WHITESPACE + b"\0"
@@ -130,8 +136,9 @@ class StrictDecoder:
             )
         return LimitError(
             f"a number of more than {digits} digits, which Python does not convert",
-            option="PYTHONINTMAXSTRDIGITS=0 in the environment", offset=offset,
-        )  # fmt: skip
+            option="PYTHONINTMAXSTRDIGITS=0 in the environment",
+            offset=offset,
+        )
 
     def refuse_key(self, offset: int) -> LimitError:
         """Return the error for a key that is too long."""
@@ -237,10 +244,19 @@ def describe_child(text: ChildText, is_map: bool, decoder: StrictDecoder, source
     length = stop - start
     if length <= 0:
         if not text.closed:
-            return None if not is_map else Entry(
-                key, "unknown", start, text.end, status=Status.TRUNCATED, at=at,
-                finding=_cut("the value is beyond the cut", start, 0, source),
-            )  # fmt: skip
+            return (
+                None
+                if not is_map
+                else Entry(
+                    key,
+                    "unknown",
+                    start,
+                    text.end,
+                    status=Status.TRUNCATED,
+                    at=at,
+                    finding=_cut("the value is beyond the cut", start, 0, source),
+                )
+            )
         return _invalid(key, at, text.end, MalformedError("expected a value", offset=start), source)
     kind = KINDS.get(raw[begin])
     if kind is None:
@@ -248,9 +264,14 @@ def describe_child(text: ChildText, is_map: bool, decoder: StrictDecoder, source
     if not text.closed and (text.open_inside or (stop == text.end and _may_go_on(kind, raw[begin : begin + length]))):
         reason = f"the {kind} ends early" if text.open_inside else f"the {kind} may go on beyond the cut"
         return Entry(
-            key, kind, start, text.end, status=Status.TRUNCATED, at=at,
+            key,
+            kind,
+            start,
+            text.end,
+            status=Status.TRUNCATED,
+            at=at,
             finding=_cut(reason, text.end, text.end - start, source),
-        )  # fmt: skip
+        )
     if kind in CLOSER or kind == "string":
         closer = 0x22 if kind == "string" else CLOSER[kind]
         if text.last[0] != closer or length < 2:
@@ -258,7 +279,7 @@ def describe_child(text: ChildText, is_map: bool, decoder: StrictDecoder, source
             if kind in CLOSER:
                 return Entry(
                     key, kind, start, stop, status=Status.DAMAGED, at=at, finding=_malformed(unclosed, start, source)
-                )  # fmt: skip
+                )
             return _invalid(key, at, stop, unclosed, source, start=start)
     value: object = UNLOADED_VALUE
     if kind not in CLOSER and length <= BORN_LOADED:
@@ -266,9 +287,14 @@ def describe_child(text: ChildText, is_map: bool, decoder: StrictDecoder, source
             value = decoder.decode(raw[begin : begin + length], start)
         except (LimitError, UnsupportedError) as refused:
             return Entry(
-                key, kind, start, stop, status=Status.UNSUPPORTED, at=at,
+                key,
+                kind,
+                start,
+                stop,
+                status=Status.UNSUPPORTED,
+                at=at,
                 finding=_malformed(refused, start, source, code=unsupported_code(refused)),
-            )  # fmt: skip
+            )
         except PparseError as wrong:
             return _invalid(key, at, stop, wrong, source, start=start)
     return Entry(key, kind, start, stop, value, Status.COMPLETE, at=at)
@@ -318,9 +344,13 @@ def _describe_keyless(text: ChildText, decoder: StrictDecoder, source: str) -> E
     if match is None and text.raw[begin : begin + 1] == b'"' and len(text.raw) < text.end - text.at:
         refused = decoder.refuse_key(offset)
         return Entry(
-            None, "unknown", text.at, text.end, status=Status.UNSUPPORTED,
+            None,
+            "unknown",
+            text.at,
+            text.end,
+            status=Status.UNSUPPORTED,
             finding=_malformed(refused, offset, source, code="limit"),
-        )  # fmt: skip
+        )
     return _invalid(None, text.at, text.end, MalformedError("expected a key and ':'", offset=offset), source)
 
 

@@ -237,9 +237,11 @@ class _Walk:
             repeated = len(hashes) - len(set(hashes))
         if repeated:
             self.note(
-                "duplicate-key", f"{repeated} keys of this object occur more than once", self.pos,
+                "duplicate-key",
+                f"{repeated} keys of this object occur more than once",
+                self.pos,
                 severity=Severity.WARNING,
-            )  # fmt: skip
+            )
 
     def path(self) -> str:
         """Path of what is being read."""
@@ -315,9 +317,11 @@ def walk_document(parser: JsonParser, node: Node, *, detail: bool) -> Iterator[V
     yield from _tokens(walk, detail)
     if parser.decoder.duplicates > before and not detail:
         walk.note(
-            "duplicate-key", f"{parser.decoder.duplicates - before} keys occur more than once in one object",
-            node.start, severity=Severity.WARNING,
-        )  # fmt: skip
+            "duplicate-key",
+            f"{parser.decoder.duplicates - before} keys occur more than once in one object",
+            node.start,
+            severity=Severity.WARNING,
+        )
     walk.charge.release()
 
 
@@ -537,9 +541,15 @@ def _value(walk: _Walk, detail: bool) -> tuple[Visit | None, str]:
 
 
 def _visit(
-    walk: _Walk, depth: int, key: Key, ordinal: int, kind: str, start: int, finding: Finding,
+    walk: _Walk,
+    depth: int,
+    key: Key,
+    ordinal: int,
+    kind: str,
+    start: int,
+    finding: Finding,
     status: Status = Status.DAMAGED,
-) -> Visit:  # fmt: skip
+) -> Visit:
     return Visit(depth, key, ordinal, kind, SCALAR, start, walk.pos, walk.path(), UNLOADED_VALUE, status, finding)
 
 

@@ -104,9 +104,11 @@ class ValueEntries:
         finding = Finding(
             "truncated" if cut else "malformed",
             f"the {kind} ends early" if cut else f"the {kind} ends beyond its message",
-            source=self.extraction.name, offset=at, wanted=found.end - found.start,
+            source=self.extraction.name,
+            offset=at,
+            wanted=found.end - found.start,
             got=max(0, min(part.end, there) - found.start),
-        )  # fmt: skip
+        )
         return Status.TRUNCATED if cut else Status.DAMAGED, finding
 
     def below(self, trail: tuple[int, ...], number: int) -> tuple[int, ...]:
@@ -180,7 +182,7 @@ class ValueEntries:
         known = value is not UNLOADED_VALUE or kind != "string"
         return Entry(
             key, kind, start, end, value, Status.COMPLETE if known else None, parts=parts, note=self._plain(field)
-        )  # fmt: skip
+        )
 
     def grafted(self, key: Key, field: FieldType | None, pieces: Sequence[Piece], trail: tuple[int, ...] = ()) -> Entry:
         """Return the entry of a value that grafts make: a message, or a scalar that a chunk holds.
@@ -210,9 +212,7 @@ class ValueEntries:
         kind = scalar_kind(field) if field is not None else "bytes"
         # Whether text is a value of the field is not known before it is looked at.
         status = Status.COMPLETE if kind == "bytes" else None
-        return Entry(
-            key, kind, start, end, status=status, parts=(chunk,), note=Origin(field, text=field is not None)
-        )  # fmt: skip
+        return Entry(key, kind, start, end, status=status, parts=(chunk,), note=Origin(field, text=field is not None))
 
     def _holds_message(self, chunk: Range) -> bool:
         from pparse.kernels.wire_guess import guess
@@ -260,4 +260,4 @@ class ValueEntries:
         start, end = self.place(part.data, found.start, found.end)
         return Entry(
             key, kind, start, end, value, status or Status.COMPLETE, problem, parts=(payload,), note=Origin(None)
-        )  # fmt: skip
+        )

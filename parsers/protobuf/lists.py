@@ -183,11 +183,7 @@ class ListIndex:
         field = self.field
         if field is None or is_message(field) or field.wire_type == LEN or self._grafts:
             raise TypeError("not a list of numbers")
-        pieces = [
-            packed_array(raw, field.type)
-            for segment in self.segments
-            for raw in segment.raw(field)
-        ]  # fmt: skip
+        pieces = [packed_array(raw, field.type) for segment in self.segments for raw in segment.raw(field)]
         if len(pieces) == 1:
             return pieces[0]
         return np.concatenate(pieces) if pieces else packed_array(b"", field.type)

@@ -181,10 +181,15 @@ class ProtobufParser(Parser):
         """A message without bytes."""
         self._show(ctx)
         if ctx.node.parent is None and any(_is_file(piece) for piece in ctx.node.note.pieces):
-            self.result.findings.add(Finding(
-                "empty", "the file is empty: a message without fields, or a download that never began",
-                severity=Severity.WARNING, source=self.result.extraction.name, offset=ctx.pos,
-            ))  # fmt: skip
+            self.result.findings.add(
+                Finding(
+                    "empty",
+                    "the file is empty: a message without fields, or a download that never began",
+                    severity=Severity.WARNING,
+                    source=self.result.extraction.name,
+                    offset=ctx.pos,
+                )
+            )
         return ctx.pos, DONE, 0
 
     def expect_fields(self, ctx: NodeContext, block: bytes, base: int) -> tuple[int, Any, int]:
@@ -270,9 +275,13 @@ class ProtobufParser(Parser):
             "them may have other numbers"
         )
         finding = Finding(
-            "malformed", reason, path=ctx.node.path, source=extraction.name, offset=lost.begin,
+            "malformed",
+            reason,
+            path=ctx.node.path,
+            source=extraction.name,
+            offset=lost.begin,
             length=lost.end - lost.begin,
-        )  # fmt: skip
+        )
         self.result.close_node(ctx.node, Status.DAMAGED, finding)
         return True
 
@@ -292,10 +301,14 @@ class ProtobufParser(Parser):
         node = ctx.node
         first, _ = self.make.place(part.part.data, min(end, there), min(end, there))
         finding = Finding(
-            "truncated" if truncated else "malformed", reason, path=node.path, source=self.result.extraction.name,
-            offset=first, wanted=after - part.part.start if after > end else None,
+            "truncated" if truncated else "malformed",
+            reason,
+            path=node.path,
+            source=self.result.extraction.name,
+            offset=first,
+            wanted=after - part.part.start if after > end else None,
             got=min(end, there) - part.part.start,
-        )  # fmt: skip
+        )
         worse = node.known_status is Status.DAMAGED
         self.result.close_node(node, Status.TRUNCATED if truncated and not worse else Status.DAMAGED, finding)
 
@@ -321,10 +334,15 @@ class ProtobufParser(Parser):
         index.kept = None
         self._note_strays(ctx, index)
         if found and not known and ctx.node.parent is None and origin.type is not None:
-            self.result.findings.add(Finding(
-                "unknown-fields", f"no field of the message is one of {origin.type.full_name}: is that its type?",
-                severity=Severity.WARNING, source=self.result.extraction.name, offset=ctx.node.start,
-            ))  # fmt: skip
+            self.result.findings.add(
+                Finding(
+                    "unknown-fields",
+                    f"no field of the message is one of {origin.type.full_name}: is that its type?",
+                    severity=Severity.WARNING,
+                    source=self.result.extraction.name,
+                    offset=ctx.node.start,
+                )
+            )
 
     def _note_strays(self, ctx: NodeContext, index: MessageIndex) -> None:
         """Warn of a field that the type does not have among the elements of a list: one whose tag was hit is so."""
@@ -343,12 +361,17 @@ class ProtobufParser(Parser):
                         continue
                     offset, _ = self.make.place(part.part.data, at, at)
                     name = f"field {key}" if key >= 0 else f"field {~key >> 3} of wire type {~key & 7}"
-                    self.result.findings.add(Finding(
-                        "stray-field", f"{name} stands among the elements of {field.name}, and {part.type.full_name} "
-                        "has no such field: an element whose tag was damaged looks like this",
-                        severity=Severity.WARNING, path=ctx.node.path, source=self.result.extraction.name,
-                        offset=offset,
-                    ))  # fmt: skip
+                    self.result.findings.add(
+                        Finding(
+                            "stray-field",
+                            f"{name} stands among the elements of {field.name}, and {part.type.full_name} "
+                            "has no such field: an element whose tag was damaged looks like this",
+                            severity=Severity.WARNING,
+                            path=ctx.node.path,
+                            source=self.result.extraction.name,
+                            offset=offset,
+                        )
+                    )
 
     def _field_entry(self, ctx: NodeContext, origin: Origin, key: int, contributions: list[Contribution]) -> Entry:
         number = key if key >= 0 else ~key >> 3
@@ -463,14 +486,22 @@ class ProtobufParser(Parser):
         return True
 
     def damage(
-        self, node: Node, reason: str, offset: int | None = None, status: Status = Status.DAMAGED,
+        self,
+        node: Node,
+        reason: str,
+        offset: int | None = None,
+        status: Status = Status.DAMAGED,
         fault: Fault | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Mark ``node`` DAMAGED (or cut) for ``reason``."""
         finding = Finding(
-            "truncated" if status is Status.TRUNCATED else "malformed", reason, path=node.path,
-            source=self.result.extraction.name, offset=node.start if offset is None else offset, fault=fault,
-        )  # fmt: skip
+            "truncated" if status is Status.TRUNCATED else "malformed",
+            reason,
+            path=node.path,
+            source=self.result.extraction.name,
+            offset=node.start if offset is None else offset,
+            fault=fault,
+        )
         self.result.close_node(node, status, finding)
 
     def entries(self, node: Node, index: ChildIndex, first: int, count: int) -> list[Entry]:
@@ -533,10 +564,27 @@ class ProtobufParser(Parser):
         yield "fields", ", ".join(names) or "none"
 
 
-_SCALAR_KINDS: Final = frozenset({
-    "double", "float", "int64", "uint64", "int32", "fixed64", "fixed32", "bool", "string", "bytes", "uint32",
-    "sfixed32", "sfixed64", "sint32", "sint64", "varint", "text",
-})  # fmt: skip
+_SCALAR_KINDS: Final = frozenset(
+    {
+        "double",
+        "float",
+        "int64",
+        "uint64",
+        "int32",
+        "fixed64",
+        "fixed32",
+        "bool",
+        "string",
+        "bytes",
+        "uint32",
+        "sfixed32",
+        "sfixed64",
+        "sint32",
+        "sint64",
+        "varint",
+        "text",
+    }
+)
 _WIRES: Final = {name: wire for wire, name in WIRE_KINDS.items()}
 
 

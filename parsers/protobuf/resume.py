@@ -258,8 +258,10 @@ class _Search:
                 continue
             tags = {
                 encode_varint(below << 3 | wire)[:1]
-                for below, inner in field.message.fields.items() for wire in range(6) if accepts(inner, wire)
-            }  # fmt: skip
+                for below, inner in field.message.fields.items()
+                for wire in range(6)
+                if accepts(inner, wire)
+            }
             if tags:
                 first = b"[" + b"".join(re.escape(tag) for tag in sorted(tags)) + b"]"
                 kinds.append(re.escape(encode_varint(number << 3 | LEN)) + b"[\x80-\xff]{0,8}[\x00-\x7f]" + first)

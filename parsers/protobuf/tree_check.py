@@ -74,10 +74,17 @@ class TreeCheck:
 
     def _note(self, node: Node, error: LimitError) -> None:
         """Say that a limit kept us from looking; the node itself is not refused for it."""
-        self._result.findings.add(Finding(
-            "limit", error.reason, path=node.path, source=self._result.extraction.name, offset=node.start,
-            wanted=error.wanted, got=error.got,
-        ))  # fmt: skip
+        self._result.findings.add(
+            Finding(
+                "limit",
+                error.reason,
+                path=node.path,
+                source=self._result.extraction.name,
+                offset=node.start,
+                wanted=error.wanted,
+                got=error.got,
+            )
+        )
 
     def _close(self, level: _Level, above: list[_Level]) -> Iterator[Visit]:
         owner = level.owner

@@ -35,9 +35,13 @@ if TYPE_CHECKING:
     from pparse.protobuf.schema import FieldType
 
 _FIXED: Final = {
-    TYPE_DOUBLE: struct.Struct("<d"), TYPE_FLOAT: struct.Struct("<f"), TYPE_FIXED32: struct.Struct("<I"),
-    TYPE_FIXED64: struct.Struct("<Q"), TYPE_SFIXED32: struct.Struct("<i"), TYPE_SFIXED64: struct.Struct("<q"),
-}  # fmt: skip
+    TYPE_DOUBLE: struct.Struct("<d"),
+    TYPE_FLOAT: struct.Struct("<f"),
+    TYPE_FIXED32: struct.Struct("<I"),
+    TYPE_FIXED64: struct.Struct("<Q"),
+    TYPE_SFIXED32: struct.Struct("<i"),
+    TYPE_SFIXED64: struct.Struct("<q"),
+}
 
 # What a field of an unknown schema is called, by wire type.
 WIRE_KINDS: Final = {VARINT: "varint", FIXED64: "fixed64", LEN: "len", START_GROUP: "group", FIXED32: "fixed32"}

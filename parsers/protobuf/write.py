@@ -144,7 +144,7 @@ def _field(node: Node, number: int, contributions: list[Contribution]) -> Iterat
         raise MalformedError(
             f"chunks go to field {number}, which {origin.type.full_name if origin.type else 'the type'} does not have",
             path=node.path,
-        )  # fmt: skip
+        )
     if field.is_map:
         yield from _map(node, field)
     elif field.repeated:
@@ -260,6 +260,8 @@ def _require_whole(node: Node) -> None:
     reason = finding.reason if finding is not None else f"it is {status}"
     kind = EndOfDataError if status in (Status.TRUNCATED, Status.MISSING) else MalformedError
     raise kind(
-        f"cannot be put together: {reason}", path=node.path or None,
-        offset=finding.offset if finding is not None else None, source=node.extraction.name,
-    )  # fmt: skip
+        f"cannot be put together: {reason}",
+        path=node.path or None,
+        offset=finding.offset if finding is not None else None,
+        source=node.extraction.name,
+    )

@@ -107,9 +107,11 @@ class HashedParser(Parser):
         problem = self._hash_problem(chunk)
         if isinstance(problem, HashMismatchError):
             raise MalformedError(
-                problem.reason + _ALL_THE_SAME, offset=problem.offset, path=path,
+                problem.reason + _ALL_THE_SAME,
+                offset=problem.offset,
+                path=path,
                 source=self.result.extraction.name,
-            )  # fmt: skip
+            )
 
     def _settle_doubt(self, node: Node) -> None:
         """Compare the hash of a chunk whose bytes may be wrong, as is known of the file around it: it knows better."""
@@ -143,10 +145,15 @@ class HashedParser(Parser):
             return False
         self._chunks.add_grid(chunk.begin, outcome.layout)
         self._opened = None
-        self.result.findings.add(Finding(
-            "malformed", "the block headers from here on are not where they should be: bytes were lost, or came in",
-            path=f"[{chunk.begin}]", source=self.result.extraction.name, offset=self._start + chunk.begin,
-        ))  # fmt: skip
+        self.result.findings.add(
+            Finding(
+                "malformed",
+                "the block headers from here on are not where they should be: bytes were lost, or came in",
+                path=f"[{chunk.begin}]",
+                source=self.result.extraction.name,
+                offset=self._start + chunk.begin,
+            )
+        )
         return True
 
     def _unwritten(self, begin: int, end: int) -> str:

@@ -23,21 +23,52 @@ _U64: Final = 1 << 64
 STORED_DTYPES: Final[dict[str, DType]] = {
     word: DTYPES[name]
     for word, name in {
-        "BOOL": "bool", "F4": "float4_e2m1fn", "F6_E2M3": "float6_e2m3fn", "F6_E3M2": "float6_e3m2fn",
-        "U8": "uint8", "I8": "int8", "F8_E5M2": "float8_e5m2", "F8_E4M3": "float8_e4m3fn",
-        "F8_E8M0": "float8_e8m0fnu", "F8_E4M3FNUZ": "float8_e4m3fnuz", "F8_E5M2FNUZ": "float8_e5m2fnuz",
-        "I16": "int16", "U16": "uint16", "F16": "float16", "BF16": "bfloat16", "I32": "int32", "U32": "uint32",
-        "F32": "float32", "C64": "complex64", "F64": "float64", "I64": "int64", "U64": "uint64",
+        "BOOL": "bool",
+        "F4": "float4_e2m1fn",
+        "F6_E2M3": "float6_e2m3fn",
+        "F6_E3M2": "float6_e3m2fn",
+        "U8": "uint8",
+        "I8": "int8",
+        "F8_E5M2": "float8_e5m2",
+        "F8_E4M3": "float8_e4m3fn",
+        "F8_E8M0": "float8_e8m0fnu",
+        "F8_E4M3FNUZ": "float8_e4m3fnuz",
+        "F8_E5M2FNUZ": "float8_e5m2fnuz",
+        "I16": "int16",
+        "U16": "uint16",
+        "F16": "float16",
+        "BF16": "bfloat16",
+        "I32": "int32",
+        "U32": "uint32",
+        "F32": "float32",
+        "C64": "complex64",
+        "F64": "float64",
+        "I64": "int64",
+        "U64": "uint64",
     }.items()
-}  # fmt: skip
+}
 
 # A member of the header, to tell its level from others where brackets are damaged.
 _TEXT: Final = rb'"[^"\\\x00-\x1f]*+(?:\\.[^"\\\x00-\x1f]*+)*+"'
 _BLANKS: Final = rb"[ \t\n\r]*+"
 MEMBER: Final = re.compile(
-    _BLANKS + _TEXT + _BLANKS + b":" + _BLANKS + rb"\{(?:" + _BLANKS + rb'"(?:dtype|shape|data_offsets)"'
-    + _BLANKS + b":" + _BLANKS + b"(?:" + _TEXT + rb"|\[[0-9, \t\n\r]*+\])" + _BLANKS + rb",?){3}\}"
-)  # fmt: skip
+    _BLANKS
+    + _TEXT
+    + _BLANKS
+    + b":"
+    + _BLANKS
+    + rb"\{(?:"
+    + _BLANKS
+    + rb'"(?:dtype|shape|data_offsets)"'
+    + _BLANKS
+    + b":"
+    + _BLANKS
+    + b"(?:"
+    + _TEXT
+    + rb"|\[[0-9, \t\n\r]*+\])"
+    + _BLANKS
+    + rb",?){3}\}"
+)
 
 
 class TensorInfo:

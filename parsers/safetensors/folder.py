@@ -51,8 +51,9 @@ class SafetensorsFolderParser(ShardSet):
             shown = ", ".join(models[:8]) + (f" and {len(models) - 8} more" if len(models) > 8 else "")
             raise PathError(
                 f"the folder holds several models; name one of them, e.g. {folder.folder.rstrip('/')}/{models[0]}. "
-                f"There are: {shown}", path=folder.folder,
-            )  # fmt: skip
+                f"There are: {shown}",
+                path=folder.folder,
+            )
         if indexes:
             self._index = folder.sibling(indexes[0]).parse("safetensors-index").parser  # type: ignore[assignment]
         self._files = sorted(files)

@@ -68,16 +68,24 @@ class LengthFinder:
                 self.adrift = "the header's text ends elsewhere than its length says: nobody knows where tensors begin"
             if found == length:
                 self.wrong = Finding(
-                    "malformed", "the header does not end as one does", source=extraction.name,
-                    offset=max(extraction.start, extraction.start + 8 + length - TAIL), length=TAIL,
-                )  # fmt: skip
+                    "malformed",
+                    "the header does not end as one does",
+                    source=extraction.name,
+                    offset=max(extraction.start, extraction.start + 8 + length - TAIL),
+                    length=TAIL,
+                )
         self.unproved = found is None and odd == SPACE_FOLLOWS
         if found is None or found == length:
             return length
         self.wrong = Finding(
-            "malformed", "the header's length is wrong: the tensors fill the file from where its text ends",
-            source=extraction.name, offset=extraction.start, length=8, wanted=found, got=length,
-        )  # fmt: skip
+            "malformed",
+            "the header's length is wrong: the tensors fill the file from where its text ends",
+            source=extraction.name,
+            offset=extraction.start,
+            length=8,
+            wanted=found,
+            got=length,
+        )
         return found
 
     def oddity(self, length: int, there: int) -> int:
@@ -247,5 +255,7 @@ def zeroed_header(extraction: Host) -> Finding | None:
         "zeroed-header",
         f"the file begins with {zeros - extraction.start}{more} zero bytes where its header should be: that part "
         "was never written",
-        source=extraction.name, offset=extraction.start, length=zeros - extraction.start,
-    )  # fmt: skip
+        source=extraction.name,
+        offset=extraction.start,
+        length=zeros - extraction.start,
+    )

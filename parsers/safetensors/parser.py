@@ -151,9 +151,11 @@ class SafetensorsParser(Parser):
         elif length > extraction.session.limits.header_bytes:
             raise MalformedError(
                 f"the header's length is beyond the file, and any header "
-                f"({format_size(extraction.session.limits.header_bytes)})", offset=extraction.start, wanted=length,
+                f"({format_size(extraction.session.limits.header_bytes)})",
+                offset=extraction.start,
+                wanted=length,
                 got=there,
-            )  # fmt: skip
+            )
         self._header_size = length
         return length
 
@@ -343,9 +345,16 @@ class SafetensorsParser(Parser):
                     raise
                 kids = ((name, node.find(name)) for name in FIELDS)
                 info = info_of(header, ordinal, {name: kid.to_python() for name, kid in kids if kid is not None})
-                header.findings.add(Finding("limit", f"a field that is not needed was passed over: {error.reason}",
-                                            severity=Severity.WARNING, path=node.path, source=header.extraction.name,
-                                            offset=error.offset))  # fmt: skip
+                header.findings.add(
+                    Finding(
+                        "limit",
+                        f"a field that is not needed was passed over: {error.reason}",
+                        severity=Severity.WARNING,
+                        path=node.path,
+                        source=header.extraction.name,
+                        offset=error.offset,
+                    )
+                )
                 return info, None
         except (EndOfDataError, MalformedError, LimitError, UnsupportedError) as error:
             refused = isinstance(error, LimitError | UnsupportedError)
@@ -353,8 +362,9 @@ class SafetensorsParser(Parser):
             finding = entry.finding or Finding("limit" if refused else "malformed", error.reason, offset=error.offset)
             if status is Status.COMPLETE:
                 status = Status.DAMAGED
-            return TensorInfo(UNLOADED_VALUE), Entry(entry.key, entry.kind, entry.start, entry.end, status=status,
-                                                     finding=finding)  # fmt: skip
+            return TensorInfo(UNLOADED_VALUE), Entry(
+                entry.key, entry.kind, entry.start, entry.end, status=status, finding=finding
+            )
 
     def peek_member(self, name: str, occurrence: int) -> tuple[int, TensorInfo] | None:
         """Return the ordinal and entry of a tensor of a small header that has no index yet; None: look in the index.
@@ -457,16 +467,31 @@ class SafetensorsParser(Parser):
         as_row = node.kind == "tensor" and mirrored.shape == LIST and len(mirrored) == len(FIELDS)
         for kid in mirrored.children():
             value = kid.value if kid.shape == "scalar" else UNLOADED_VALUE
-            ctx.emit(Entry(FIELDS[kid.ordinal] if as_row else kid.key, kid.kind, kid.start, kid.end, value,
-                           kid.known_status, kid.finding))  # fmt: skip
+            ctx.emit(
+                Entry(
+                    FIELDS[kid.ordinal] if as_row else kid.key,
+                    kid.kind,
+                    kid.start,
+                    kid.end,
+                    value,
+                    kid.known_status,
+                    kid.finding,
+                )
+            )
         if node.kind == "tensor":
             info = self._info_at(node.ordinal)
             start, end = self.data_start + info.begin, self.data_start + info.end
             status, finding = self.status_of(info), None
             if status in (Status.TRUNCATED, Status.MISSING):
-                finding = Finding("truncated", "the tensor goes on beyond the end of the file", path=node.path,
-                                  source=self.result.extraction.name, offset=start, wanted=end - start,
-                                  got=max(0, self.result.extraction.known_end() - start))  # fmt: skip
+                finding = Finding(
+                    "truncated",
+                    "the tensor goes on beyond the end of the file",
+                    path=node.path,
+                    source=self.result.extraction.name,
+                    offset=start,
+                    wanted=end - start,
+                    got=max(0, self.result.extraction.known_end() - start),
+                )
             ctx.emit(Entry("data", "bytes", start, end, status=status, finding=finding))
         return node.start, DONE, 0
 
@@ -519,11 +544,17 @@ class SafetensorsParser(Parser):
     def cut(self, ctx: NodeContext) -> None:
         """The file ends inside the header's length."""
         self.result.close_node(
-            ctx.node, Status.TRUNCATED,
-            Finding("truncated", "the file ends inside the header's length", source=self.result.extraction.name,
-                    offset=self.result.extraction.known_end(), wanted=8,
-                    got=self.result.extraction.known_end() - ctx.pos),
-        )  # fmt: skip
+            ctx.node,
+            Status.TRUNCATED,
+            Finding(
+                "truncated",
+                "the file ends inside the header's length",
+                source=self.result.extraction.name,
+                offset=self.result.extraction.known_end(),
+                wanted=8,
+                got=self.result.extraction.known_end() - ctx.pos,
+            ),
+        )
 
     # -- children ----------------------------------------------------------------------------------------------------
 
@@ -557,9 +588,15 @@ class SafetensorsParser(Parser):
         finding = None
         if info.problem is not None:
             finding = Finding(
-                "bad-entry", info.problem, severity=info.severity, path=name or "",
-                source=self.result.extraction.name, offset=start, wanted=info.wanted, got=info.got,
-            )  # fmt: skip
+                "bad-entry",
+                info.problem,
+                severity=info.severity,
+                path=name or "",
+                source=self.result.extraction.name,
+                offset=start,
+                wanted=info.wanted,
+                got=info.got,
+            )
         elif self.shifted and info.begin < info.end:
             finding = Finding("shifted", SHIFTED, path=name or "", source=self.result.extraction.name, offset=start)
         return Entry(name, "invalid" if is_scalar else "tensor", start, end, status=status, finding=finding)

@@ -123,5 +123,12 @@ def zeros_to_the_end(source: TarSource, member: ArchiveMember) -> Finding | None
     if source.reach(end, end + BLOCK) - end >= BLOCK or end // PAGE * PAGE - page < LEAST:
         return None
     reason = f"its last {member.end - at:,} bytes are zeros, and so is the rest of the file: they may be lost"
-    return Finding("zeros", reason, path=member.name, source=source.name, offset=at, length=member.end - at,
-                   severity=Severity.WARNING)  # fmt: skip
+    return Finding(
+        "zeros",
+        reason,
+        path=member.name,
+        source=source.name,
+        offset=at,
+        length=member.end - at,
+        severity=Severity.WARNING,
+    )

@@ -27,11 +27,24 @@ _LENGTH: Final = re.compile(rb" *([0-9]{1,9}) ")
 _DAMAGED: Final = re.compile(rb"[^\n=]{0,20} ([A-Za-z][^ \n=\0]{0,250})=([^\n\0]*)\n")
 _TIME: Final = re.compile(rb"-?[0-9]{1,18}(?:\.[0-9]*)?")
 # The records that matter here; all others are passed over.
-_KNOWN: Final = frozenset((
-    b"path", b"linkpath", b"size", b"mtime", b"hdrcharset", b"GNU.sparse.major", b"GNU.sparse.minor",
-    b"GNU.sparse.name", b"GNU.sparse.realsize", b"GNU.sparse.size", b"GNU.sparse.map", b"GNU.sparse.numblocks",
-    b"GNU.sparse.offset", b"GNU.sparse.numbytes",
-))  # fmt: skip
+_KNOWN: Final = frozenset(
+    (
+        b"path",
+        b"linkpath",
+        b"size",
+        b"mtime",
+        b"hdrcharset",
+        b"GNU.sparse.major",
+        b"GNU.sparse.minor",
+        b"GNU.sparse.name",
+        b"GNU.sparse.realsize",
+        b"GNU.sparse.size",
+        b"GNU.sparse.map",
+        b"GNU.sparse.numblocks",
+        b"GNU.sparse.offset",
+        b"GNU.sparse.numbytes",
+    )
+)
 _MAX_ENTRIES: Final = 1 << 20  # of a sparse map
 _OLD_IN_HEADER: Final = 4
 _OLD_IN_BLOCK: Final = 21

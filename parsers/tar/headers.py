@@ -60,9 +60,14 @@ class TarHeader:
     __slots__ = ("dialect", "letter", "mode", "mtime", "problem", "raw", "raw_link", "raw_name", "size", "sound")
 
     def __init__(
-        self, raw: bytes, dialect: str, *, sound: bool, problem: str | None = None,
+        self,
+        raw: bytes,
+        dialect: str,
+        *,
+        sound: bool,
+        problem: str | None = None,
         plain: re.Match[bytes] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.raw = raw
         self.dialect = dialect
         self.sound = sound
@@ -116,9 +121,7 @@ def text_of(raw: bytes) -> str:
 def sum_of(raw: bytes) -> int:
     """Return the sum of all bytes of a block, those of the checksum's own field taken as spaces."""
     # The low half of Adler-32 is the sum plus one, modulo 65521, which 256 bytes cannot reach.
-    return (
-        (adler32(raw[:148]) & 0xFFFF) + (adler32(raw[156:356]) & 0xFFFF) + (adler32(raw[356:512]) & 0xFFFF) + 253
-    )  # fmt: skip
+    return (adler32(raw[:148]) & 0xFFFF) + (adler32(raw[156:356]) & 0xFFFF) + (adler32(raw[356:512]) & 0xFFFF) + 253
 
 
 def checksum_agrees(raw: bytes) -> bool:

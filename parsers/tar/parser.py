@@ -262,9 +262,17 @@ class TarParser(ArchiveParser):
                 yield member
             start = pos + BLOCK
             member = ArchiveMember(
-                name.decode("utf-8", "surrogateescape"), name, "folder" if folder else "file", pos, start, start + size,
-                size, packed=size, mtime=int(mtime, 8), mode=int(mode, 8) & 0o7777,
-            )  # fmt: skip
+                name.decode("utf-8", "surrogateescape"),
+                name,
+                "folder" if folder else "file",
+                pos,
+                start,
+                start + size,
+                size,
+                packed=size,
+                mtime=int(mtime, 8),
+                mode=int(mode, 8) & 0o7777,
+            )
             pos = start + size + (-size % BLOCK)
         return pos if member is None else member.at
 

@@ -128,7 +128,7 @@ def rejoin(walker: TarWalker, body: Body, gap: Gap) -> None:
         end = gap.offset
         body.spoil(
             Status.DAMAGED, "gap", f"it breaks off after {end - body.start:,} of {size:,} bytes, where others are lost"
-        )  # fmt: skip
+        )
         body.end = body.next = end
         return
     body.pieces = _pieces(source, body, gaps, missing, after, size)
@@ -144,9 +144,7 @@ def _gaps_between(source: TarSource, first: Gap, end: int) -> list[Gap]:
     return found
 
 
-def _pieces(
-    source: TarSource, body: Body, gaps: list[Gap], missing: int, after: int, size: int
-) -> tuple[Range, ...]:  # fmt: skip
+def _pieces(source: TarSource, body: Body, gaps: list[Gap], missing: int, after: int, size: int) -> tuple[Range, ...]:
     """Return what is there of a member, and stretches that are lost between; one alone is known in its length."""
     pieces: list[Range] = []
     expected = sum(gap.length or 0 for gap in gaps)

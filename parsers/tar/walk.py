@@ -45,9 +45,20 @@ if TYPE_CHECKING:
     from pparse.parsers.tar.extended import Records
 
 _KINDS: Final = {
-    b"0": "file", b"\0": "file", b"7": "file", b"S": "file", b"M": "file", b"1": "hardlink", b"2": "symlink",
-    b"3": "device", b"4": "device", b"5": "folder", b"6": "fifo", b"D": "folder", b"V": "other",
-}  # fmt: skip
+    b"0": "file",
+    b"\0": "file",
+    b"7": "file",
+    b"S": "file",
+    b"M": "file",
+    b"1": "hardlink",
+    b"2": "symlink",
+    b"3": "device",
+    b"4": "device",
+    b"5": "folder",
+    b"6": "fifo",
+    b"D": "folder",
+    b"V": "other",
+}
 _EXTENDED: Final = frozenset((b"L", b"K", b"x", b"g", b"X"))
 _BODILESS: Final = frozenset((b"1", b"2", b"3", b"4", b"5", b"6", b"V"))
 _MAX_RECORDS: Final = 4 * MIB  # of the data of one pax header
@@ -85,9 +96,12 @@ class Outcome:
     __slots__ = ("blank", "finding", "member", "pos", "status")
 
     def __init__(
-        self, member: ArchiveMember | None, pos: int | None, status: Status | None = None,
+        self,
+        member: ArchiveMember | None,
+        pos: int | None,
+        status: Status | None = None,
         finding: Finding | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.member = member
         self.pos = pos
         self.status = status
@@ -166,9 +180,14 @@ class TarWalker:
         self, code: str, reason: str, name: str, offset: int, length: int | None, severity: str = "error"
     ) -> Finding:
         return Finding(
-            code, reason, path=name, source=self._extraction.name, offset=offset, length=length,
+            code,
+            reason,
+            path=name,
+            source=self._extraction.name,
+            offset=offset,
+            length=length,
             severity=Severity(severity),
-        )  # fmt: skip
+        )
 
     def search_from(self, pos: int, grid: int | None) -> int | None:
         """Return where the first header at or behind ``pos`` stands; what was searched last is not searched again."""
@@ -286,13 +305,19 @@ class TarWalker:
         if header.letter == b"M":
             body.spoil(Status.TRUNCATED, "truncated", "it begins in another volume: this is the rest of it")
         member = ArchiveMember(
-            name_of(raw_name), raw_name, kind, pos if pending is None else pending.at, body.start, body.end,
+            name_of(raw_name),
+            raw_name,
+            kind,
+            pos if pending is None else pending.at,
+            body.start,
+            body.end,
             body.size if map is None else map.real_size,
             mtime=attributes.mtime if attributes.mtime is not None else header.mtime,
             mode=None if header.mode is None else header.mode & 0o7777,
             link=name_of(raw_link) if kind in ("symlink", "hardlink") else None,
-            pieces=body.pieces, extra=None if map is None else map if keep_map else True,
-        )  # fmt: skip
+            pieces=body.pieces,
+            extra=None if map is None else map if keep_map else True,
+        )
         if declared != kind and not body.reason:
             reason = f"its type says {declared}; it holds bytes, and is a file"
             member.finding = self._finding("kind", reason, member.name, member.start, member.packed, "note")
@@ -405,9 +430,7 @@ class TarWalker:
             if after is not None and leads_past(self.source, after, body.next, there):
                 self._cut_at(body, after)
                 return
-        body.spoil(
-            Status.TRUNCATED, "truncated", f"it ends after {there - body.start:,} of {body.size or 0:,} bytes"
-        )  # fmt: skip
+        body.spoil(Status.TRUNCATED, "truncated", f"it ends after {there - body.start:,} of {body.size or 0:,} bytes")
         body.end = body.next = there
 
     def _check_size(self, body: Body, pos: int) -> None:
@@ -441,9 +464,10 @@ class TarWalker:
         if (more % BLOCK == 0 and not self._has_more(body)) or self._header_was_here(body, after):
             return False
         body.spoil(
-            Status.DAMAGED, "size", f"bytes came into it: {body.size or 0:,} are declared, and it goes on for "
-            f"{count_words(more, 'byte')} more",
-        )  # fmt: skip
+            Status.DAMAGED,
+            "size",
+            f"bytes came into it: {body.size or 0:,} are declared, and it goes on for {count_words(more, 'byte')} more",
+        )
         body.end, body.next, body.size = body.end + more, after, body.end + more - body.start
         return True
 
@@ -501,9 +525,11 @@ class TarWalker:
     def _cut_at(self, body: Body, after: int) -> None:
         """The size lies: the member ends where the next one begins."""
         body.spoil(
-            Status.DAMAGED, "size", f"its size lies: {body.size or 0:,} bytes are declared, and {after - body.start:,} "
+            Status.DAMAGED,
+            "size",
+            f"its size lies: {body.size or 0:,} bytes are declared, and {after - body.start:,} "
             "come before what follows",
-        )  # fmt: skip
+        )
         body.end = body.next = after
         body.size = after - body.start
 

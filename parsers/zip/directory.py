@@ -187,8 +187,9 @@ def _check_end(data: Data, at: int, start: int, end: int, budget: MemoryBudget) 
     if found is None or found[0].disks_differ:
         return None
     record, stop = found
-    for begin, shift in dict.fromkeys(((stop - record.size, stop - record.size - record.offset),
-                                       (start + record.offset, start))):  # fmt: skip
+    for begin, shift in dict.fromkeys(
+        ((stop - record.size, stop - record.size - record.offset), (start + record.offset, start))
+    ):
         if begin < start or begin > stop or shift < 0:
             continue
         if begin < stop and known_bytes(data, begin, len(CENTRAL)) not in (CENTRAL, SIGNATURE):

@@ -47,10 +47,31 @@ LZMA: Final = 14
 AES: Final = 99
 
 METHODS: Final = {
-    0: "stored", 1: "shrink", 2: "reduce", 3: "reduce", 4: "reduce", 5: "reduce", 6: "implode", 7: "tokenize",
-    8: "deflate", 9: "deflate64", 10: "dcl-implode", 12: "bz2", 14: "lzma", 16: "cmpsc", 18: "terse", 19: "lz77",
-    20: "zstd", 93: "zstd", 94: "mp3", 95: "xz", 96: "jpeg", 97: "wavpack", 98: "ppmd", 99: "encrypted",
-}  # fmt: skip
+    0: "stored",
+    1: "shrink",
+    2: "reduce",
+    3: "reduce",
+    4: "reduce",
+    5: "reduce",
+    6: "implode",
+    7: "tokenize",
+    8: "deflate",
+    9: "deflate64",
+    10: "dcl-implode",
+    12: "bz2",
+    14: "lzma",
+    16: "cmpsc",
+    18: "terse",
+    19: "lz77",
+    20: "zstd",
+    93: "zstd",
+    94: "mp3",
+    95: "xz",
+    96: "jpeg",
+    97: "wavpack",
+    98: "ppmd",
+    99: "encrypted",
+}
 # Methods that can be read here, by the name of the codec. These streams end by themselves.
 CODECS: Final = {8: "deflate", 12: "bz2", 14: "lzma", 20: "zstd", 93: "zstd", 95: "xz"}
 
@@ -75,8 +96,19 @@ class LocalHeader:
     """
 
     __slots__ = (
-        "crc", "date", "extra", "flags", "length", "method", "packed", "raw_name", "size", "time", "version", "whole",
-    )  # fmt: skip
+        "crc",
+        "date",
+        "extra",
+        "flags",
+        "length",
+        "method",
+        "packed",
+        "raw_name",
+        "size",
+        "time",
+        "version",
+        "whole",
+    )
 
     def __init__(self, fields: tuple[int, ...], raw_name: bytes, extra: bytes) -> None:
         self.version, self.flags, self.method, self.time, self.date = fields[:5]
@@ -124,9 +156,11 @@ class LocalHeader:
 
 def local_length(block: bytes, at: int = 0) -> int:
     """Return the length of the local header at ``at``, of which the fixed 30 bytes must be there."""
-    return LOCAL_SIZE + int.from_bytes(block[at + 26 : at + 28], "little") + int.from_bytes(
-        block[at + 28 : at + 30], "little"
-    )  # fmt: skip
+    return (
+        LOCAL_SIZE
+        + int.from_bytes(block[at + 26 : at + 28], "little")
+        + int.from_bytes(block[at + 28 : at + 30], "little")
+    )
 
 
 def may_be_local(head: bytes) -> bool:
@@ -157,9 +191,21 @@ class CentralEntry:
     """An entry of the central directory. ``offset`` as stored; ``length`` of the entry itself."""
 
     __slots__ = (
-        "crc", "creator", "date", "disk", "external", "extra", "flags", "length", "method", "offset", "packed",
-        "raw_name", "size", "time",
-    )  # fmt: skip
+        "crc",
+        "creator",
+        "date",
+        "disk",
+        "external",
+        "extra",
+        "flags",
+        "length",
+        "method",
+        "offset",
+        "packed",
+        "raw_name",
+        "size",
+        "time",
+    )
 
     def __init__(self, fields: tuple[int, ...], raw_name: bytes, extra: bytes) -> None:
         made, _, self.flags, self.method, self.time, self.date, self.crc, packed, size = fields[:9]

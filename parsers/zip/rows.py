@@ -51,9 +51,17 @@ class ZipNote:
     __slots__ = ("broken", "declared", "flags", "listed", "listed_crc", "method", "rival", "sure")
 
     def __init__(
-        self, flags: int, method: int, declared: str, *, listed: bool, sure: bool = True,
-        listed_crc: int | None = None, rival: int | None = None, broken: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        flags: int,
+        method: int,
+        declared: str,
+        *,
+        listed: bool,
+        sure: bool = True,
+        listed_crc: int | None = None,
+        rival: int | None = None,
+        broken: bool = False,
+    ) -> None:
         self.flags = flags
         self.method = method
         self.declared = declared

@@ -66,9 +66,20 @@ class Extent:
     """
 
     __slots__ = (
-        "code", "crc", "cut", "end", "gap_end", "gap_start", "missing", "next", "packed", "reason", "rival", "size",
+        "code",
+        "crc",
+        "cut",
+        "end",
+        "gap_end",
+        "gap_start",
+        "missing",
+        "next",
+        "packed",
+        "reason",
+        "rival",
+        "size",
         "start",
-    )  # fmt: skip
+    )
 
     def __init__(self, start: int, end: int, following: int, size: int | None, crc: int | None) -> None:
         self.start = start
@@ -404,8 +415,10 @@ class Scanner(Walker):
                 return extent.blame("malformed", _followed(following - start, claim.packed))
         if not whole and end < self.end and (following := self._late_successor(end, header)) is not None:
             extent = Extent(start, following, following, claim.size, claim.crc)
-            return extent.blame("malformed", f"the next member begins after {following - start:,} bytes, "
-                                f"{following - end:,} more than it has")  # fmt: skip
+            return extent.blame(
+                "malformed",
+                f"the next member begins after {following - start:,} bytes, {following - end:,} more than it has",
+            )
         end = min(end, self.end)
         return _cut(Extent(start, end, end, claim.size, claim.crc), claim.packed)
 

@@ -78,8 +78,9 @@ class Walker:
             size = max(count, SHORT)
             self._block, self._unknown = self.data.read_known(pos, min(size, self.end - pos))
             self._block_at, at = pos, 0
-        stretches = [(first - pos, length) for first, length in self._unknown if first < pos + count
-                     and first + length > pos]  # fmt: skip
+        stretches = [
+            (first - pos, length) for first, length in self._unknown if first < pos + count and first + length > pos
+        ]
         return self._block[at : at + count], stretches
 
     def header_at(self, pos: int) -> LocalHeader | None:

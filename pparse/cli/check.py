@@ -44,9 +44,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--strict", action="store_true", help="the reference reader's rules, and more; warnings count, too"
     )
-    parser.add_argument("--sha256", nargs="?", const="", metavar="EXPECTED",
-                        help="compare the digest: with what is found beside the file, or with EXPECTED (64 hex digits, "
-                        "or the path of an LFS pointer or SHA256SUMS file; a path needs --sha256=PATH)")  # fmt: skip
+    parser.add_argument(
+        "--sha256",
+        nargs="?",
+        const="",
+        metavar="EXPECTED",
+        help="compare the digest: with what is found beside the file, or with EXPECTED (64 hex digits, "
+        "or the path of an LFS pointer or SHA256SUMS file; a path needs --sha256=PATH)",
+    )
     parser.add_argument("-R", "--recursive", action="store_true", help="the documents inside an archive, too")
     parser.add_argument("-q", "--quiet", action="store_true", help="no output, exit code only")
     add_json(parser, lines="findings")
@@ -113,12 +118,22 @@ def _check_one(options: Any, out: Output) -> int:
         if options.json:
             from json import dumps
 
-            out.line(dumps({
-                "schema": 1, "file": options.file, "format": document.format, "strict": options.strict,
-                "status": status.value, "ok": not damaged and not limits and not unasked,
-                "extent": extent.to_dict() if extent is not None else None,
-                **(cut_to_dict(document, status) if extent is None else {}), "findings": shown,
-            }, indent=2))  # fmt: skip
+            out.line(
+                dumps(
+                    {
+                        "schema": 1,
+                        "file": options.file,
+                        "format": document.format,
+                        "strict": options.strict,
+                        "status": status.value,
+                        "ok": not damaged and not limits and not unasked,
+                        "extent": extent.to_dict() if extent is not None else None,
+                        **(cut_to_dict(document, status) if extent is None else {}),
+                        "findings": shown,
+                    },
+                    indent=2,
+                )
+            )
         elif not options.quiet and not options.jsonl:
             if extent is not None:
                 report_cut(out, extent, document, most=None)
@@ -160,9 +175,14 @@ def _findings_inside(name: str, extraction: Extraction, strict: bool) -> Iterato
 
 
 def _summary(
-    document: Extraction, counts: dict[Severity, int], damaged: bool, unasked: int, words: str | None, options: Any,
+    document: Extraction,
+    counts: dict[Severity, int],
+    damaged: bool,
+    unasked: int,
+    words: str | None,
+    options: Any,
     out: Output,
-) -> str:  # fmt: skip
+) -> str:
     """Return the last line; ``words``: what was compared, if nothing is wrong and no limit was met."""
     found = [f"{count} {severity}{'' if count == 1 else 's'}" for severity, count in reversed(counts.items()) if count]
     verdict = out.paint("not whole", "red") if damaged else out.paint("ok", "green")

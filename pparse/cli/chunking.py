@@ -24,8 +24,9 @@ def add_folder_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what the two commands have in common."""
     parser.add_argument("--type", metavar="NAME", help="the message type, where the file does not show it")
     parser.add_argument("--force", action="store_true", help="replace what is there under the name of the output")
-    parser.add_argument("--follow-links", action="store_true",
-                        help="of a folder: copy what symbolic links name that lead out of it")  # fmt: skip
+    parser.add_argument(
+        "--follow-links", action="store_true", help="of a folder: copy what symbolic links name that lead out of it"
+    )
     parser.add_argument("--no-fingerprint", action="store_true", help="of a folder: write no fingerprint.pb")
     parser.add_argument("--json", action="store_true", help='one JSON document ("schema": 1)')
     parser.set_defaults(jsonl=False)
@@ -54,10 +55,15 @@ def folder_options(options: Any, out: Output) -> dict[str, Any]:
         )
     out.stats = IoStats(log=True) if options.trace_io else None
     return {
-        "overwrite": options.force, "follow_links": options.follow_links, "fingerprint": not options.no_fingerprint,
-        "budget": options.budget, "limits": Limits(**dict(options.limits)), "scratch": options.scratch,
-        "progress": out.progress, "stats": out.stats,
-    }  # fmt: skip
+        "overwrite": options.force,
+        "follow_links": options.follow_links,
+        "fingerprint": not options.no_fingerprint,
+        "budget": options.budget,
+        "limits": Limits(**dict(options.limits)),
+        "scratch": options.scratch,
+        "progress": out.progress,
+        "stats": out.stats,
+    }
 
 
 def refuse_existing(paths: Iterable[str], options: Any) -> None:
@@ -97,5 +103,9 @@ def folder_to_dict(report: FolderReport | None) -> dict[str, object]:
     if report is None:
         return {"folder": None, "copied_files": 0, "copied_bytes": 0, "fingerprint": None}
     values = report.fingerprint
-    return {"folder": report.path, "copied_files": report.files, "copied_bytes": report.bytes,
-            "fingerprint": values.singleprint if values is not None else None}  # fmt: skip
+    return {
+        "folder": report.path,
+        "copied_files": report.files,
+        "copied_bytes": report.bytes,
+        "fingerprint": values.singleprint if values is not None else None,
+    }

@@ -60,9 +60,12 @@ def _terminal_width() -> int:
 def run_command(module: ModuleType, command: str, arguments: list[str]) -> int:
     """Build the parser of one command, run it, and turn what goes wrong into a message and an exit code."""
     parser = argparse.ArgumentParser(
-        prog=f"pparse {command}", description=module.__doc__, formatter_class=_HelpFormatter,
-        epilog=getattr(module, "EXAMPLES", None), allow_abbrev=False,
-    )  # fmt: skip
+        prog=f"pparse {command}",
+        description=module.__doc__,
+        formatter_class=_HelpFormatter,
+        epilog=getattr(module, "EXAMPLES", None),
+        allow_abbrev=False,
+    )
     module.add_arguments(parser)
     if command != "formats":
         add_common(parser)
@@ -239,16 +242,35 @@ def add_common(parser: argparse.ArgumentParser) -> None:
     """Add the options that every command on a file has."""
     group = parser.add_argument_group("common options")
     group.add_argument("-f", "--format", metavar="NAME", help="read it as this format (see 'pparse formats')")
-    group.add_argument("-O", dest="options", metavar="KEY=VALUE", action="append", default=[], type=_key_value,
-                       help="an option of the format; repeatable")  # fmt: skip
-    group.add_argument("--budget", metavar="SIZE", type=_budget, default=64 * MIB,
-                       help="memory that may be kept and buffered (64MiB)")  # fmt: skip
+    group.add_argument(
+        "-O",
+        dest="options",
+        metavar="KEY=VALUE",
+        action="append",
+        default=[],
+        type=_key_value,
+        help="an option of the format; repeatable",
+    )
+    group.add_argument(
+        "--budget", metavar="SIZE", type=_budget, default=64 * MIB, help="memory that may be kept and buffered (64MiB)"
+    )
     group.add_argument("--scratch", metavar="DIR", help="folder for scratch files, where a format needs them")
-    group.add_argument("--limit", dest="limits", metavar="NAME=N", action="append", default=[], type=_limit,
-                       help="lift a limit that an error message named; repeatable")  # fmt: skip
+    group.add_argument(
+        "--limit",
+        dest="limits",
+        metavar="NAME=N",
+        action="append",
+        default=[],
+        type=_limit,
+        help="lift a limit that an error message named; repeatable",
+    )
     group.add_argument("--trace-io", action="store_true", help="tell which bytes were read, on stderr")
-    group.add_argument("--color", choices=("auto", "always", "never"), default="auto",
-                       help="colour status words (auto: on a terminal, unless NO_COLOR is set)")  # fmt: skip
+    group.add_argument(
+        "--color",
+        choices=("auto", "always", "never"),
+        default="auto",
+        help="colour status words (auto: on a terminal, unless NO_COLOR is set)",
+    )
 
 
 def open_file(options: Any, out: Any) -> Extraction:
@@ -268,9 +290,15 @@ def open_file(options: Any, out: Any) -> Extraction:
 
         source = StreamData(sys.stdin.buffer, "<stdin>", out.stats)
     return open_document(
-        source, format=options.format, options=dict(options.options), budget=options.budget,
-        scratch=options.scratch, limits=Limits(**dict(options.limits)), progress=out.progress, stats=out.stats,
-    )  # fmt: skip
+        source,
+        format=options.format,
+        options=dict(options.options),
+        budget=options.budget,
+        scratch=options.scratch,
+        limits=Limits(**dict(options.limits)),
+        progress=out.progress,
+        stats=out.stats,
+    )
 
 
 def add_strict(parser: argparse.ArgumentParser) -> None:

@@ -27,8 +27,15 @@ _POINTER: Final = re.compile(r"^oid sha256:([0-9a-f]{64})\s*$", re.MULTILINE)
 _POINTER_SIZE: Final = re.compile(r"^size (\d{1,18})\s*$", re.MULTILINE)
 _SUM_LINE: Final = re.compile(r"^\\?([0-9a-fA-F]{64})[ \t]+[ *]?(.+?)\s*$", re.MULTILINE)
 _BSD_LINE: Final = re.compile(r"^SHA256 \((.+)\) = ([0-9a-fA-F]{64})\s*$", re.MULTILINE)
-_SUM_FILES: Final = ("SHA256SUMS", "SHA256SUMS.txt", "SHA256SUM", "sha256sums.txt", "sha256sum.txt", "checksums.sha256",
-                     "checksums.txt")  # fmt: skip
+_SUM_FILES: Final = (
+    "SHA256SUMS",
+    "SHA256SUMS.txt",
+    "SHA256SUM",
+    "sha256sums.txt",
+    "sha256sum.txt",
+    "checksums.sha256",
+    "checksums.txt",
+)
 _MAX_TEXT: Final = 16 << 20
 
 
@@ -65,15 +72,24 @@ def _check(document: Extraction, name: str, data: FileData | None, expected: str
         return Finding("no-digest", f"{expected} has no digest for it", source=name)
     if wanted is None:
         return Finding(
-            "no-digest", "no digest was found: no cache blob name, SHA256SUMS line, .sha256 file or LFS pointer",
-            severity=Severity.WARNING, source=name,
-        )  # fmt: skip
+            "no-digest",
+            "no digest was found: no cache blob name, SHA256SUMS line, .sha256 file or LFS pointer",
+            severity=Severity.WARNING,
+            source=name,
+        )
     if size is not None and size != data.size:
         return Finding("digest", f"the size differs from that of {origin}", source=name, wanted=size, got=data.size)
     got = digest(document, data)
     if got != wanted:
-        return Finding("digest", f"the SHA-256 differs from that of {origin}", source=name, wanted=wanted, got=got,
-                       offset=0, length=data.size)  # fmt: skip
+        return Finding(
+            "digest",
+            f"the SHA-256 differs from that of {origin}",
+            source=name,
+            wanted=wanted,
+            got=got,
+            offset=0,
+            length=data.size,
+        )
     return Finding("digest", f"the SHA-256 is that of {origin}", severity=Severity.NOTE, source=name, got=got)
 
 

@@ -117,8 +117,9 @@ def _write_safetensors(items: Sequence[Item], stream: BinaryIO, metadata: dict[s
     for item in items:
         word = words.get(str(item.dtype))
         if word is None:
-            raise UnsupportedError(f"safetensors has no type for {item.dtype}; --dtype float32 writes numbers",
-                                   path=item.name)  # fmt: skip
+            raise UnsupportedError(
+                f"safetensors has no type for {item.dtype}; --dtype float32 writes numbers", path=item.name
+            )
         end = at + prod(item.shape) * item.dtype.itemsize
         header[item.name] = {"dtype": word, "shape": list(item.shape), "data_offsets": [at, end]}
         at = end

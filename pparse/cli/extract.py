@@ -63,10 +63,15 @@ def run(options: Any, out: Output) -> int:
         wanted = _Wanted(options.members)
         try:
             outcome = extract(
-                document, options.output, wanted=wanted if options.members else None, recursive=options.recursive,
-                max_output=options.max_output, exist_ok=options.force, tell=listing.add,
+                document,
+                options.output,
+                wanted=wanted if options.members else None,
+                recursive=options.recursive,
+                max_output=options.max_output,
+                exist_ok=options.force,
+                tell=listing.add,
                 begin_again=listing.begin_again,
-            )  # fmt: skip
+            )
         except LimitError:
             listing.close()
             out.flush()

@@ -55,16 +55,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="write there, whole or not at all; members of archives as far as they go. A tensor is written in the form "
         "of the extension: .npy .npz .safetensors .json .csv; a node as .json, or as text; other names need --raw",
     )
-    parser.add_argument("-p", "--pattern", metavar="GLOB", action="append", default=[], dest="patterns",
-                        help="every tensor that matches, into one .npz or .safetensors (-o); repeatable")  # fmt: skip
+    parser.add_argument(
+        "-p",
+        "--pattern",
+        metavar="GLOB",
+        action="append",
+        default=[],
+        dest="patterns",
+        help="every tensor that matches, into one .npz or .safetensors (-o); repeatable",
+    )
     parser.add_argument("--dtype", metavar="TYPE", help="convert a tensor to this type, for example float32")
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--raw", action="store_true", help="the bytes as they are stored")
     form.add_argument("--npy", action="store_true", help="a numpy .npy file")
     form.add_argument("--json", action="store_true", help="JSON")
-    parser.add_argument("--partial", choices=("prefix", "fill"),
-                        help="of a truncated tensor, the whole rows, or the full shape with zeros; of a truncated "
-                        "record, the bytes that are there")  # fmt: skip
+    parser.add_argument(
+        "--partial",
+        choices=("prefix", "fill"),
+        help="of a truncated tensor, the whole rows, or the full shape with zeros; of a truncated "
+        "record, the bytes that are there",
+    )
     parser.set_defaults(jsonl=False)
 
 
@@ -144,8 +154,9 @@ def _find(document: Extraction, path: str | None) -> tuple[Tensor | Node, tuple[
         if not hasattr(viewer, "signatures") and (extent := viewer.extent()).at_least:
             raise EndOfDataError(_where_it_may_be(extent.missing_files), path=path, source=document.name) from error
         suggestions = viewer.suggest(parts[0] if parts is not None else path)
-        raise PathError("no tensor and no node has this name", path=path,
-                        suggestions=suggestions or error.suggestions) from error  # fmt: skip
+        raise PathError(
+            "no tensor and no node has this name", path=path, suggestions=suggestions or error.suggestions
+        ) from error
 
 
 def _where_it_may_be(missing: int) -> str:

@@ -46,8 +46,11 @@ def give_many(document: Extraction, options: Any, out: Output) -> int:
         write_chosen([Item(tensor, dtype=dtype) for tensor in whole], form, options, out, kept_metadata(viewer, form))
     _tell_lost(lost, len(whole), out)
     if texts and not whole and not lost:
-        raise UnsupportedError("only texts match, and they are no array of numbers: 'pparse get FILE NAME --json' "
-                               "shows one tensor of them", path=texts[0].name)  # fmt: skip
+        raise UnsupportedError(
+            "only texts match, and they are no array of numbers: 'pparse get FILE NAME --json' "
+            "shows one tensor of them",
+            path=texts[0].name,
+        )
     if texts:
         names = ", ".join(tensor.name for tensor in texts[:_NAMED])
         more = f", and {len(texts) - _NAMED:,} more" if len(texts) > _NAMED else ""

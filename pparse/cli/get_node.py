@@ -95,8 +95,10 @@ def _refuse_extension(path: str | None, what: str) -> None:
         return
     ending = os.path.splitext(path)[1]
     if ending.lower() not in ("", ".txt"):
-        raise OptionError(f"{path}: {ending} does not say in which form to write {what}: "
-                          "--raw writes the bytes as they are, the extensions .json and .txt text")  # fmt: skip
+        raise OptionError(
+            f"{path}: {ending} does not say in which form to write {what}: "
+            "--raw writes the bytes as they are, the extensions .json and .txt text"
+        )
 
 
 def give_slice(node: Node, index: tuple[Any, ...], options: Any, out: Output) -> int:
@@ -154,13 +156,23 @@ def _part(node: Node, cut: slice, options: Any) -> tuple[int, Range]:
         part = whole.range(start, stop)
         standing = part.data.standing(part.start, part.start + stop - start)
         if standing.status is not Status.COMPLETE and options.partial != "prefix":
-            raise EndOfDataError(f"{standing.reason}; --partial prefix gives what is there", path=node.path,
-                                 wanted=stop - start, got=standing.there, source=options.file)  # fmt: skip
+            raise EndOfDataError(
+                f"{standing.reason}; --partial prefix gives what is there",
+                path=node.path,
+                wanted=stop - start,
+                got=standing.there,
+                source=options.file,
+            )
         stop = start + min(stop - start, standing.there)
     elif status is Status.TRUNCATED and finding is not None and isinstance(finding.got, int):
         if stop > finding.got and options.partial != "prefix":
-            raise EndOfDataError(f"{finding.reason}; --partial prefix gives what is there", path=node.path,
-                                 wanted=stop, got=finding.got, source=options.file)  # fmt: skip
+            raise EndOfDataError(
+                f"{finding.reason}; --partial prefix gives what is there",
+                path=node.path,
+                wanted=stop,
+                got=finding.got,
+                source=options.file,
+            )
         stop = min(stop, finding.got)
     elif status not in (None, Status.COMPLETE):
         node._refuse_if_not_whole()
@@ -182,8 +194,17 @@ def _slice_json(node: Node, start: int, value: Any, options: Any) -> str:
     from json import dumps
 
     status = _known_status(node) or Status.COMPLETE
-    return dumps({"schema": 1, "file": options.file, "path": node.path, "kind": node.kind, "status": status.value,
-                  "offset": start, "value": value})  # fmt: skip
+    return dumps(
+        {
+            "schema": 1,
+            "file": options.file,
+            "path": node.path,
+            "kind": node.kind,
+            "status": status.value,
+            "offset": start,
+            "value": value,
+        }
+    )
 
 
 def _write_or_show(text: str, options: Any, out: Output) -> None:
@@ -215,8 +236,10 @@ def _node_json(node: Node, file: str) -> str:
 
     value = _node_value(node)
     status = _known_status(node) or Status.COMPLETE
-    return deep_dumps({"schema": 1, "file": file, "path": node.path, "kind": node.kind, "status": status.value,
-                       "value": value}, default=_hex)  # fmt: skip
+    return deep_dumps(
+        {"schema": 1, "file": file, "path": node.path, "kind": node.kind, "status": status.value, "value": value},
+        default=_hex,
+    )
 
 
 def _hex(value: object) -> object:

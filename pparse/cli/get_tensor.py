@@ -46,8 +46,10 @@ def give_tensor(
     code = OK if tensor.status is Status.COMPLETE else DAMAGED
     named = form_of(options.output)
     if options.raw and named is not None:
-        raise OptionError(f"{options.output} asks for {named}, and --raw for the bytes as they are stored: "
-                          "leave --raw out, or give another name")  # fmt: skip
+        raise OptionError(
+            f"{options.output} asks for {named}, and --raw for the bytes as they are stored: "
+            "leave --raw out, or give another name"
+        )
     if options.dtype is not None and tensor.is_text:
         raise OptionError(f"--dtype {options.dtype}: texts cannot be converted")
     form = ".npy" if options.npy else ".json" if options.json else None if options.raw else named
@@ -62,8 +64,9 @@ def give_tensor(
         )
     if form is not None and tensor.is_text:
         tensor._refuse_if_not_whole()
-        raise UnsupportedError(f"texts are no array of numbers, as {form} holds them; --json writes texts",
-                               path=tensor.name)  # fmt: skip
+        raise UnsupportedError(
+            f"texts are no array of numbers, as {form} holds them; --json writes texts", path=tensor.name
+        )
     as_npy = form == ".npy"
     if form is not None and (not as_npy or options.dtype is not None or _is_foreign(tensor)):
         if options.output is None and sys.stdout.isatty():
@@ -184,8 +187,14 @@ def _tensor_json(tensor: Tensor, index: tuple[Any, ...] | None, options: Any, ou
 
     array = _converted(_array(tensor, index, options.partial), options)
     dtype = str(tensor.dtype or tensor.stored_dtype) if options.dtype is None else str(array.dtype)
-    head = {"schema": 1, "file": options.file, "name": tensor.name, "dtype": dtype,
-            "shape": list(array.shape), "status": tensor.status.value}  # fmt: skip
+    head = {
+        "schema": 1,
+        "file": options.file,
+        "name": tensor.name,
+        "dtype": dtype,
+        "shape": list(array.shape),
+        "status": tensor.status.value,
+    }
     text = dumps(head)[:-1] + ', "data": ' + dumps(_plain(array)) + "}\n"
     if options.output:
         write(options.output, out, lambda stream: stream.write(text.encode()))

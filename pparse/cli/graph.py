@@ -41,10 +41,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--inputs", action="store_true", help="only the names of what must be fed, one a line")
     parser.add_argument("--function", metavar="NAME", help="the body of this function instead of the graph")
     parser.add_argument("--meta-graph", metavar="N", type=_number_of, default=0, help="which one of a SavedModel (0)")
-    parser.add_argument("--max-nodes", metavar="N", type=_number_of, default=None,
-                        help="refuse to index graphs of more nodes (500000)")  # fmt: skip
-    parser.add_argument("-o", "--output", metavar="OUT",
-                        help="write a GraphDef, or what --dot, --json or --jsonl print, to this file")  # fmt: skip
+    parser.add_argument(
+        "--max-nodes", metavar="N", type=_number_of, default=None, help="refuse to index graphs of more nodes (500000)"
+    )
+    parser.add_argument(
+        "-o", "--output", metavar="OUT", help="write a GraphDef, or what --dot, --json or --jsonl print, to this file"
+    )
     parser.add_argument("-q", "--quiet", action="store_true", help="names of nodes only")
     group = parser.add_mutually_exclusive_group()
     group.add_argument("--json", action="store_true", help='one JSON document ("schema": 1)')
@@ -232,10 +234,15 @@ def _json(
 
     operations, edges, control = _counts(graph, part)
     head = {
-        "schema": 1, "file": options.file, "format": document.format, "function": options.function,
-        "node_count": _number(graph, part), "edge_count": edges, "control_edge_count": control,
+        "schema": 1,
+        "file": options.file,
+        "format": document.format,
+        "function": options.function,
+        "node_count": _number(graph, part),
+        "edge_count": edges,
+        "control_edge_count": control,
         "operations": operations,
-    }  # fmt: skip
+    }
     yield dumps(head)[:-1]
     for label, names in (
         ("inputs", _inputs(graph, part)),

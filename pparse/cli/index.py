@@ -39,12 +39,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", help="a gzip file")
     where = parser.add_mutually_exclusive_group()
     where.add_argument("-o", "--output", metavar="OUT", help="the index (FILE.pindex)")
-    where.add_argument("--cache", action="store_true",
-                       help="write it to the cache ($XDG_CACHE_HOME or ~/.cache), where it is found too")  # fmt: skip
-    parser.add_argument("--spacing", metavar="SIZE", type=_spacing, default=_spacing(_SPACING),
-                        help=f"content between two places; less: quicker reads, larger index ({_SPACING})")  # fmt: skip
-    parser.add_argument("--check", action="store_true",
-                        help="write nothing: compare the index that is there with all of FILE")  # fmt: skip
+    where.add_argument(
+        "--cache",
+        action="store_true",
+        help="write it to the cache ($XDG_CACHE_HOME or ~/.cache), where it is found too",
+    )
+    parser.add_argument(
+        "--spacing",
+        metavar="SIZE",
+        type=_spacing,
+        default=_spacing(_SPACING),
+        help=f"content between two places; less: quicker reads, larger index ({_SPACING})",
+    )
+    parser.add_argument(
+        "--check", action="store_true", help="write nothing: compare the index that is there with all of FILE"
+    )
     parser.add_argument("--force", action="store_true", help="replace what is there, even if it is no index")
     parser.add_argument("--json", action="store_true", help='one JSON document ("schema": 1)')
 
@@ -120,9 +129,13 @@ def _build(options: Any, out: Output, source: Range) -> int:
     try:
         with AtomicFile(path, sweep=True) as file:
             report = build_index(
-                source, file.stream, spacing=options.spacing, budget=MemoryBudget(options.budget),
-                limits=Limits(**dict(options.limits)), progress=out.progress,
-            )  # fmt: skip
+                source,
+                file.stream,
+                spacing=options.spacing,
+                budget=MemoryBudget(options.budget),
+                limits=Limits(**dict(options.limits)),
+                progress=out.progress,
+            )
             if report.error is not None and not report.size:  # nothing to be written
                 failed = copy(report.error)
                 failed.reason = f"{failed.reason}; no index was written"
@@ -140,12 +153,25 @@ def _tell(options: Any, out: Output, path: str, report: IndexReport) -> None:
     if options.json:
         from json import dumps
 
-        out.line(dumps({
-            "schema": 1, "file": options.file, "output": path, "points": report.points, "spacing": options.spacing,
-            "members": report.members, "content_size": report.size, "indexed_bytes": report.end,
-            "size": report.source, "index_size": report.file_size, "complete": error is None,
-            "reason": None if error is None else error.reason, "offset": None if error is None else error.offset,
-        }))  # fmt: skip
+        out.line(
+            dumps(
+                {
+                    "schema": 1,
+                    "file": options.file,
+                    "output": path,
+                    "points": report.points,
+                    "spacing": options.spacing,
+                    "members": report.members,
+                    "content_size": report.size,
+                    "indexed_bytes": report.end,
+                    "size": report.source,
+                    "index_size": report.file_size,
+                    "complete": error is None,
+                    "reason": None if error is None else error.reason,
+                    "offset": None if error is None else error.offset,
+                }
+            )
+        )
         return
     share = f"{100 * report.file_size / report.size:.2f}%" if report.size else "0%"
     out.line(
@@ -185,10 +211,20 @@ def _check(options: Any, out: Output, source: Range) -> int:
     if options.json:
         from json import dumps
 
-        out.line(dumps({
-            "schema": 1, "file": options.file, "index": index.name, "points": index.points,
-            "content_size": index.size, "index_size": index.file_size, "complete": index.complete, "sound": True,
-        }))  # fmt: skip
+        out.line(
+            dumps(
+                {
+                    "schema": 1,
+                    "file": options.file,
+                    "index": index.name,
+                    "points": index.points,
+                    "content_size": index.size,
+                    "index_size": index.file_size,
+                    "complete": index.complete,
+                    "sound": True,
+                }
+            )
+        )
     else:
         part = "" if index.complete else f" of the first {index.size:,} bytes"
         out.line(f"{safe(index.name)}: {count_words(index.points, 'point')}{part}, all of them right")

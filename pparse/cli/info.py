@@ -84,12 +84,22 @@ def _model(document: Extraction, viewer: Viewer, options: Any, out: Output) -> i
     if options.json:
         from json import dumps
 
-        out.line(dumps({
-            "schema": 1, "file": options.file, "format": viewer.format,
-            "description": document.parse().parser.description, "status": extent.status.value, "size": extent.actual,
-            "extent": extent.to_dict(), "metadata": metadata,
-            "findings": [finding.to_dict() for finding in viewer.findings],
-        }, indent=2))  # fmt: skip
+        out.line(
+            dumps(
+                {
+                    "schema": 1,
+                    "file": options.file,
+                    "format": viewer.format,
+                    "description": document.parse().parser.description,
+                    "status": extent.status.value,
+                    "size": extent.actual,
+                    "extent": extent.to_dict(),
+                    "metadata": metadata,
+                    "findings": [finding.to_dict() for finding in viewer.findings],
+                },
+                indent=2,
+            )
+        )
         return code
     if options.quiet:
         out.line(_in_short(options, f"{viewer.format} {extent.status}"))
@@ -155,13 +165,25 @@ def _document(document: Extraction, options: Any, out: Output) -> int:
         from json import dumps
 
         shown = {label: text for label, text in details if label != "metadata"}  # which has a key of its own
-        out.line(dumps({
-            "schema": 1, "file": options.file, "format": document.format,
-            "description": document.parse().parser.description, "status": status.value, "size": document.size,
-            "kind": root.kind, "members": count, "metadata": parser.metadata(), "details": shown,
-            **cut_to_dict(document, status),
-            "findings": [finding.to_dict() for finding in document.findings],
-        }, indent=2))  # fmt: skip
+        out.line(
+            dumps(
+                {
+                    "schema": 1,
+                    "file": options.file,
+                    "format": document.format,
+                    "description": document.parse().parser.description,
+                    "status": status.value,
+                    "size": document.size,
+                    "kind": root.kind,
+                    "members": count,
+                    "metadata": parser.metadata(),
+                    "details": shown,
+                    **cut_to_dict(document, status),
+                    "findings": [finding.to_dict() for finding in document.findings],
+                },
+                indent=2,
+            )
+        )
         return code
     if options.quiet:
         out.line(_in_short(options, f"{document.format} {status}"))

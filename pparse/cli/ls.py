@@ -69,12 +69,22 @@ _STEP: Final = 64 << 10
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""
     add_files(parser, "; behind the first, what is no file is a PATTERN")
-    parser.add_argument("-p", "--pattern", metavar="PATTERN", action="append", default=[], dest="patterns",
-                        help="only names that match this glob; repeatable")  # fmt: skip
+    parser.add_argument(
+        "-p",
+        "--pattern",
+        metavar="PATTERN",
+        action="append",
+        default=[],
+        dest="patterns",
+        help="only names that match this glob; repeatable",
+    )
     parser.add_argument("--regex", action="store_true", help="PATTERN is a regular expression, found anywhere")
-    parser.add_argument("--sort", choices=("name", "size", "offset", "none"), default=None,
-                        help=f"order of rows (name, numbers in order; none above {SORT_UP_TO:,} rows, or a quarter "
-                        "of --budget)")  # fmt: skip
+    parser.add_argument(
+        "--sort",
+        choices=("name", "size", "offset", "none"),
+        default=None,
+        help=f"order of rows (name, numbers in order; none above {SORT_UP_TO:,} rows, or a quarter of --budget)",
+    )
     parser.add_argument("--group", action="store_true", help="collapse names that differ in numbers only")
     parser.add_argument("-R", "--recursive", action="store_true", help="walk archives inside an archive, too")
     parser.add_argument("-l", "--long", action="store_true", help="mode, time, method and packed size of members")
@@ -390,9 +400,11 @@ def _long_cells(member: Member, size: Callable[[int], str]) -> tuple[str, str, s
         when = "?"
     packed = getattr(note, "packed", None)
     return (
-        "-" if mode is None else f"{mode & 0o7777:04o}", when, getattr(note, "method", "-"),
+        "-" if mode is None else f"{mode & 0o7777:04o}",
+        when,
+        getattr(note, "method", "-"),
         "-" if packed is None else size(packed),
-    )  # fmt: skip
+    )
 
 
 def _close_members(document: Extraction, counted: _Counted, size: Callable[[int], str], out: Output) -> None:
@@ -420,9 +432,14 @@ def archive_member_to_dict(note: Any) -> dict[str, object]:
         return {}
     checksum = note.checksum
     return {
-        "packed": note.packed, "offset": note.start, "method": note.method, "mtime": note.mtime, "mode": note.mode,
-        "link": note.link, "crc32": f"{checksum[1]:08x}" if checksum and checksum[0] == "crc32" else None,
-    }  # fmt: skip
+        "packed": note.packed,
+        "offset": note.start,
+        "method": note.method,
+        "mtime": note.mtime,
+        "mode": note.mode,
+        "link": note.link,
+        "crc32": f"{checksum[1]:08x}" if checksum and checksum[0] == "crc32" else None,
+    }
 
 
 def _members_as_json(document: Extraction, rows: Iterable[Member], counted: _Counted, options: Any, out: Output) -> int:
@@ -436,9 +453,12 @@ def _members_as_json(document: Extraction, rows: Iterable[Member], counted: _Cou
     comma = "\n"
     for member in rows:
         row: dict[str, object] = {
-            "name": member.name, "size": member.size, "status": member.status.value, "kind": member.kind,
+            "name": member.name,
+            "size": member.size,
+            "status": member.status.value,
+            "kind": member.kind,
             **archive_member_to_dict(member.note),
-        }  # fmt: skip
+        }
         if options.jsonl:
             out.line(dumps(row_of(options, row)))
         else:

@@ -47,8 +47,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""
     parser.add_argument("file", metavar="FILE|FOLDER", help="a .cpb, a SavedModel folder with one, or outer::inner")
     parser.add_argument("-o", "--output", metavar="OUT", required=True, help="the message file, or the folder")
-    parser.add_argument("--verify", choices=("all", "touched", "headers"), default=None,
-                        help="which hashes of chunks are checked: all (the default), of up to 4 MiB, none")  # fmt: skip
+    parser.add_argument(
+        "--verify",
+        choices=("all", "touched", "headers"),
+        default=None,
+        help="which hashes of chunks are checked: all (the default), of up to 4 MiB, none",
+    )
     add_folder_arguments(parser)
 
 
@@ -178,10 +182,18 @@ def _tell(options: Any, out: Output, report: MergeReport, folder: FolderReport |
         from json import dumps
 
         found = {
-            "schema": 1, "file": options.file, "output": report.path, "type": report.type, "size": report.size,
-            "chunks": report.chunks, "merged_messages": report.touched, "verify": options.verify,
-            "too_large_for_protobuf": report.too_large, **folder_to_dict(folder), "notes": notes,
-        }  # fmt: skip
+            "schema": 1,
+            "file": options.file,
+            "output": report.path,
+            "type": report.type,
+            "size": report.size,
+            "chunks": report.chunks,
+            "merged_messages": report.touched,
+            "verify": options.verify,
+            "too_large_for_protobuf": report.too_large,
+            **folder_to_dict(folder),
+            "notes": notes,
+        }
         out.write(dumps(found) + "\n")
         return
     chunks = count_words(report.chunks, "chunk")

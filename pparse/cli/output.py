@@ -37,9 +37,13 @@ class _Visible(dict[int, str | int]):
         if code < 0x20 or 0x7F <= code < 0xA0:
             return f"\\x{code:02x}"
         hidden = (
-            code == 0x061C or 0x200B <= code < 0x2010 or 0x2028 <= code < 0x202F or 0x2060 <= code < 0x2070
-            or code == 0xFEFF or 0xD800 <= code < 0xE000
-        )  # fmt: skip
+            code == 0x061C
+            or 0x200B <= code < 0x2010
+            or 0x2028 <= code < 0x202F
+            or 0x2060 <= code < 0x2070
+            or code == 0xFEFF
+            or 0xD800 <= code < 0xE000
+        )
         return f"\\u{code:04x}" if hidden else code
 
 
@@ -342,8 +346,10 @@ def report_cut(
     lacks = f"; {count_words(extent.missing_files, 'file')} missing" if extent.missing_files else ""
     there = f"{extent.actual or 0:,} bytes are there"  # of files that are missing, nobody said how large they are
     if missing:
-        there = (f"{extent.actual:,} of {least}{extent.expected:,} bytes are there, "
-                 f"{least}{missing:,} ({format_size(missing)}) are missing")  # fmt: skip
+        there = (
+            f"{extent.actual:,} of {least}{extent.expected:,} bytes are there, "
+            f"{least}{missing:,} ({format_size(missing)}) are missing"
+        )
     word = "damaged" if extent.status is Status.DAMAGED else "truncated"
     out.line(out.paint(word, "red") + f": {there}{lacks}")
     unnamed = "" if extent.missing_files else least  # what a cut header would go on to name

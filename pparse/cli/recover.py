@@ -52,8 +52,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def add_target_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what `pparse extract` has, too."""
     parser.add_argument("--force", action="store_true", help="write into a folder that holds files (none is replaced)")
-    parser.add_argument("--max-output", metavar="SIZE", type=size, default=None,
-                        help="bytes that may be written (16GiB, or 200 times the input + 64MiB if less)")  # fmt: skip
+    parser.add_argument(
+        "--max-output",
+        metavar="SIZE",
+        type=size,
+        default=None,
+        help="bytes that may be written (16GiB, or 200 times the input + 64MiB if less)",
+    )
 
 
 def run(options: Any, out: Output) -> int:
@@ -61,8 +66,9 @@ def run(options: Any, out: Output) -> int:
     from pparse.recovery.recover import recover
 
     with open_file(options, out) as document:
-        listing = FileTable(out, quiet=options.quiet or options.json, keep=options.json, fold=not options.verbose,
-                            every=options.verbose)  # fmt: skip
+        listing = FileTable(
+            out, quiet=options.quiet or options.json, keep=options.json, fold=not options.verbose, every=options.verbose
+        )
         try:
             outcome = recover(
                 document, options.output, max_output=options.max_output, exist_ok=options.force, tell=listing.add

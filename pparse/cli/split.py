@@ -52,13 +52,28 @@ _TYPE_HINT: Final = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""
     parser.add_argument("file", metavar="FILE|FOLDER", help="a message file, a SavedModel folder, or outer::inner")
-    parser.add_argument("-o", "--output", metavar="PREFIX", required=True,
-                        help="write PREFIX.cpb (a suffix .cpb is taken off), or the folder PREFIX")  # fmt: skip
-    parser.add_argument("--max-size", metavar="SIZE", type=_max_size, default=_max_size(_DEFAULT),
-                        help=f"the largest message chunk ({_DEFAULT})")  # fmt: skip
-    parser.add_argument("--compression", metavar="OPTIONS", default="", type=_riegeli_options,
-                        help="brotli:6 (the default), zstd, snappy, uncompressed, or other options of Riegeli, "
-                        "such as transpose,zstd:9")  # fmt: skip
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="PREFIX",
+        required=True,
+        help="write PREFIX.cpb (a suffix .cpb is taken off), or the folder PREFIX",
+    )
+    parser.add_argument(
+        "--max-size",
+        metavar="SIZE",
+        type=_max_size,
+        default=_max_size(_DEFAULT),
+        help=f"the largest message chunk ({_DEFAULT})",
+    )
+    parser.add_argument(
+        "--compression",
+        metavar="OPTIONS",
+        default="",
+        type=_riegeli_options,
+        help="brotli:6 (the default), zstd, snappy, uncompressed, or other options of Riegeli, "
+        "such as transpose,zstd:9",
+    )
     add_folder_arguments(parser)
 
 
@@ -93,9 +108,12 @@ def _split_folder(options: Any, out: Output) -> int:
     from pparse.proto_splitter.folders import split_folder
 
     report = split_folder(
-        options.file, options.output, max_size=options.max_size, writer_options=options.compression,
+        options.file,
+        options.output,
+        max_size=options.max_size,
+        writer_options=options.compression,
         **folder_options(options, out),
-    )  # fmt: skip
+    )
     _tell(options, out, report.model, report, report.notes)  # type: ignore[arg-type]
     return OK
 
@@ -203,11 +221,21 @@ def _tell(options: Any, out: Output, report: SplitReport, folder: FolderReport |
         from json import dumps
 
         found = {
-            "schema": 1, "file": options.file, "output": report.path, "type": report.type, "chunked": report.chunked,
-            "message_size": report.message_size, "size": report.size, "limit": report.limit, "chunks": report.chunks,
-            "chunked_fields": report.fields, "largest_chunk": report.largest, "compression": options.compression,
-            **folder_to_dict(folder), "notes": notes,
-        }  # fmt: skip
+            "schema": 1,
+            "file": options.file,
+            "output": report.path,
+            "type": report.type,
+            "chunked": report.chunked,
+            "message_size": report.message_size,
+            "size": report.size,
+            "limit": report.limit,
+            "chunks": report.chunks,
+            "chunked_fields": report.fields,
+            "largest_chunk": report.largest,
+            "compression": options.compression,
+            **folder_to_dict(folder),
+            "notes": notes,
+        }
         out.write(dumps(found) + "\n")
         return
     whole = f"{safe(report.path)}: {safe(report.type)}, {format_size(report.message_size)}"

@@ -50,8 +50,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""
     add_files(parser, "; behind the first, what is no file is a PATH: the node to begin at")
     parser.add_argument("-d", "--depth", type=_depth, default=2, metavar="N", help="levels to show, or 'all' (2)")
-    parser.add_argument("-n", "--children", type=_count, default=50, metavar="N",
-                        help="children to show of each node; 0 for all (50; with -d all: all)")  # fmt: skip
+    parser.add_argument(
+        "-n",
+        "--children",
+        type=_count,
+        default=50,
+        metavar="N",
+        help="children to show of each node; 0 for all (50; with -d all: all)",
+    )
     parser.add_argument("-q", "--quiet", action="store_true", help="paths only")
     add_json(parser, lines="nodes")
 
@@ -150,15 +156,35 @@ class _Shower:
                 return
         value = node.value if node.shape == SCALAR else UNLOADED_VALUE
         label = "(root)" if node.parent is None else f"[{node.ordinal}]" if node.key is None else str(node.key)
-        self._show(depth, label, partial(trail.path, node), node.kind, node.shape, value, node.known_status,
-                   node.start, node.end, node.finding.reason if node.finding is not None else None)  # fmt: skip
+        self._show(
+            depth,
+            label,
+            partial(trail.path, node),
+            node.kind,
+            node.shape,
+            value,
+            node.known_status,
+            node.start,
+            node.end,
+            node.finding.reason if node.finding is not None else None,
+        )
 
     def visit(self, visit: Visit) -> None:
         """Show a node of a walk."""
         is_root = not visit.depth and not visit.path
         label = "(root)" if is_root else f"[{visit.ordinal}]" if visit.key is None else str(visit.key)
-        self._show(visit.depth, label, lambda: visit.path, visit.kind, visit.shape, visit.value, visit.status,
-                   visit.start, visit.end, visit.finding.reason if visit.finding is not None else None)  # fmt: skip
+        self._show(
+            visit.depth,
+            label,
+            lambda: visit.path,
+            visit.kind,
+            visit.shape,
+            visit.value,
+            visit.status,
+            visit.start,
+            visit.end,
+            visit.finding.reason if visit.finding is not None else None,
+        )
 
     def more(self, depth: int, count: int) -> None:
         """Say that children are not shown."""
@@ -177,19 +203,32 @@ class _Shower:
             self.out.error(text)
 
     def _show(
-        self, depth: int, label: str, path: Callable[[], str], kind: str, shape: str, value: object,
-        status: Status | None, start: int, end: int | None, reason: str | None,
-    ) -> None:  # fmt: skip
+        self,
+        depth: int,
+        label: str,
+        path: Callable[[], str],
+        kind: str,
+        shape: str,
+        value: object,
+        status: Status | None,
+        start: int,
+        end: int | None,
+        reason: str | None,
+    ) -> None:
         if status not in (None, Status.COMPLETE, Status.UNSUPPORTED):
             self.damaged = True
         if self.options.json or self.options.jsonl:
             from json import dumps
 
             row: dict[str, object] = {
-                "path": path(), "depth": depth, "kind": kind, "status": status.value if status is not None else None,
-                "offset": start, "length": end - start if end is not None else None,
+                "path": path(),
+                "depth": depth,
+                "kind": kind,
+                "status": status.value if status is not None else None,
+                "offset": start,
+                "length": end - start if end is not None else None,
                 "loaded": value is not UNLOADED_VALUE,
-            }  # fmt: skip
+            }
             if value is not UNLOADED_VALUE:
                 row["value"] = value if isinstance(value, str | int | float | bool | None) else repr(value)
             if reason is not None:

@@ -12,9 +12,21 @@ if TYPE_CHECKING:
 FTEXT, FHCRC, FEXTRA, FNAME, FCOMMENT = 1, 2, 4, 8, 16
 
 SYSTEMS: Final = (
-    "FAT", "Amiga", "VMS", "Unix", "VM/CMS", "Atari TOS", "HPFS", "Macintosh", "Z-System", "CP/M", "TOPS-20", "NTFS",
-    "QDOS", "Acorn RISCOS",
-)  # fmt: skip
+    "FAT",
+    "Amiga",
+    "VMS",
+    "Unix",
+    "VM/CMS",
+    "Atari TOS",
+    "HPFS",
+    "Macintosh",
+    "Z-System",
+    "CP/M",
+    "TOPS-20",
+    "NTFS",
+    "QDOS",
+    "Acorn RISCOS",
+)
 
 # A header longer than this is none (FEXTRA alone may have 64 KiB; names and comments have no limit of their own).
 MAX_HEADER: Final = 256 << 10
@@ -27,8 +39,18 @@ class GzipHeader:
     """
 
     __slots__ = (
-        "block_size", "comment", "extra", "flags", "header_crc", "length", "level", "mtime", "name", "sound", "system",
-    )  # fmt: skip
+        "block_size",
+        "comment",
+        "extra",
+        "flags",
+        "header_crc",
+        "length",
+        "level",
+        "mtime",
+        "name",
+        "sound",
+        "system",
+    )
 
     def __init__(self, flags: int, mtime: int, level: int, system: int) -> None:
         self.flags = flags

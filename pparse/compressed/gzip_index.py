@@ -132,9 +132,20 @@ class GzipIndex:
         at = size - FOOTER.size
         footer = data.read_exact(at, FOOTER.size)
         (
-            place, points, self.source_size, self.source_mtime, self._fingerprint, self.end, self.size, self.members,
-            self.last_member, self.spacing, flags, self._table_sum, footer_sum,
-        ) = FOOTER.unpack(footer)  # fmt: skip
+            place,
+            points,
+            self.source_size,
+            self.source_mtime,
+            self._fingerprint,
+            self.end,
+            self.size,
+            self.members,
+            self.last_member,
+            self.spacing,
+            flags,
+            self._table_sum,
+            footer_sum,
+        ) = FOOTER.unpack(footer)
         self.complete = bool(flags & COMPLETE)
         room = at - place
         sound = (
@@ -237,9 +248,14 @@ class GzipIndex:
             return gzip_entry(phase, window, budget, size, reread)
 
         return InflatedData(
-            source.data.range(source.start + point.start, source.end), "gzip", budget=budget, limits=limits,
-            concatenated=True, name=source.data.name, entered=entered if window else None,
-        )  # fmt: skip
+            source.data.range(source.start + point.start, source.end),
+            "gzip",
+            budget=budget,
+            limits=limits,
+            concatenated=True,
+            name=source.data.name,
+            entered=entered if window else None,
+        )
 
     def close(self) -> None:
         """Give back the memory, and close the index file."""

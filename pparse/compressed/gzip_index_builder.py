@@ -129,10 +129,20 @@ class _Table:
         data = self._source.data
         identity = data.identity if isinstance(data, FileData) else None
         footer = FOOTER.pack(
-            self._place, len(self), report.source, 0 if identity is None else identity.mtime_ns,
-            fingerprint(self._source), report.end, report.size, report.members, last_member, spacing,
-            0 if report.error is not None else COMPLETE, zlib.crc32(self._rows), 0,
-        )[:-4]  # fmt: skip
+            self._place,
+            len(self),
+            report.source,
+            0 if identity is None else identity.mtime_ns,
+            fingerprint(self._source),
+            report.end,
+            report.size,
+            report.members,
+            last_member,
+            spacing,
+            0 if report.error is not None else COMPLETE,
+            zlib.crc32(self._rows),
+            0,
+        )[:-4]
         self._file.write(self._rows)
         self._file.write(footer + struct.pack("<I", zlib.crc32(footer)))
         return self._place + len(self._rows) + FOOTER.size
@@ -150,9 +160,15 @@ class _Builder:
     """One pass over a source."""
 
     def __init__(
-        self, source: Range, file: BinaryIO, spacing: int, budget: MemoryBudget, limits: Limits,
-        progress: Progress | None, cancel: Callable[[], bool] | None,
-    ) -> None:  # fmt: skip
+        self,
+        source: Range,
+        file: BinaryIO,
+        spacing: int,
+        budget: MemoryBudget,
+        limits: Limits,
+        progress: Progress | None,
+        cancel: Callable[[], bool] | None,
+    ) -> None:
         self._source = source
         self._size = source.end - source.start
         self._spacing = spacing
@@ -394,8 +410,9 @@ def check_index(
                         raise CancelledError("cancelled by the caller")
                     count = min(_BLOCK, point.next_out - at)
                     if part.read_exact(at - point.out, count) != whole.read_exact(at, count):
-                        raise MalformedError(f"what is read by the index at {at:,} is not what the file holds there",
-                                             source=index.name)  # fmt: skip
+                        raise MalformedError(
+                            f"what is read by the index at {at:,} is not what the file holds there", source=index.name
+                        )
                     at += count
         if index.complete:
             whole.finish()

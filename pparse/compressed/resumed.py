@@ -133,9 +133,18 @@ class ResumedData(Data):
         self._poll = poll
         self._lock = threading.RLock()
         self._inflate = partial(
-            InflatedData, codec=codec, size=size, budget=budget, limits=limits, scratch=scratch,
-            concatenated=concatenated, name=name, tail_is_error=tail_is_error, checksum=checksum, bounded=bounded,
-        )  # fmt: skip
+            InflatedData,
+            codec=codec,
+            size=size,
+            budget=budget,
+            limits=limits,
+            scratch=scratch,
+            concatenated=concatenated,
+            name=name,
+            tail_is_error=tail_is_error,
+            checksum=checksum,
+            bounded=bounded,
+        )
         if index is None:
             self._head = self._inflate(source)
         else:
@@ -445,10 +454,20 @@ class ResumedData(Data):
         if find is None:
             failure.doubt_from = failure.start_out
             failure.doubt = f"{self.codec} shows damage late, and nothing checks what was decoded before"
-        found = [] if find is None else find(
-            self._source, failure, codec=self.codec, size=self._declared, budget=self._budget, limits=self._limits,
-            scratch=self._scratch, poll=self._poll,
-        )  # fmt: skip
+        found = (
+            []
+            if find is None
+            else find(
+                self._source,
+                failure,
+                codec=self.codec,
+                size=self._declared,
+                budget=self._budget,
+                limits=self._limits,
+                scratch=self._scratch,
+                poll=self._poll,
+            )
+        )
         pieces: list[tuple[Piece, int]] = []
         for piece in found:
             lost = max(0, piece.at - end_of_source)

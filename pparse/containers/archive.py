@@ -212,9 +212,15 @@ class ArchiveParser(Parser):
         self.recall(member)
         key = None if member.kind == "gap" else member.name
         return Entry(
-            key, member.kind, member.start, member.end, status=member.status, finding=member.finding, at=member.at,
+            key,
+            member.kind,
+            member.start,
+            member.end,
+            status=member.status,
+            finding=member.finding,
+            at=member.at,
             note=member,
-        )  # fmt: skip
+        )
 
     def recall(self, member: ArchiveMember) -> None:
         """Give ``member`` the status it had when it was read through, if that was worse than what its header says."""
@@ -232,8 +238,9 @@ class ArchiveParser(Parser):
         found = next((reason for reason in reasons if reason is not None), None)
         if found is not None:
             member.status = Status.DAMAGED
-            member.finding = Finding("doubt", found, path=member.name, source=self.extraction.name,
-                                     offset=member.start, length=member.packed)  # fmt: skip
+            member.finding = Finding(
+                "doubt", found, path=member.name, source=self.extraction.name, offset=member.start, length=member.packed
+            )
 
     def is_doubted(self, member: ArchiveMember) -> bool:
         """Say whether only a checksum of its own could tell that ``member`` is right: its bytes are in doubt."""
@@ -327,9 +334,10 @@ class ArchiveParser(Parser):
                 raise EndOfDataError(CUT_BEFORE, path=name, source=extraction.outermost.name)
             if node is None:
                 raise PathError(
-                    f"{extraction.path} ({self.name}) holds no such member", path=name,
+                    f"{extraction.path} ({self.name}) holds no such member",
+                    path=name,
                     suggestions=self.result.suggest(self.result.root, name),
-                )  # fmt: skip
+                )
             refuse_without_content(node.note, name, extraction.path)
             kid = self._opened.get(node.note.at)
             if kid is None or kid.name != name:
@@ -522,9 +530,17 @@ class ArchiveParser(Parser):
             if finding is not None:
                 self.result.findings.add(finding)
             yield Visit(
-                1, entry.key, ordinal, member.kind, "scalar", member.start, member.end, name, status=verdict.status,
+                1,
+                entry.key,
+                ordinal,
+                member.kind,
+                "scalar",
+                member.start,
+                member.end,
+                name,
+                status=verdict.status,
                 finding=finding,
-            )  # fmt: skip
+            )
 
     def checksums(self) -> tuple[int, int, str]:
         """Return how many files there are, and for how many of them a checksum of their own agrees."""
@@ -564,9 +580,13 @@ def documents_in(
         except PASSING:
             raise
         except LimitError as error:
-            (result.findings if findings is None else findings).add(Finding(
-                "limit", f"not looked into: {error.reason}", path=prefix + quoted(name),
-            ))  # fmt: skip
+            (result.findings if findings is None else findings).add(
+                Finding(
+                    "limit",
+                    f"not looked into: {error.reason}",
+                    path=prefix + quoted(name),
+                )
+            )
             continue
         except PparseError:
             continue
@@ -609,17 +629,22 @@ def nested_too_deep(limits: Limits, path: str, source: str = "") -> Finding:
     option = limits.option("nesting")
     how = f"; lift it with {option}" if option else ", which is as deep as it goes"
     return Finding(
-        "limit", f"not looked into: containers in containers are not entered below the limit nesting="
-        f"{limits.nesting}{how}", path=path, source=source,
-    )  # fmt: skip
+        "limit",
+        f"not looked into: containers in containers are not entered below the limit nesting={limits.nesting}{how}",
+        path=path,
+        source=source,
+    )
 
 
 def too_many_containers(limits: Limits, path: str, source: str = "") -> Finding:
     """Return the finding on a container that is not entered, as that was done with so many."""
     return Finding(
-        "limit", f"no more containers are entered above the limit containers={limits.containers}; lift it with "
-        f"--limit containers={4 * limits.containers}", path=path, source=source,
-    )  # fmt: skip
+        "limit",
+        f"no more containers are entered above the limit containers={limits.containers}; lift it with "
+        f"--limit containers={4 * limits.containers}",
+        path=path,
+        source=source,
+    )
 
 
 def quoted(name: str) -> str:

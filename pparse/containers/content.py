@@ -86,8 +86,12 @@ class Verdict:
 
 
 _WORSE: Final = {
-    Status.COMPLETE: 0, Status.UNSUPPORTED: 1, Status.TRUNCATED: 2, Status.MISSING: 3, Status.DAMAGED: 4,
-}  # fmt: skip
+    Status.COMPLETE: 0,
+    Status.UNSUPPORTED: 1,
+    Status.TRUNCATED: 2,
+    Status.MISSING: 3,
+    Status.DAMAGED: 4,
+}
 
 
 class GapLog:
@@ -211,9 +215,15 @@ class Beginning:
 
 
 def _read_once(
-    session: Session, data: Data, start: int, end: int | None, size: int | None, checksum: tuple[str, int] | None,
-    sink: Sink | None, skip: Skip | None,
-) -> Verdict:  # fmt: skip
+    session: Session,
+    data: Data,
+    start: int,
+    end: int | None,
+    size: int | None,
+    checksum: tuple[str, int] | None,
+    sink: Sink | None,
+    skip: Skip | None,
+) -> Verdict:
     verdict = Verdict()
     own = data.checksum is not None and data.checksum == checksum and not start and data.size == size and bool(size)
     # What the data holds itself against when it is decoded need not be added up again.
@@ -335,9 +345,16 @@ class _Crc32:
 
 
 def _judge(
-    verdict: Verdict, data: Data, start: int, end: int | None, came: int, size: int | None,
-    checksum: tuple[str, int] | None, crc: _Crc32 | None, held: int,
-) -> None:  # fmt: skip
+    verdict: Verdict,
+    data: Data,
+    start: int,
+    end: int | None,
+    came: int,
+    size: int | None,
+    checksum: tuple[str, int] | None,
+    crc: _Crc32 | None,
+    held: int,
+) -> None:
     """Say what became of a content of which ``data[start:came]`` was read and ``data[start:end]`` was meant.
 
     ``held``: bytes that are lost at its end.
@@ -370,9 +387,10 @@ def _judge(
         verdict.gaps.add(verdict.size, short)
         damaged = error is not None and not isinstance(error, EndOfDataError)
         verdict.worsen(
-            Status.DAMAGED if damaged else Status.TRUNCATED, "malformed" if damaged else "truncated",
+            Status.DAMAGED if damaged else Status.TRUNCATED,
+            "malformed" if damaged else "truncated",
             f"it ends after {verdict.size:,} of {wanted:,} bytes" + (f" ({error.reason})" if error is not None else ""),
-        )  # fmt: skip
+        )
     elif error is not None and verdict.verified is not True and size is None and end is None:
         damaged = not isinstance(error, EndOfDataError)
         if isinstance(error, UnsupportedError):
@@ -386,9 +404,7 @@ def _judge(
         verdict.worsen(Status.DAMAGED, "malformed", f"it holds {verdict.size:,} bytes and should hold {size:,}")
     if verdict.verified is False and crc is not None and checksum is not None:
         verdict.doubtful = verdict.doubtful or ((0, verdict.size),)
-        verdict.worsen(
-            Status.DAMAGED, "checksum", f"its CRC-32 is {crc.value:08x} and should be {checksum[1]:08x}"
-        )  # fmt: skip
+        verdict.worsen(Status.DAMAGED, "checksum", f"its CRC-32 is {crc.value:08x} and should be {checksum[1]:08x}")
     if verdict.verified is None and verdict.reason is None and data.is_proved(start, came):
         verdict.verified = True  # by the checksum of the stream around it, say
 

@@ -74,10 +74,17 @@ class StreamParser(Parser):
         end = extraction.end
         source = extraction.reader if end is not None else extraction.data.range(extraction.start, 1 << 62)
         content = ResumedData(
-            source, self.codec, budget=session.budget, limits=session.limits, scratch=session.spools,
-            concatenated=True, name=f"{extraction.path}::{self.content_name()}", stats=session.stats,
-            poll=session.check_cancelled, index=self.find_index(),
-        )  # fmt: skip
+            source,
+            self.codec,
+            budget=session.budget,
+            limits=session.limits,
+            scratch=session.spools,
+            concatenated=True,
+            name=f"{extraction.path}::{self.content_name()}",
+            stats=session.stats,
+            poll=session.check_cancelled,
+            index=self.find_index(),
+        )
         session.adopt(content)
         self.result.root  # noqa: B018 -- made now, for `note_problems`
         content.on_end = self.note_problems
@@ -153,10 +160,14 @@ class StreamParser(Parser):
         for problem in self._content.problems:
             self.result.findings.add(self._finding(problem))
         for doubt in self._content.doubts:
-            self.result.findings.add(Finding(
-                "doubt", f"bytes {doubt.start:,} to {doubt.end:,} of the content are in doubt: {doubt.reason}",
-                source=self.extraction.name, wanted=None,
-            ))  # fmt: skip
+            self.result.findings.add(
+                Finding(
+                    "doubt",
+                    f"bytes {doubt.start:,} to {doubt.end:,} of the content are in doubt: {doubt.reason}",
+                    source=self.extraction.name,
+                    wanted=None,
+                )
+            )
         self.result.close_node(self.result.root, self._status(), None)
 
     def _finding(self, problem: Problem) -> Finding:
@@ -165,10 +176,13 @@ class StreamParser(Parser):
         length = max(0, problem.end - problem.at)
         behind = problem.fault is Fault.TRAILING and not content.is_in_doubt
         return Finding(
-            "trailing" if behind else "truncated" if cut else "malformed", problem.reason,
-            severity=Severity.WARNING if behind else Severity.ERROR, source=self.extraction.name,
-            offset=problem.at, length=None if cut else length or None,
-        )  # fmt: skip
+            "trailing" if behind else "truncated" if cut else "malformed",
+            problem.reason,
+            severity=Severity.WARNING if behind else Severity.ERROR,
+            source=self.extraction.name,
+            offset=problem.at,
+            length=None if cut else length or None,
+        )
 
     def _status(self) -> Status:
         content = self.content
@@ -206,9 +220,14 @@ class StreamParser(Parser):
         self.settle()
         for problem in self.content.problems:
             yield Entry(
-                None, "gap", problem.at, max(problem.at, problem.end), value=problem.reason, status=Status.DAMAGED,
+                None,
+                "gap",
+                problem.at,
+                max(problem.at, problem.end),
+                value=problem.reason,
+                status=Status.DAMAGED,
                 finding=self._finding(problem),
-            )  # fmt: skip
+            )
 
     def judge(self, node: Node) -> None:
         """Find out how the stream ends, by decoding it."""
@@ -226,9 +245,10 @@ class StreamParser(Parser):
         if verdict.status is not Status.COMPLETE:
             error: type[PparseError] = EndOfDataError if verdict.status is Status.TRUNCATED else MalformedError
             raise error(
-                f"{verdict.reason}; 'pparse extract' writes what is there", path=node.path,
+                f"{verdict.reason}; 'pparse extract' writes what is there",
+                path=node.path,
                 source=self.extraction.name,
-            )  # fmt: skip
+            )
         return keep.content()
 
     def open_scalar(self, node: Node) -> Range:
@@ -265,7 +285,11 @@ class StreamParser(Parser):
         yield Visit.of(root, 0)
         gaps = self.content.gaps
         if strict and gaps:
-            self.result.findings.add(Finding(
-                "gaps", f"{len(gaps)} stretches of the content are lost", severity=Severity.NOTE,
-                source=self.extraction.name,
-            ))  # fmt: skip
+            self.result.findings.add(
+                Finding(
+                    "gaps",
+                    f"{len(gaps)} stretches of the content are lost",
+                    severity=Severity.NOTE,
+                    source=self.extraction.name,
+                )
+            )

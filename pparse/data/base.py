@@ -344,8 +344,11 @@ class Data(ABC):
         if self.doubtful(start, end) is None:
             return []
         doubts = (*self.doubts, *(self._condemned or ()))
-        known = joined((max(doubt.start, start), min(doubt.end, end)) for doubt in doubts
-                       if doubt.start < end and start < doubt.end)  # fmt: skip
+        known = joined(
+            (max(doubt.start, start), min(doubt.end, end))
+            for doubt in doubts
+            if doubt.start < end and start < doubt.end
+        )
         known, proofs = known or [(start, end)], self._proofs
         return known if proofs is None else [rest for pair in known for rest in proofs.without(*pair)]
 

@@ -372,10 +372,22 @@ class Extraction:
         return f"<{type(self).__name__} {self.path!r}, {size}>"
 
 
-guard(Extraction, (
-    "assume", "child", "findings_of_stream", "get", "node", "parse", "prove", "settle_streams", "sibling",
-    "view", "walk",
-))  # fmt: skip
+guard(
+    Extraction,
+    (
+        "assume",
+        "child",
+        "findings_of_stream",
+        "get",
+        "node",
+        "parse",
+        "prove",
+        "settle_streams",
+        "sibling",
+        "view",
+        "walk",
+    ),
+)
 
 
 def extraction_of(result: Result) -> Extraction:

@@ -21,9 +21,14 @@ class Named:
     __slots__ = ("extensions", "name", "read_by", "test", "told_by", "what")
 
     def __init__(
-        self, name: str, extensions: tuple[str, ...], what: str, told_by: str, read_by: str,
+        self,
+        name: str,
+        extensions: tuple[str, ...],
+        what: str,
+        told_by: str,
+        read_by: str,
         test: Callable[[bytes, bytes], bool],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.name = name
         self.extensions = extensions
         self.what = what
@@ -33,8 +38,13 @@ class Named:
 
     def to_dict(self) -> dict[str, object]:
         """Return it as plain data, for JSON."""
-        return {"name": self.name, "extensions": list(self.extensions), "description": self.what,
-                "told_by": self.told_by, "read_by": self.read_by}  # fmt: skip
+        return {
+            "name": self.name,
+            "extensions": list(self.extensions),
+            "description": self.what,
+            "told_by": self.told_by,
+            "read_by": self.read_by,
+        }
 
 
 def _starts(*magics: bytes, at: int = 0) -> Callable[[bytes, bytes], bool]:
@@ -79,31 +89,88 @@ def _is_msgpack(head: bytes, tail: bytes) -> bool:
 
 
 NAMED: Final = (
-    Named("onnx", (".onnx",), "ONNX model", "08, a version, the producer's name or 3a",
-          "onnx.load (package onnx), onnxruntime", _is_onnx),
-    Named("tflite", (".tflite",), "TensorFlow Lite model", "TFL3 at byte 4",
-          "the Interpreter of tensorflow.lite or ai-edge-litert", _starts(b"TFL3", at=4)),
-    Named("tfrecord", (".tfrecord", ".tfrecords"), "TFRecord file", "the checksum of the first length",
-          "tf.data.TFRecordDataset (package tensorflow)", _is_tfrecord),
-    Named("tf-checkpoint", (".index", ".ckpt"), "TensorFlow checkpoint (its table)",
-          "57 fb 80 8b 24 75 47 db at its end", "tf.train.load_checkpoint (package tensorflow)",
-          lambda head, tail: tail == _SSTABLE_END),
-    Named("msgpack", (".msgpack",), "msgpack (a flax checkpoint?)", "a map whose first key is a text",
-          "flax.serialization.msgpack_restore (package flax), the package msgpack", _is_msgpack),
-    Named("hdf5", (".h5", ".hdf5", ".keras"), "HDF5 file (Keras weights?)", "89 HDF",
-          "h5py.File (package h5py); a .keras of Keras 3 is a zip, whose members pparse reads", _starts(b"\x89HDF")),
-    Named("gguf", (".gguf",), "GGUF model (llama.cpp)", "GGUF", "gguf.GGUFReader (package gguf), llama.cpp",
-          _starts(b"GGUF")),
-    Named("torch-legacy", (".pt", ".pth", ".bin"), "PyTorch file of before 1.6 (a pickle)", "80 02 8a 0a 6c fc",
-          "torch.load with weights_only=True; what PyTorch 1.6 or later writes is a zip, whose members pparse reads",
-          _starts(b"\x80\x02\x8a\x0a\x6c\xfc")),
-    Named("pickle", (".pkl", ".pickle"), "pickle", "80, and 02 to 05",
-          "Python's pickle, which runs what it says; python -m pickletools shows it without running it",
-          _starts(*(bytes((0x80, version)) for version in (2, 3, 4, 5)))),
+    Named(
+        "onnx",
+        (".onnx",),
+        "ONNX model",
+        "08, a version, the producer's name or 3a",
+        "onnx.load (package onnx), onnxruntime",
+        _is_onnx,
+    ),
+    Named(
+        "tflite",
+        (".tflite",),
+        "TensorFlow Lite model",
+        "TFL3 at byte 4",
+        "the Interpreter of tensorflow.lite or ai-edge-litert",
+        _starts(b"TFL3", at=4),
+    ),
+    Named(
+        "tfrecord",
+        (".tfrecord", ".tfrecords"),
+        "TFRecord file",
+        "the checksum of the first length",
+        "tf.data.TFRecordDataset (package tensorflow)",
+        _is_tfrecord,
+    ),
+    Named(
+        "tf-checkpoint",
+        (".index", ".ckpt"),
+        "TensorFlow checkpoint (its table)",
+        "57 fb 80 8b 24 75 47 db at its end",
+        "tf.train.load_checkpoint (package tensorflow)",
+        lambda head, tail: tail == _SSTABLE_END,
+    ),
+    Named(
+        "msgpack",
+        (".msgpack",),
+        "msgpack (a flax checkpoint?)",
+        "a map whose first key is a text",
+        "flax.serialization.msgpack_restore (package flax), the package msgpack",
+        _is_msgpack,
+    ),
+    Named(
+        "hdf5",
+        (".h5", ".hdf5", ".keras"),
+        "HDF5 file (Keras weights?)",
+        "89 HDF",
+        "h5py.File (package h5py); a .keras of Keras 3 is a zip, whose members pparse reads",
+        _starts(b"\x89HDF"),
+    ),
+    Named(
+        "gguf",
+        (".gguf",),
+        "GGUF model (llama.cpp)",
+        "GGUF",
+        "gguf.GGUFReader (package gguf), llama.cpp",
+        _starts(b"GGUF"),
+    ),
+    Named(
+        "torch-legacy",
+        (".pt", ".pth", ".bin"),
+        "PyTorch file of before 1.6 (a pickle)",
+        "80 02 8a 0a 6c fc",
+        "torch.load with weights_only=True; what PyTorch 1.6 or later writes is a zip, whose members pparse reads",
+        _starts(b"\x80\x02\x8a\x0a\x6c\xfc"),
+    ),
+    Named(
+        "pickle",
+        (".pkl", ".pickle"),
+        "pickle",
+        "80, and 02 to 05",
+        "Python's pickle, which runs what it says; python -m pickletools shows it without running it",
+        _starts(*(bytes((0x80, version)) for version in (2, 3, 4, 5))),
+    ),
     Named("npy", (".npy",), "numpy .npy array", "93 NUMPY", "numpy.load", _starts(b"\x93NUMPY")),
-    Named("zarr", (".zarr",), "Zarr folder", ".zarray, .zgroup, .zmetadata or zarr.json in it",
-          "zarr.open (package zarr)", lambda head, tail: False),
-)  # fmt: skip
+    Named(
+        "zarr",
+        (".zarr",),
+        "Zarr folder",
+        ".zarray, .zgroup, .zmetadata or zarr.json in it",
+        "zarr.open (package zarr)",
+        lambda head, tail: False,
+    ),
+)
 _ZARR: Final = frozenset((".zarray", ".zgroup", ".zmetadata", "zarr.json"))
 
 

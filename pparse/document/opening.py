@@ -72,10 +72,20 @@ def open(
     if options:
         check_options(options, chosen, format=format)
     session = Session(
-        registry=chosen, budget=budget, limits=limits, options=options, retain=retain, include=tuple(include),
-        exclude=tuple(exclude), scratch=scratch, strict=strict, progress=progress, cancel=cancel, stats=stats,
+        registry=chosen,
+        budget=budget,
+        limits=limits,
+        options=options,
+        retain=retain,
+        include=tuple(include),
+        exclude=tuple(exclude),
+        scratch=scratch,
+        strict=strict,
+        progress=progress,
+        cancel=cancel,
+        stats=stats,
         block_size=block_size,
-    )  # fmt: skip
+    )
     try:
         extraction = _open_source(session, source, format)
         session.source = extraction.topmost.data
@@ -181,10 +191,15 @@ def _open_numbered(session: Session, path: str, parts: list[str | None], format:
         if lacks:
             sources.append(session.adopt(MissingData(lacks)))
             what = f"has {there:,} of" if part is not None else "is not there; the first one has"
-            notes.append(Finding(
-                "part-missing" if part is None else "part-cut", f"part .{number:0{width}} {what} {each:,} bytes",
-                source=name, offset=place + there, length=lacks,
-            ))  # fmt: skip
+            notes.append(
+                Finding(
+                    "part-missing" if part is None else "part-cut",
+                    f"part .{number:0{width}} {what} {each:,} bytes",
+                    source=name,
+                    offset=place + there,
+                    length=lacks,
+                )
+            )
         found.append(FilePart(f"{name}.{number:0{width}}", there, there + lacks))
         place += there + lacks
     spliced = SplicedData([source.range(0, source.size or 0) for source in sources], name, session.stats)

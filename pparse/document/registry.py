@@ -50,10 +50,18 @@ class Builtin:
     __slots__ = ("extensions", "folder", "further", "generic", "magic", "name", "named_is_enough", "parser", "viewer")
 
     def __init__(
-        self, name: str, parser: str, viewer: str | None, magic: tuple[tuple[int, bytes], ...],
-        extensions: tuple[str, ...], *, generic: bool = False, folder: bool = False, named_is_enough: bool = True,
+        self,
+        name: str,
+        parser: str,
+        viewer: str | None,
+        magic: tuple[tuple[int, bytes], ...],
+        extensions: tuple[str, ...],
+        *,
+        generic: bool = False,
+        folder: bool = False,
+        named_is_enough: bool = True,
         further: bool = False,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.name = name
         self.parser = parser
         self.viewer = viewer
@@ -65,65 +73,167 @@ class Builtin:
         self.further = further
 
 
-_JSON_STARTS = tuple((0, start) for start in (b"{", b"[", b" ", b"\t", b"\n", b"\r", b'"', b"\xef\xbb\xbf", b"-",
-                                              b"t", b"f", b"n", *(b"%d" % digit for digit in range(10))))  # fmt: skip
+_JSON_STARTS = tuple(
+    (0, start)
+    for start in (
+        b"{",
+        b"[",
+        b" ",
+        b"\t",
+        b"\n",
+        b"\r",
+        b'"',
+        b"\xef\xbb\xbf",
+        b"-",
+        b"t",
+        b"f",
+        b"n",
+        *(b"%d" % digit for digit in range(10)),
+    )
+)
 
 _STREAMS = (
     ("gzip", "GzipParser", ((0, b"\x1f\x8b"), (1, b"\x8b\x08"), (0, b"\x1f")), (".gz", ".tgz", ".bgz")),
     ("bz2", "Bz2Parser", ((0, b"BZh"),), (".bz2", ".tbz2", ".tbz")),
     ("xz", "XzParser", ((0, b"\xfd7zXZ"),), (".xz", ".txz")),
     ("lzma", "LzmaParser", ((0, b"\x5d\0\0"),), (".lzma", ".tlz")),
-    ("zstd", "ZstdParser", tuple((0, bytes((first,)) + rest) for first, rest in (
-        (0x28, b"\xb5\x2f\xfd"), *((0x50 + number, b"\x2a\x4d\x18") for number in range(16)))),
-     (".zst", ".tzst", ".zstd")),
+    (
+        "zstd",
+        "ZstdParser",
+        tuple(
+            (0, bytes((first,)) + rest)
+            for first, rest in ((0x28, b"\xb5\x2f\xfd"), *((0x50 + number, b"\x2a\x4d\x18") for number in range(16)))
+        ),
+        (".zst", ".tzst", ".zstd"),
+    ),
     ("lz4", "Lz4Parser", ((0, b"\x04\x22\x4d\x18"),), (".lz4", ".tlz4")),
     ("zlib", "ZlibParser", tuple((0, bytes((0x78, flags))) for flags in (0x01, 0x5E, 0x9C, 0xDA)), (".zz", ".zlib")),
     ("deflate", "DeflateParser", (), (".deflate",)),
     ("brotli", "BrotliParser", (), (".br",)),
-)  # fmt: skip
+)
 
 BUILTINS: Final = (
-    Builtin("safetensors", "pparse.parsers.safetensors.parser:SafetensorsParser",
-            "pparse.viewers.safetensors.viewer:SafetensorsViewer",
-            ((8, b"{"), (8, b" "), (8, b"\n"), (8, b"\t"), (8, b"\r"), (8, b"\xef\xbb\xbf"), (0, b"\0" * 16)),
-            (".safetensors",)),
-    Builtin("safetensors-index", "pparse.parsers.safetensors.index:SafetensorsIndexParser",
-            "pparse.viewers.safetensors.sharded:SafetensorsSetViewer",
-            tuple((0, start) for start in (b"{", b" ", b"\t", b"\n", b"\r")), (".safetensors.index.json",)),
-    Builtin("safetensors-folder", "pparse.parsers.safetensors.folder:SafetensorsFolderParser",
-            "pparse.viewers.safetensors.sharded:SafetensorsSetViewer", (), (), folder=True),
+    Builtin(
+        "safetensors",
+        "pparse.parsers.safetensors.parser:SafetensorsParser",
+        "pparse.viewers.safetensors.viewer:SafetensorsViewer",
+        ((8, b"{"), (8, b" "), (8, b"\n"), (8, b"\t"), (8, b"\r"), (8, b"\xef\xbb\xbf"), (0, b"\0" * 16)),
+        (".safetensors",),
+    ),
+    Builtin(
+        "safetensors-index",
+        "pparse.parsers.safetensors.index:SafetensorsIndexParser",
+        "pparse.viewers.safetensors.sharded:SafetensorsSetViewer",
+        tuple((0, start) for start in (b"{", b" ", b"\t", b"\n", b"\r")),
+        (".safetensors.index.json",),
+    ),
+    Builtin(
+        "safetensors-folder",
+        "pparse.parsers.safetensors.folder:SafetensorsFolderParser",
+        "pparse.viewers.safetensors.sharded:SafetensorsSetViewer",
+        (),
+        (),
+        folder=True,
+    ),
     Builtin("json", "pparse.parsers.json.parser:JsonParser", None, _JSON_STARTS, (".json",), generic=True),
-    Builtin("riegeli", "pparse.parsers.riegeli.parser:RiegeliParser", None, ((0, bytes.fromhex("83af70d10d884a3f")),),
-            (".riegeli", ".array_record", ".arrayrecord"), generic=True),
-    Builtin("cpb", "pparse.parsers.cpb.parser:CpbParser", "pparse.viewers.tensorflow.viewer:TensorflowViewer",
-            ((0, bytes.fromhex("83af70d10d884a3f")),), (".cpb",), named_is_enough=False),
-    Builtin("saved-model", "pparse.parsers.tensorflow:SavedModelParser",
-            "pparse.viewers.tensorflow.viewer:TensorflowViewer", ((0, b"\x08\x01\x12"),), (".pb",),
-            named_is_enough=False),
-    Builtin("graph-def", "pparse.parsers.tensorflow:GraphDefParser",
-            "pparse.viewers.tensorflow.viewer:TensorflowViewer", (), (".pb",), named_is_enough=False),
-    Builtin("meta-graph", "pparse.parsers.tensorflow:MetaGraphParser",
-            "pparse.viewers.tensorflow.viewer:TensorflowViewer", (), (".meta",), named_is_enough=False),
-    Builtin("saved-model-folder", "pparse.parsers.tensorflow:SavedModelFolderParser",
-            "pparse.viewers.tensorflow.viewer:TensorflowViewer", (), (), folder=True),
-    Builtin("protobuf", "pparse.parsers.protobuf.parser:ProtobufParser", None, (),
-            (".pb", ".binpb", ".protobin", ".binaryproto"), generic=True),
-    Builtin("zip", "pparse.parsers.zip.parser:ZipParser", None,
-            ((0, b"PK\x03\x04"), (0, b"PK\x05\x06"), (0, b"PK\x07\x08"), (1, b"K\x03\x04"), (0, b"P\x4b\x03"),
-             (0, b"MZ"), (0, b"#!"), (0, b"\x7fELF")),
-            (".zip", ".jar", ".whl", ".npz"),
-            generic=True, named_is_enough=False, further=True),
-    Builtin("tar", "pparse.parsers.tar.parser:TarParser", None,
-            ((257, b"ustar"), (0, b"\0" * 64)), (".tar",), generic=True, further=True),
-    *(Builtin(name, f"pparse.parsers.streams:{parser}", None, magic, extensions, generic=True)
-      for name, parser, magic, extensions in _STREAMS),
-)  # fmt: skip
+    Builtin(
+        "riegeli",
+        "pparse.parsers.riegeli.parser:RiegeliParser",
+        None,
+        ((0, bytes.fromhex("83af70d10d884a3f")),),
+        (".riegeli", ".array_record", ".arrayrecord"),
+        generic=True,
+    ),
+    Builtin(
+        "cpb",
+        "pparse.parsers.cpb.parser:CpbParser",
+        "pparse.viewers.tensorflow.viewer:TensorflowViewer",
+        ((0, bytes.fromhex("83af70d10d884a3f")),),
+        (".cpb",),
+        named_is_enough=False,
+    ),
+    Builtin(
+        "saved-model",
+        "pparse.parsers.tensorflow:SavedModelParser",
+        "pparse.viewers.tensorflow.viewer:TensorflowViewer",
+        ((0, b"\x08\x01\x12"),),
+        (".pb",),
+        named_is_enough=False,
+    ),
+    Builtin(
+        "graph-def",
+        "pparse.parsers.tensorflow:GraphDefParser",
+        "pparse.viewers.tensorflow.viewer:TensorflowViewer",
+        (),
+        (".pb",),
+        named_is_enough=False,
+    ),
+    Builtin(
+        "meta-graph",
+        "pparse.parsers.tensorflow:MetaGraphParser",
+        "pparse.viewers.tensorflow.viewer:TensorflowViewer",
+        (),
+        (".meta",),
+        named_is_enough=False,
+    ),
+    Builtin(
+        "saved-model-folder",
+        "pparse.parsers.tensorflow:SavedModelFolderParser",
+        "pparse.viewers.tensorflow.viewer:TensorflowViewer",
+        (),
+        (),
+        folder=True,
+    ),
+    Builtin(
+        "protobuf",
+        "pparse.parsers.protobuf.parser:ProtobufParser",
+        None,
+        (),
+        (".pb", ".binpb", ".protobin", ".binaryproto"),
+        generic=True,
+    ),
+    Builtin(
+        "zip",
+        "pparse.parsers.zip.parser:ZipParser",
+        None,
+        (
+            (0, b"PK\x03\x04"),
+            (0, b"PK\x05\x06"),
+            (0, b"PK\x07\x08"),
+            (1, b"K\x03\x04"),
+            (0, b"P\x4b\x03"),
+            (0, b"MZ"),
+            (0, b"#!"),
+            (0, b"\x7fELF"),
+        ),
+        (".zip", ".jar", ".whl", ".npz"),
+        generic=True,
+        named_is_enough=False,
+        further=True,
+    ),
+    Builtin(
+        "tar",
+        "pparse.parsers.tar.parser:TarParser",
+        None,
+        ((257, b"ustar"), (0, b"\0" * 64)),
+        (".tar",),
+        generic=True,
+        further=True,
+    ),
+    *(
+        Builtin(name, f"pparse.parsers.streams:{parser}", None, magic, extensions, generic=True)
+        for name, parser, magic, extensions in _STREAMS
+    ),
+)
 
 # First bytes that mark a compressed stream of which nothing else is sound.
 _STREAM_MAGICS: Final = (
-    ("gzip", b"\x1f\x8b"), ("bz2", b"BZh"), ("xz", b"\xfd7zXZ"), ("zstd", b"\x28\xb5\x2f\xfd"),
+    ("gzip", b"\x1f\x8b"),
+    ("bz2", b"BZh"),
+    ("xz", b"\xfd7zXZ"),
+    ("zstd", b"\x28\xb5\x2f\xfd"),
     ("lz4", b"\x04\x22\x4d\x18"),
-)  # fmt: skip
+)
 # What ends up under a model's name without being one: (bytes at the start, what to tell).
 _MISTAKEN: Final = (
     (b"version https://git-lfs", "a Git LFS pointer, not the file itself: run 'git lfs pull' to fetch it"),
@@ -308,8 +418,10 @@ def _refuse_stand_in(extraction: Extraction, chosen: type[Parser]) -> None:
             start = _head(extraction, 80).decode("utf-8", "replace")
             raise FormatError(
                 f"it is named as {other.name}, and is {chosen.name} text (a server's answer?): {start!r}; "
-                f"read it as such with -f {chosen.name}", source=extraction.name, option=f"-f {chosen.name}",
-            )  # fmt: skip
+                f"read it as such with -f {chosen.name}",
+                source=extraction.name,
+                option=f"-f {chosen.name}",
+            )
 
 
 def _rank(

@@ -197,9 +197,7 @@ def fingerprint64_python(data: Buffer) -> int:
     if size <= BLOCK:
         return _hash_to_16(bytes(flat)) if size <= 16 else _hash_to_64(bytes(flat))
     whole = size - 1 & -BLOCK
-    return _finish(
-        absorb_python(_begin(flat), memoryview(flat)[:whole]), bytes(flat[size - BLOCK :]), size - whole
-    )  # fmt: skip
+    return _finish(absorb_python(_begin(flat), memoryview(flat)[:whole]), bytes(flat[size - BLOCK :]), size - whole)
 
 
 if TYPE_CHECKING:

@@ -45,7 +45,7 @@ from pparse.proto_splitter.pieces import (
     no_key,
     size_of,
     span,
-)  # fmt: skip
+)
 from pparse.protobuf.schema import (
     TYPE_BOOL,
     TYPE_ENUM,
@@ -59,7 +59,7 @@ from pparse.protobuf.schema import (
     TYPE_SINT64,
     TYPE_UINT32,
     WIRE_TYPES,
-)  # fmt: skip
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -92,8 +92,12 @@ _CANONICAL: Final = {
     "64": re.compile(rb"(?>[\x00-\x7f]|[\x80-\xff]{1,8}[\x01-\x7f]|[\x80-\xff]{9}\x01)*+"),
 }
 _KIND: Final = {
-    TYPE_BOOL: "bool", TYPE_INT32: "int32", TYPE_ENUM: "int32", TYPE_UINT32: "uint32", TYPE_SINT32: "uint32",
-}  # fmt: skip
+    TYPE_BOOL: "bool",
+    TYPE_INT32: "int32",
+    TYPE_ENUM: "int32",
+    TYPE_UINT32: "uint32",
+    TYPE_SINT32: "uint32",
+}
 
 
 def _varint_of(kind: str, value: int) -> bytes:
@@ -112,9 +116,19 @@ class _Field:
     """What is to be known of a field, with its keys in wire form."""
 
     __slots__ = (
-        "drops_zero", "entry", "is_map", "key", "kind", "message", "number", "oneof", "packed_key", "repeated", "type",
+        "drops_zero",
+        "entry",
+        "is_map",
+        "key",
+        "kind",
+        "message",
+        "number",
+        "oneof",
+        "packed_key",
+        "repeated",
+        "type",
         "wire",
-    )  # fmt: skip
+    )
 
     def __init__(self, field: FieldType) -> None:
         if field.type == TYPE_GROUP:

@@ -59,9 +59,12 @@ PRODUCER_CHUNKED: Final = 2
 
 _FINGERPRINT_FILE: Final = "fingerprint.pb"
 _HASHES: Final = (
-    "saved_model_checksum", "graph_def_program_hash", "signature_def_hash", "saved_object_graph_hash",
+    "saved_model_checksum",
+    "graph_def_program_hash",
+    "signature_def_hash",
+    "saved_object_graph_hash",
     "checkpoint_hash",
-)  # fmt: skip
+)
 _MAX_FINGERPRINT_FILE: Final = 1 << 16
 
 

@@ -78,9 +78,17 @@ class FolderOptions:
     """
 
     __slots__ = (
-        "budget", "cancel", "fingerprint", "follow_links", "limits", "overwrite", "progress", "scratch", "stats",
+        "budget",
+        "cancel",
+        "fingerprint",
+        "follow_links",
+        "limits",
+        "overwrite",
+        "progress",
+        "scratch",
+        "stats",
         "verify",
-    )  # fmt: skip
+    )
 
     def __init__(
         self,
@@ -135,9 +143,7 @@ def split_folder(
 
     def write(document: Extraction, folder: str) -> SplitReport:
         prefix = os.path.join(folder, _PREFIX)
-        return split_document(
-            document, prefix, limit=max_size, writer_options=writer_options, progress=given.progress
-        )  # fmt: skip
+        return split_document(document, prefix, limit=max_size, writer_options=writer_options, progress=given.progress)
 
     return _write_folder(source, target, model, write, given)
 
@@ -194,10 +200,16 @@ def _write_folder(
     try:
         path = os.path.join(source, model)
         with pparse.open(
-            path, format="cpb" if model == CHUNKED else "saved-model", budget=given.budget, limits=given.limits,
-            options={"verify": given.verify, "message": "tensorflow.SavedModel"}, scratch=given.scratch,
-            progress=given.progress, cancel=given.cancel, stats=given.stats,
-        ) as document:  # fmt: skip
+            path,
+            format="cpb" if model == CHUNKED else "saved-model",
+            budget=given.budget,
+            limits=given.limits,
+            options={"verify": given.verify, "message": "tensorflow.SavedModel"},
+            scratch=given.scratch,
+            progress=given.progress,
+            cancel=given.cancel,
+            stats=given.stats,
+        ) as document:
             written = write(document, staging.path)
             report = FolderReport(target, written)
             report.notes = notes

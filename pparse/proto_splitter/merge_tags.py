@@ -27,8 +27,11 @@ _GROUP, _MESSAGE = 10, 11  # FieldDescriptorProto.Type
 # FieldDescriptor.CppType of what may be a key; an index is as uint64.
 _BOOL_KEY, _STRING_KEY, _INDEX = 7, 9, 4
 _KEY_RANGES: Final = {
-    1: (-1 << 31, (1 << 31) - 1), 2: (-1 << 63, (1 << 63) - 1), 3: (0, (1 << 32) - 1), 4: (0, (1 << 64) - 1),
-}  # fmt: skip
+    1: (-1 << 31, (1 << 31) - 1),
+    2: (-1 << 63, (1 << 63) - 1),
+    3: (0, (1 << 32) - 1),
+    4: (0, (1 << 64) - 1),
+}
 _WORDS: Final = {"true": True, "false": False}
 _INTEGER: Final = re.compile(r"-?[0-9]{1,20}")
 

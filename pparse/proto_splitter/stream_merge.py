@@ -141,9 +141,11 @@ def check_mergeable(document: Extraction) -> CpbParser:
     check_end(parser)
     if parser.problem is not None:
         raise MalformedError(
-            f"the chunk metadata, the last record, cannot be read: {parser.problem.reason}", source=document.name,
-            offset=parser.problem.offset, fault=Fault.UNREADABLE,
-        )  # fmt: skip
+            f"the chunk metadata, the last record, cannot be read: {parser.problem.reason}",
+            source=document.name,
+            offset=parser.problem.offset,
+            fault=Fault.UNREADABLE,
+        )
     unsound = parser.prove_metadata()
     if unsound is not None:
         unsound.source = document.name

@@ -326,8 +326,9 @@ class Rest:
         if size > self.limit:
             raise SplitError(
                 f"{what} takes {format_size(size)} and cannot be cut; the limit is {format_size(self.limit)}",
-                wanted=size, got=self.limit,
-            )  # fmt: skip
+                wanted=size,
+                got=self.limit,
+            )
         if not self.slices or self.slices[-1].size + size > self.limit:
             self.slices.append(Slice())
         for stretch in stretches:
@@ -448,9 +449,12 @@ def _walk(part: Range, type: MessageType) -> Iterator[tuple[Field, FieldType | N
         if field.tag < 8 or field.next > part.end:
             reason = "a field ends beyond its message" if field.tag >= 8 else "this is no field"
             raise MalformedError(
-                f"cannot split: {reason} ({type.full_name})", offset=pos, wanted=field.next - pos, got=part.end - pos,
+                f"cannot split: {reason} ({type.full_name})",
+                offset=pos,
+                wanted=field.next - pos,
+                got=part.end - pos,
                 source=part.data.name,
-            )  # fmt: skip
+            )
         known = fields.get(field.tag >> 3)
         yield field, known if known is not None and accepts(known, field.tag & 7) else None, window
         pos = field.next

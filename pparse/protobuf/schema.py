@@ -71,9 +71,26 @@ TYPE_SINT32: Final = 17
 TYPE_SINT64: Final = 18
 
 TYPE_NAMES: Final = (
-    "", "double", "float", "int64", "uint64", "int32", "fixed64", "fixed32", "bool", "string", "group", "message",
-    "bytes", "uint32", "enum", "sfixed32", "sfixed64", "sint32", "sint64",
-)  # fmt: skip
+    "",
+    "double",
+    "float",
+    "int64",
+    "uint64",
+    "int32",
+    "fixed64",
+    "fixed32",
+    "bool",
+    "string",
+    "group",
+    "message",
+    "bytes",
+    "uint32",
+    "enum",
+    "sfixed32",
+    "sfixed64",
+    "sint32",
+    "sint64",
+)
 """Names of the types of fields, by their number."""
 
 WIRE_TYPES: Final = (-1, 1, 5, 0, 0, 0, 1, 5, 0, 2, 3, 2, 2, 0, 0, 5, 1, 0, 0)
@@ -90,15 +107,30 @@ _LONGEST_NUMBER: Final = 1000
 _FLOATS: Final = frozenset("0123456789+-.eE")
 _ESCAPE: Final = rb"(?s)\\(?:([0-7]{1,3})|[xX]([0-9a-fA-F]{1,2})|(.?))"
 _ESCAPES: Final = {
-    b"a": b"\a", b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t", b"v": b"\v", b"\\": b"\\",
-    b"'": b"'", b'"': b'"', b"?": b"?",
-}  # fmt: skip
+    b"a": b"\a",
+    b"b": b"\b",
+    b"f": b"\f",
+    b"n": b"\n",
+    b"r": b"\r",
+    b"t": b"\t",
+    b"v": b"\v",
+    b"\\": b"\\",
+    b"'": b"'",
+    b'"': b'"',
+    b"?": b"?",
+}
 _INTEGER_BITS: Final = {
-    TYPE_INT32: (True, 32), TYPE_SINT32: (True, 32), TYPE_SFIXED32: (True, 32),
-    TYPE_UINT32: (False, 32), TYPE_FIXED32: (False, 32),
-    TYPE_INT64: (True, 64), TYPE_SINT64: (True, 64), TYPE_SFIXED64: (True, 64),
-    TYPE_UINT64: (False, 64), TYPE_FIXED64: (False, 64),
-}  # fmt: skip
+    TYPE_INT32: (True, 32),
+    TYPE_SINT32: (True, 32),
+    TYPE_SFIXED32: (True, 32),
+    TYPE_UINT32: (False, 32),
+    TYPE_FIXED32: (False, 32),
+    TYPE_INT64: (True, 64),
+    TYPE_SINT64: (True, 64),
+    TYPE_SFIXED64: (True, 64),
+    TYPE_UINT64: (False, 64),
+    TYPE_FIXED64: (False, 64),
+}
 
 
 class Schema:
@@ -326,9 +358,23 @@ class FieldType:
     """
 
     __slots__ = (
-        "_default", "_is_map", "_offset", "_schema", "_target", "_text", "has_presence", "json_name", "name", "number",
-        "oneof", "packed", "repeated", "type", "type_name", "wire_type",
-    )  # fmt: skip
+        "_default",
+        "_is_map",
+        "_offset",
+        "_schema",
+        "_target",
+        "_text",
+        "has_presence",
+        "json_name",
+        "name",
+        "number",
+        "oneof",
+        "packed",
+        "repeated",
+        "type",
+        "type_name",
+        "wire_type",
+    )
 
     def __init__(self, schema: Schema, scope: str, span: Span, file: FileParts, body: MessageParts | None) -> None:
         data = schema._data

@@ -21,9 +21,14 @@ class Plan:
     __slots__ = ("nameless", "recursive", "salvage", "settle", "wanted")
 
     def __init__(
-        self, *, recursive: bool = False, nameless: bool = False, salvage: bool = False, settle: bool = False,
+        self,
+        *,
+        recursive: bool = False,
+        nameless: bool = False,
+        salvage: bool = False,
+        settle: bool = False,
         wanted: Callable[[str], bool] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.recursive = recursive
         self.nameless = nameless
         self.salvage = salvage
@@ -46,10 +51,14 @@ def recognise(document: Extraction) -> Result:
             raise
         document.assume(name)
         result = document.parse()
-        result.findings.add(Finding(
-            "searched", f"no parser recognises it; something of {name} was found in it", severity=Severity.NOTE,
-            source=base_name(document.name),
-        ))  # fmt: skip
+        result.findings.add(
+            Finding(
+                "searched",
+                f"no parser recognises it; something of {name} was found in it",
+                severity=Severity.NOTE,
+                source=base_name(document.name),
+            )
+        )
         return result
 
 

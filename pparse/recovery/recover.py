@@ -51,9 +51,13 @@ class Outcome:
 
 
 def open_target(
-    document: Extraction, folder: str | os.PathLike[str], *, max_output: int | None = None, exist_ok: bool = False,
+    document: Extraction,
+    folder: str | os.PathLike[str],
+    *,
+    max_output: int | None = None,
+    exist_ok: bool = False,
     run: Mapping[str, object] | None = None,
-) -> Target:  # fmt: skip
+) -> Target:
     """Return the folder to write to. Raises `OptionError` if it holds something and ``exist_ok`` is not given.
 
     ``run``: what is done, see `Target`.
@@ -61,16 +65,26 @@ def open_target(
     session = document.session
     most = default_max_output(document.size) if max_output is None else max_output
     return Target(
-        os.fspath(folder), source_size=document.size, max_bytes=most, max_entries=session.limits.extracted_entries,
-        max_expansion=session.limits.expansion_ratio, budget=session.budget, exist_ok=exist_ok,
-        max_hole_bytes=session.limits.hole_bytes, run=run,
-    )  # fmt: skip
+        os.fspath(folder),
+        source_size=document.size,
+        max_bytes=most,
+        max_entries=session.limits.extracted_entries,
+        max_expansion=session.limits.expansion_ratio,
+        budget=session.budget,
+        exist_ok=exist_ok,
+        max_hole_bytes=session.limits.hole_bytes,
+        run=run,
+    )
 
 
 def recover(
-    document: Extraction, folder: str | os.PathLike[str], *, max_output: int | None = None, exist_ok: bool = False,
+    document: Extraction,
+    folder: str | os.PathLike[str],
+    *,
+    max_output: int | None = None,
+    exist_ok: bool = False,
     tell: Callable[[RecoveredFile], object] | None = None,
-) -> Outcome:  # fmt: skip
+) -> Outcome:
     """Write everything that can be saved of ``document`` into ``folder``, through all containers in it.
 
     Every file is in ``RECOVERY.json`` there; ``tell`` is called with each. A file that meets a limit is cut there or
@@ -124,10 +138,16 @@ def is_unfinished(folder: str | os.PathLike[str]) -> bool:
 
 
 def extract(
-    document: Extraction, folder: str | os.PathLike[str], *, wanted: Callable[[str], bool] | None = None,
-    recursive: bool = False, max_output: int | None = None, exist_ok: bool = False,
-    tell: Callable[[RecoveredFile], object] | None = None, begin_again: Callable[[], object] | None = None,
-) -> Outcome:  # fmt: skip
+    document: Extraction,
+    folder: str | os.PathLike[str],
+    *,
+    wanted: Callable[[str], bool] | None = None,
+    recursive: bool = False,
+    max_output: int | None = None,
+    exist_ok: bool = False,
+    tell: Callable[[RecoveredFile], object] | None = None,
+    begin_again: Callable[[], object] | None = None,
+) -> Outcome:
     """Write the members of an archive (``wanted``: of these names) into ``folder``, partial ones too.
 
     ``recursive`` enters archives in it. ``tell`` is called with each file. If a compressed stream contradicts itself at
@@ -151,9 +171,7 @@ def extract(
                 tell(file)
 
         result = recognise(document)
-        run = run_of(
-            document, "extract", max_output=max_output, exist_ok=exist_ok, recursive=recursive, wanted=chosen
-        )  # fmt: skip
+        run = run_of(document, "extract", max_output=max_output, exist_ok=exist_ok, recursive=recursive, wanted=chosen)
         plan = Plan(recursive=recursive, wanted=wanted, settle=settle)
         with open_target(document, folder, max_output=max_output, exist_ok=exist_ok or settle, run=run) as target:
             unpacker = Unpacker(document, target, note, plan)

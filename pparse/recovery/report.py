@@ -60,9 +60,19 @@ class RecoveredFile:
     """
 
     __slots__ = (
-        "bytes", "doubtful", "gaps", "mtime", "offset", "path", "raw_name", "reason", "sha256", "source", "status",
+        "bytes",
+        "doubtful",
+        "gaps",
+        "mtime",
+        "offset",
+        "path",
+        "raw_name",
+        "reason",
+        "sha256",
+        "source",
+        "status",
         "verified",
-    )  # fmt: skip
+    )
 
     def __init__(
         self,
@@ -137,8 +147,16 @@ class Summary:
     """
 
     __slots__ = (
-        "bytes", "confirmed", "counts", "doubtful", "gap_bytes", "gaps", "not_written", "set_apart", "verified",
-    )  # fmt: skip
+        "bytes",
+        "confirmed",
+        "counts",
+        "doubtful",
+        "gap_bytes",
+        "gaps",
+        "not_written",
+        "set_apart",
+        "verified",
+    )
 
     def __init__(self) -> None:
         self.counts = dict.fromkeys(Status, 0)

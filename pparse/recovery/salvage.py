@@ -35,9 +35,7 @@ PROTOBUF: Final = ("saved-model", "graph-def", "meta-graph", "protobuf")
 MODELS: Final = ("safetensors", "riegeli", "cpb", *PROTOBUF)
 
 
-def salvage(
-    extraction: Extraction, target: Target, name: str, *, report: Report, kept: Kept | None = None
-) -> bool:  # fmt: skip
+def salvage(extraction: Extraction, target: Target, name: str, *, report: Report, kept: Kept | None = None) -> bool:
     """Write what is left of a model file that is not whole as the valid file ``name`` of ``target``, and tell of it.
 
     ``report`` is called once for each file written, the new one first, and for each part of which nothing could be had;

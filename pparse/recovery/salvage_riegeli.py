@@ -75,9 +75,13 @@ class RecordCopy:
         self.records = self.unchecked = self.lost = 0
         self.damaged = False
         self._reader = RecordReader(
-            job.data.range(job.start, job.end), recovery=self._note, verify="all", budget=job.session.budget,
-            limits=job.session.limits, scratch=job.session.spools,
-        )  # fmt: skip
+            job.data.range(job.start, job.end),
+            recovery=self._note,
+            verify="all",
+            budget=job.session.budget,
+            limits=job.session.limits,
+            scratch=job.session.spools,
+        )
 
     def run(self) -> None:
         """Copy every record that can be read."""
@@ -117,9 +121,13 @@ class RecordCopy:
         if self._writer is None:
             stream: BinaryIO = _Stream(self._file)  # type: ignore[assignment]
             self._writer = RecordWriter(
-                stream, owns_dest=False, assumed_pos=0, options=self._options(), serialized_metadata=self._metadata,
+                stream,
+                owns_dest=False,
+                assumed_pos=0,
+                options=self._options(),
+                serialized_metadata=self._metadata,
                 scratch=self._job.session.spools,
-            )  # fmt: skip
+            )
         return self._writer
 
     def write(self, record: bytes) -> int:
@@ -202,9 +210,12 @@ class RecordCopy:
             if chunk is None:
                 return
             found = open_records(
-                reader._source, chunk, budget=job.session.budget, limits=job.session.limits,
+                reader._source,
+                chunk,
+                budget=job.session.budget,
+                limits=job.session.limits,
                 scratch=job.session.spools,
-            )  # fmt: skip
+            )
             there = found.extent() if found is not None else 0
         except ChunkError:
             return

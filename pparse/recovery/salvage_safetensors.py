@@ -177,9 +177,14 @@ def salvage_safetensors(job: Job) -> bool:
 
 
 def _save_model(
-    job: Job, viewer: SafetensorsViewer, judge: _Judge, metadata: dict[str, object] | None, *,
-    refused: bool = False, in_doubt: bool,
-) -> tuple[_Plan, TargetFile | None] | None:  # fmt: skip
+    job: Job,
+    viewer: SafetensorsViewer,
+    judge: _Judge,
+    metadata: dict[str, object] | None,
+    *,
+    refused: bool = False,
+    in_doubt: bool,
+) -> tuple[_Plan, TargetFile | None] | None:
     """Write the sure tensors, or those in doubt; no file if there are none. None if the old file is as good."""
     for _ in range(_TRIES):
         plan = _Plan(judge, viewer, job, in_doubt=in_doubt)
@@ -314,9 +319,14 @@ def _report_model(
 
 
 def _finish(
-    job: Job, viewer: SafetensorsViewer, judge: _Judge, status: Status, metadata: dict[str, object] | None,
-    path: str, second: str | None,
-) -> None:  # fmt: skip
+    job: Job,
+    viewer: SafetensorsViewer,
+    judge: _Judge,
+    status: Status,
+    metadata: dict[str, object] | None,
+    path: str,
+    second: str | None,
+) -> None:
     """Write what is there of the tensors that neither file has, and a list of what the first does not have."""
     rest = Rest(job, path, {"format": "safetensors", "metadata": metadata})
     try:
@@ -383,10 +393,15 @@ def _save_part(
         entry.reason = text_of(f"{what}: {there:,} of {length:,} bytes are there: {why}")
         job.report_as(entry)
     return {
-        "name": text_of(tensor.name), "dtype": text_of(tensor.stored_dtype) or None, "shape": shape,
-        "data_offsets": [begin - base, begin - base + length] if tensor.spans else None, "status": status.value,
-        "there": there, "path": entry.path, "reason": text_of(why),
-    }  # fmt: skip
+        "name": text_of(tensor.name),
+        "dtype": text_of(tensor.stored_dtype) or None,
+        "shape": shape,
+        "data_offsets": [begin - base, begin - base + length] if tensor.spans else None,
+        "status": status.value,
+        "there": there,
+        "path": entry.path,
+        "reason": text_of(why),
+    }
 
 
 def _write_part(job: Job, folder: str, tensor: Tensor, stop: int, entry: RecoveredFile) -> int:

@@ -168,10 +168,14 @@ class ShardWriter:
             for name, shard in self._parser.weight_map():
                 if self._table is not None and not self._table.seen(name):
                     why = self._lost.get(shard or "", "its shard has no such tensor, or not all of it")
-                    rest.add({
-                        "name": text_of(name), "shard": None if shard is None else text_of(shard),
-                        "status": Status.MISSING.value, "reason": text_of(why),
-                    })  # fmt: skip
+                    rest.add(
+                        {
+                            "name": text_of(name),
+                            "shard": None if shard is None else text_of(shard),
+                            "status": Status.MISSING.value,
+                            "reason": text_of(why),
+                        }
+                    )
             rest.finish(Status.DAMAGED)
         finally:
             rest.discard()

@@ -117,9 +117,18 @@ class TargetFile(_Open):
     """
 
     __slots__ = (
-        "_expansion", "_place", "_sha256", "_skipped", "_stored", "bytes", "crc32", "hole_bytes", "mtime", "parts",
+        "_expansion",
+        "_place",
+        "_sha256",
+        "_skipped",
+        "_stored",
+        "bytes",
+        "crc32",
+        "hole_bytes",
+        "mtime",
+        "parts",
         "raw_name",
-    )  # fmt: skip
+    )
 
     def __init__(
         self,

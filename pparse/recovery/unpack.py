@@ -52,9 +52,24 @@ if TYPE_CHECKING:
 
 # What is a container by its name. Other files that happen to be one (.docx, .jar, .pt …) are entered only if damaged.
 ARCHIVE_NAMES: Final = (
-    ".zip", ".tar", ".gz", ".tgz", ".bz2", ".tbz2", ".tbz", ".xz", ".txz", ".zst", ".tzst", ".lz4", ".lzma", ".tlz",
-    ".br", ".zz", ".bgz",
-)  # fmt: skip
+    ".zip",
+    ".tar",
+    ".gz",
+    ".tgz",
+    ".bz2",
+    ".tbz2",
+    ".tbz",
+    ".xz",
+    ".txz",
+    ".zst",
+    ".tzst",
+    ".lz4",
+    ".lzma",
+    ".tlz",
+    ".br",
+    ".zz",
+    ".bgz",
+)
 # Where bytes go that have no name: a folder beside the members of their container.
 NAMELESS: Final = "nameless"
 # The longest target of a symbolic link.
@@ -247,7 +262,7 @@ class Unpacker:
 
     def _write_plain(
         self, result: Result, name: str, source: str, judgement: Judgement | None, prefix: str | None = None
-    ) -> str | None:  # fmt: skip
+    ) -> str | None:
         """Write a document as it is; return the path that it got. None if there was nothing to write."""
         extraction = result.extraction
         end = extraction.known_end()
@@ -291,10 +306,16 @@ class Unpacker:
         except LimitError as error:
             if self._target.is_full:
                 raise
-            self._report(RecoveredFile(
-                None, Status.UNSUPPORTED, raw_name=name, source=extraction.path, offset=extraction.start,
-                reason=error.reason,
-            ))  # fmt: skip
+            self._report(
+                RecoveredFile(
+                    None,
+                    Status.UNSUPPORTED,
+                    raw_name=name,
+                    source=extraction.path,
+                    offset=extraction.start,
+                    reason=error.reason,
+                )
+            )
             self._met(error, name, extraction.path)
             return True
         except PparseError:
@@ -347,9 +368,15 @@ class Unpacker:
             # A container that is not looked into may be cut, inside of one that is whole.
             deep = level.parser.extraction.layers + 1 >= self._session.limits.nesting
             severity = Severity.ERROR if deep else Severity.WARNING
-            self._document.findings.add(Finding(
-                "limit", f"not entered: {error.reason}", severity=severity, path=listed, source=level.source,
-            ))  # fmt: skip
+            self._document.findings.add(
+                Finding(
+                    "limit",
+                    f"not entered: {error.reason}",
+                    severity=severity,
+                    path=listed,
+                    source=level.source,
+                )
+            )
             return False
         except PparseError:
             return False  # no container, or none that can be read
@@ -404,9 +431,12 @@ class Unpacker:
         return True
 
     def _write_member(
-        self, level: _Level, member: ArchiveMember, content: ArchiveMember | None = None,
+        self,
+        level: _Level,
+        member: ArchiveMember,
+        content: ArchiveMember | None = None,
         judgement: Judgement | None = None,
-    ) -> bool:  # fmt: skip
+    ) -> bool:
         """Write a member, and return True; ``content``: the one that holds its bytes, if it is but a link to that.
 
         ``judgement``: what its own format says of it.
@@ -499,14 +529,17 @@ class Unpacker:
 
     def _tell(
         self, sink: Sink, verdict: Verdict, source: str, offset: int, name: str, prefix: str | None = None
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Report a file; ``prefix``: the folders before the part of its path that is its own name."""
         if sink.file is not None and verdict.code != "nameless":
             verdict.place(sink.file.bytes)
         known: dict[str, Any] = {
-            "verified": verdict.verified, "source": source, "offset": offset, "reason": verdict.reason,
+            "verified": verdict.verified,
+            "source": source,
+            "offset": offset,
+            "reason": verdict.reason,
             "doubtful": verdict.doubtful,
-        }  # fmt: skip
+        }
         if sink.error is not None:  # a limit of ours, which is not the member's fault
             verdict.status = Status.UNSUPPORTED if sink.file is None else Status.TRUNCATED
             verdict.reason = sink.error.reason
@@ -547,20 +580,29 @@ class Unpacker:
         if was_stopped(error):
             return
         reason = error.reason if isinstance(error, PparseError) else type(error).__name__
-        self._document.findings.add(Finding(
-            "stopped", f"stopped before the end, so there is more than these files: {reason}",
-            source=base_name(self._document.name),
-        ))  # fmt: skip
+        self._document.findings.add(
+            Finding(
+                "stopped",
+                f"stopped before the end, so there is more than these files: {reason}",
+                source=base_name(self._document.name),
+            )
+        )
         sink = self._sink
         if sink is not None and sink.file is not None and sink.interrupted and not isinstance(error, SourceError):
             self._report(RecoveredFile.written(sink.file, Status.TRUNCATED, reason="stopped while it was written"))
 
     def _tell_link(self, level: _Level, member: ArchiveMember) -> None:
         what = f"{member.kind} to {member.link}" if member.link else member.kind
-        self._document.findings.add(Finding(
-            "not-written", f"a {what}, which is never written", severity=Severity.NOTE, path=member.name,
-            source=level.source, offset=member.at,
-        ))  # fmt: skip
+        self._document.findings.add(
+            Finding(
+                "not-written",
+                f"a {what}, which is never written",
+                severity=Severity.NOTE,
+                path=member.name,
+                source=level.source,
+                offset=member.at,
+            )
+        )
 
     def _tell_damage(self, level: _Level, member: ArchiveMember) -> None:
         """Say what is wrong with a member that is not written, as a check does."""
@@ -570,9 +612,14 @@ class Unpacker:
                 self._document.findings.add(finding)
 
     def _tell_lost(self, level: _Level, error: PparseError) -> None:
-        self._document.findings.add(Finding(
-            "malformed", error.reason, source=level.source, offset=error.offset,
-        ))  # fmt: skip
+        self._document.findings.add(
+            Finding(
+                "malformed",
+                error.reason,
+                source=level.source,
+                offset=error.offset,
+            )
+        )
 
     def _progress(self, level: _Level, member: ArchiveMember) -> None:
         progress = self._session.progress

@@ -45,11 +45,24 @@ if TYPE_CHECKING:
     from pparse.riegeli.writer import FlushType, RecordWriter
 
 _ERRORS = (
-    "AbortedError", "AlreadyExistsError", "CancelledError", "DataLossError", "DeadlineExceededError",
-    "FailedPreconditionError", "InternalError", "InvalidArgumentError", "NotFoundError", "OutOfRangeError",
-    "PermissionDeniedError", "ResourceExhaustedError", "RiegeliError", "UnauthenticatedError", "UnavailableError",
-    "UnimplementedError", "UnknownError",
-)  # fmt: skip
+    "AbortedError",
+    "AlreadyExistsError",
+    "CancelledError",
+    "DataLossError",
+    "DeadlineExceededError",
+    "FailedPreconditionError",
+    "InternalError",
+    "InvalidArgumentError",
+    "NotFoundError",
+    "OutOfRangeError",
+    "PermissionDeniedError",
+    "ResourceExhaustedError",
+    "RiegeliError",
+    "UnauthenticatedError",
+    "UnavailableError",
+    "UnimplementedError",
+    "UnknownError",
+)
 _WHERE = {
     **dict.fromkeys(_ERRORS, "errors"),
     "EXISTENCE_ONLY": "projection",

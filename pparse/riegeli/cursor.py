@@ -176,9 +176,12 @@ class ChunkCursor:
     def _open_simple(self, chunk: Chunk) -> SimpleRecords:
         try:
             return SimpleRecords(
-                ChunkData(self._source, chunk), chunk.header, budget=self._budget, limits=self._limits,
+                ChunkData(self._source, chunk),
+                chunk.header,
+                budget=self._budget,
+                limits=self._limits,
                 scratch=self._scratch,
-            )  # fmt: skip
+            )
         except (InvalidArgumentError, UnimplementedError, EndOfDataError) as error:
             bad = error if isinstance(error, RiegeliError) else InvalidArgumentError(error.reason)
             raise ChunkError(bad, chunk.begin, chunk.end, have=True, chunk=chunk) from error

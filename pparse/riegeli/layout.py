@@ -87,9 +87,7 @@ class Layout:
 
     def chunk_end(self, begin: int, header: ChunkHeader) -> int:
         """Return where the chunk ends, its padding included: a chunk takes one byte of file per record at least."""
-        return max(
-            self.add(begin, CHUNK_HEADER_SIZE + header.data_size), self.round_up(begin + header.num_records)
-        )  # fmt: skip
+        return max(self.add(begin, CHUNK_HEADER_SIZE + header.data_size), self.round_up(begin + header.num_records))
 
     def strip(self, raw: bytes | memoryview, at: int) -> bytes:
         """Return ``raw``, read at offset ``at``, without the block headers in it."""

@@ -91,9 +91,13 @@ class RecordLookup:
         from pparse.riegeli.reader import RecordReader
 
         reader = RecordReader(
-            self._range.dup(), verify=verify, budget=self._budget, limits=self._limits, scratch=self._scratch,
+            self._range.dup(),
+            verify=verify,
+            budget=self._budget,
+            limits=self._limits,
+            scratch=self._scratch,
             recovery=recovery,
-        )  # fmt: skip
+        )
         reader._chunks.sightings = self.sightings
         return reader
 
@@ -344,9 +348,13 @@ class RecordLookup:
 
     def _open(self, chunk: Chunk) -> ChunkRecords:
         records = open_records(
-            self._reader._source, chunk, budget=self._budget, limits=self._limits, scratch=self._scratch,
+            self._reader._source,
+            chunk,
+            budget=self._budget,
+            limits=self._limits,
+            scratch=self._scratch,
             verdicts=self.verdicts,
-        )  # fmt: skip
+        )
         if records is None:
             raise MalformedError("the chunk at this position holds no records", offset=chunk.begin)
         return records

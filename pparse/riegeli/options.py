@@ -17,9 +17,21 @@ if TYPE_CHECKING:
     from typing import Final
 
 VALID: Final = (
-    "default", "transpose", "uncompressed", "brotli", "zstd", "snappy", "window_log", "brotli_encoder", "chunk_size",
-    "bucket_fraction", "padding", "initial_padding", "final_padding", "parallelism",
-)  # fmt: skip
+    "default",
+    "transpose",
+    "uncompressed",
+    "brotli",
+    "zstd",
+    "snappy",
+    "window_log",
+    "brotli_encoder",
+    "chunk_size",
+    "bucket_fraction",
+    "padding",
+    "initial_padding",
+    "final_padding",
+    "parallelism",
+)
 COMPRESSIONS: Final = {"uncompressed": NONE, "brotli": BROTLI, "zstd": ZSTD, "snappy": SNAPPY}
 LEVELS: Final = {"brotli": (0, 11, 6), "zstd": (-131072, 22, 3), "snappy": (1, 2, 1)}
 WINDOW_LOGS: Final = {"brotli": (10, 30), "zstd": (10, 31)}
@@ -39,9 +51,16 @@ class RecordWriterOptions:
     """
 
     __slots__ = (
-        "bucket_fraction", "chunk_size", "compression", "final_padding", "initial_padding", "level", "parallelism",
-        "transpose", "window_log",
-    )  # fmt: skip
+        "bucket_fraction",
+        "chunk_size",
+        "compression",
+        "final_padding",
+        "initial_padding",
+        "level",
+        "parallelism",
+        "transpose",
+        "window_log",
+    )
 
     def __init__(self) -> None:
         self.transpose = False

@@ -75,10 +75,14 @@ class RecordReader(ChunkCursor):
         if verify not in VERIFY:
             raise ValueError(f"verify must be one of {', '.join(VERIFY)}, not {verify!r}")
         super().__init__(
-            Source(src, owns=owns_src, assumed_pos=assumed_pos), recovery=recovery, salvage=salvage, verify=verify,
-            budget=budget if isinstance(budget, MemoryBudget) else MemoryBudget(budget), limits=limits or Limits(),
+            Source(src, owns=owns_src, assumed_pos=assumed_pos),
+            recovery=recovery,
+            salvage=salvage,
+            verify=verify,
+            budget=budget if isinstance(budget, MemoryBudget) else MemoryBudget(budget),
+            limits=limits or Limits(),
             scratch=scratch,
-        )  # fmt: skip
+        )
         self._at_close: RecordPosition | None = None
         self.set_field_projection(field_projection)
 

@@ -233,8 +233,11 @@ def check_room(chunk: Chunk, packed: ChunkData, budget: MemoryBudget) -> None:
             raise error
     raise LimitError(
         f"the transposed chunk at {chunk.begin} has to be decoded as a whole",
-        option=f"--budget {-(-wanted >> 20) + 1}MiB", wanted=wanted, got=budget.limit, offset=chunk.begin,
-    )  # fmt: skip
+        option=f"--budget {-(-wanted >> 20) + 1}MiB",
+        wanted=wanted,
+        got=budget.limit,
+        offset=chunk.begin,
+    )
 
 
 def open_records(

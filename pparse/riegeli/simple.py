@@ -163,9 +163,15 @@ class SimpleRecords(ChunkRecords):
         part = self._data.range(min(begin + after, end), end)
         name = f"{self._data.name} values"
         return InflatedData(
-            part, codec, size=size, budget=self._budget, limits=self._limits,
-            scratch=self._scratch, name=name, stats=None,
-        ), 0  # fmt: skip
+            part,
+            codec,
+            size=size,
+            budget=self._budget,
+            limits=self._limits,
+            scratch=self._scratch,
+            name=name,
+            stats=None,
+        ), 0
 
     def _read_small_sizes(self, begin: int, end: int, most: int) -> bool:
         """Decode the sizes at once; False if they are cut or damaged, and had better be streamed."""

@@ -49,9 +49,12 @@ class Tail:
         else:
             reason = f"the file's last {self.size - self.end:,} bytes are no whole chunk"
         raise FailedPreconditionError(
-            f"{reason}; what is appended would be lost behind it. repair=True mends it", offset=self.end,
-            wanted=self.end if self.unpadded is None else self.unpadded.end, got=self.size, source=self.name,
-        )  # fmt: skip
+            f"{reason}; what is appended would be lost behind it. repair=True mends it",
+            offset=self.end,
+            wanted=self.end if self.unpadded is None else self.unpadded.end,
+            got=self.size,
+            source=self.name,
+        )
 
     def mend(self, stream: BinaryIO) -> None:
         """Cut a chunk that is not whole off the file, or write the padding that the last one lacks; go to the end."""
@@ -79,8 +82,9 @@ def examine_tail(src: Any) -> Tail:
     except ChunkError as error:
         raise FailedPreconditionError(
             f"the file is damaged at its tail, and so not to be appended to: {error.error.reason}",
-            offset=error.error.offset, source=source.data.name,
-        ) from error  # fmt: skip
+            offset=error.error.offset,
+            source=source.data.name,
+        ) from error
     finally:
         if isinstance(src, str | os.PathLike):
             source.close(0)

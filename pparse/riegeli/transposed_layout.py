@@ -169,9 +169,7 @@ class Parts:
         self.transitions = read_part(self.kind, data[pos:], 2 * bounded + _SLACK)
         room = size + self.header.states + 64 * (len(self.transitions) + 1)
         if num_records > room:
-            raise InvalidArgumentError(
-                "the chunk cannot hold as many records as it says", wanted=num_records, got=room
-            )  # fmt: skip
+            raise InvalidArgumentError("the chunk cannot hold as many records as it says", wanted=num_records, got=room)
         # All is emitted but the lengths of non-proto records, five bytes each; some may be left over, for no reason.
         if sum(self.header.buffer_lengths) > 2 * size + 10 * num_records + _SLACK:
             raise BeyondSize("the chunk's buffers are larger than its records can be")

@@ -131,11 +131,30 @@ class DType:
         return self.name
 
 
-_ML_DTYPES: Final = frozenset((
-    "bfloat16", "float8_e3m4", "float8_e4m3", "float8_e4m3b11fnuz", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2",
-    "float8_e5m2fnuz", "float8_e8m0fnu", "float6_e2m3fn", "float6_e3m2fn", "float4_e2m1fn", "int4", "uint4", "int2",
-    "uint2", "int1", "uint1", "complex32", "bcomplex32",
-))  # fmt: skip
+_ML_DTYPES: Final = frozenset(
+    (
+        "bfloat16",
+        "float8_e3m4",
+        "float8_e4m3",
+        "float8_e4m3b11fnuz",
+        "float8_e4m3fn",
+        "float8_e4m3fnuz",
+        "float8_e5m2",
+        "float8_e5m2fnuz",
+        "float8_e8m0fnu",
+        "float6_e2m3fn",
+        "float6_e3m2fn",
+        "float4_e2m1fn",
+        "int4",
+        "uint4",
+        "int2",
+        "uint2",
+        "int1",
+        "uint1",
+        "complex32",
+        "bcomplex32",
+    )
+)
 
 DTYPES: Final = {
     dtype.name: dtype
@@ -145,8 +164,10 @@ DTYPES: Final = {
         *(DType(f"uint{bits}", bits, "uint") for bits in (1, 2, 4, 8, 16, 32, 64)),
         *(DType(f"float{bits}", bits, "float") for bits in (16, 32, 64)),
         DType("bfloat16", 16, "float"),
-        *(DType(f"float8_{form}", 8, "float")
-          for form in ("e3m4", "e4m3", "e4m3b11fnuz", "e4m3fn", "e4m3fnuz", "e5m2", "e5m2fnuz", "e8m0fnu")),
+        *(
+            DType(f"float8_{form}", 8, "float")
+            for form in ("e3m4", "e4m3", "e4m3b11fnuz", "e4m3fn", "e4m3fnuz", "e5m2", "e5m2fnuz", "e8m0fnu")
+        ),
         DType("float6_e2m3fn", 6, "float"),
         DType("float6_e3m2fn", 6, "float"),
         DType("float4_e2m1fn", 4, "float"),
@@ -155,4 +176,4 @@ DTYPES: Final = {
         DType("complex64", 64, "complex"),
         DType("complex128", 128, "complex"),
     )
-}  # fmt: skip
+}

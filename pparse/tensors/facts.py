@@ -199,8 +199,14 @@ class TensorFacts:
             found = self._standing()
             if found is not None and found.reason is not None:
                 span = self.spans[0]
-                return Finding(str(found.status), found.reason, path=self.name, source=span.path, offset=span.offset,
-                               length=span.length)  # fmt: skip
+                return Finding(
+                    str(found.status),
+                    found.reason,
+                    path=self.name,
+                    source=span.path,
+                    offset=span.offset,
+                    length=span.length,
+                )
         return self._finding
 
     @finding.setter

@@ -307,9 +307,13 @@ class Tensor(TensorFacts):
             if not got:
                 self._check_read()
                 raise EndOfDataError(
-                    "the data ends inside the tensor", offset=base + offset + done, wanted=len(view), got=done,
-                    path=self.name, source=data.name,
-                )  # fmt: skip
+                    "the data ends inside the tensor",
+                    offset=base + offset + done,
+                    wanted=len(view),
+                    got=done,
+                    path=self.name,
+                    source=data.name,
+                )
             done += got
 
     def _check_read(self) -> None:

@@ -396,10 +396,23 @@ def view(
     from pparse.document.opening import open
 
     extraction = open(
-        source, format=format, parsers=parsers, registry=registry, options=options, budget=budget, retain=retain,
-        include=include, exclude=exclude, limits=limits, scratch=scratch, strict=strict, progress=progress,
-        cancel=cancel, stats=stats, block_size=block_size,
-    )  # fmt: skip
+        source,
+        format=format,
+        parsers=parsers,
+        registry=registry,
+        options=options,
+        budget=budget,
+        retain=retain,
+        include=include,
+        exclude=exclude,
+        limits=limits,
+        scratch=scratch,
+        strict=strict,
+        progress=progress,
+        cancel=cancel,
+        stats=stats,
+        block_size=block_size,
+    )
     try:
         return extraction.view()  # type: ignore[no-any-return]
     except BaseException:

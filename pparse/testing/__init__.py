@@ -6,5 +6,12 @@ from pparse.testing.contract import ParserContract, TreeLeaf, tree_of
 from pparse.testing.fakes import FailingData, FakeData, GappyData, ShortData, UnknownSizeData
 
 __all__ = [
-    "FailingData", "FakeData", "GappyData", "ParserContract", "ShortData", "TreeLeaf", "UnknownSizeData", "tree_of",
-]  # fmt: skip
+    "FailingData",
+    "FakeData",
+    "GappyData",
+    "ParserContract",
+    "ShortData",
+    "TreeLeaf",
+    "UnknownSizeData",
+    "tree_of",
+]

@@ -182,8 +182,11 @@ class ParserContract:
                     assert repr(leaf.value) == repr(wanted.value), (name, size, leaf, wanted)
                 if self.parser.root_at == "front":
                     there = {leaf.path for leaf in complete}
-                    lost = [leaf for leaf in scalars.values() if leaf.end is not None and leaf.end < size
-                            and leaf.path not in there]  # fmt: skip
+                    lost = [
+                        leaf
+                        for leaf in scalars.values()
+                        if leaf.end is not None and leaf.end < size and leaf.path not in there
+                    ]
                     assert not lost, (name, size, lost[:3])
                     assert len(complete) >= most, (name, size)
                     most = len(complete)

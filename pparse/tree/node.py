@@ -39,9 +39,20 @@ class Node:
     # ~200 bytes with its offsets. `_content` is a scalar's value or a container's index; `_extra` holds what few
     # nodes have: a finding of its own, parts, or a parser's note.
     __slots__ = (
-        "__weakref__", "_content", "_end", "_extra", "_kids", "_start", "_status", "depth", "key", "kind", "ordinal",
-        "parent", "result",
-    )  # fmt: skip
+        "__weakref__",
+        "_content",
+        "_end",
+        "_extra",
+        "_kids",
+        "_start",
+        "_status",
+        "depth",
+        "key",
+        "kind",
+        "ordinal",
+        "parent",
+        "result",
+    )
 
     def __init__(self, result: Services, parent: Node | None, ordinal: int, entry: Entry) -> None:
         self.result = result

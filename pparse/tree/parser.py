@@ -29,11 +29,31 @@ if TYPE_CHECKING:
 
 # What is asked of a parser from outside of the tree: runs under the session's lock, see `pparse.locking`. (What the
 # engine and nodes ask of it does so anyway.)
-DOORS: Final = frozenset((
-    "check", "details", "directory", "enter", "files", "find_member", "infos", "inner", "members", "metadata",
-    "missing", "open_member", "open_scalar", "prove", "settle", "shard", "shard_names", "unwrapped", "verify", "walk",
-    "weight_map",
-))  # fmt: skip
+DOORS: Final = frozenset(
+    (
+        "check",
+        "details",
+        "directory",
+        "enter",
+        "files",
+        "find_member",
+        "infos",
+        "inner",
+        "members",
+        "metadata",
+        "missing",
+        "open_member",
+        "open_scalar",
+        "prove",
+        "settle",
+        "shard",
+        "shard_names",
+        "unwrapped",
+        "verify",
+        "walk",
+        "weight_map",
+    )
+)
 
 
 class Confidence(enum.IntEnum):
@@ -185,9 +205,12 @@ class Parser:
         finding = Finding(
             "malformed" if whole else "truncated",
             f"the {ctx.node.kind} ends inside a record" if whole else f"the {ctx.node.kind} ends early",
-            path=ctx.node.path, source=self.result.extraction.name, offset=end,
-            wanted=ctx.need, got=max(0, end - ctx.pos),
-        )  # fmt: skip
+            path=ctx.node.path,
+            source=self.result.extraction.name,
+            offset=end,
+            wanted=ctx.need,
+            got=max(0, end - ctx.pos),
+        )
         self.result.close_node(ctx.node, Status.DAMAGED if whole else Status.TRUNCATED, finding, end=end)
         return None
 
@@ -200,9 +223,14 @@ class Parser:
         """Mark ``node`` DAMAGED for the reason in ``error``."""
         offset = error.offset if error.offset is not None else node.start
         finding = Finding(
-            "malformed", error.reason, path=node.path, source=self.result.extraction.name, offset=offset,
-            wanted=error.wanted, got=error.got,
-        )  # fmt: skip
+            "malformed",
+            error.reason,
+            path=node.path,
+            source=self.result.extraction.name,
+            offset=offset,
+            wanted=error.wanted,
+            got=error.got,
+        )
         self.result.close_node(node, Status.DAMAGED, finding)
 
     def resync(self, ctx: NodeContext, error: MalformedError) -> tuple[int, State, int] | None:

@@ -47,9 +47,13 @@ class Trail:
     __slots__ = ("_above", "_ends", "_first", "_line", "_lock", "_step", "_text")
 
     def __init__(
-        self, start: Any, text: str, above: Callable[[Any], Any], step: Callable[[Any], Step | None],
+        self,
+        start: Any,
+        text: str,
+        above: Callable[[Any], Any],
+        step: Callable[[Any], Step | None],
         lock: AbstractContextManager[object],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._above = above
         self._step = step
         self._lock = lock

@@ -42,8 +42,10 @@ class Runs:
     def __str__(self) -> str:
         spread = f"{min(self.values['wall']) * 1000:,.0f}–{max(self.values['wall']) * 1000:,.0f}"
         more = f", call {self['seconds'] * 1000:,.0f} ms" if "seconds" in self.values else ""
-        return (f"{self.name}: wall {self['wall'] * 1000:,.0f} ms ({spread}){more}, CPU {self['cpu'] * 1000:,.0f} ms, "
-                f"peak {self['peak'] / MIB:,.1f} MiB")  # fmt: skip
+        return (
+            f"{self.name}: wall {self['wall'] * 1000:,.0f} ms ({spread}){more}, CPU {self['cpu'] * 1000:,.0f} ms, "
+            f"peak {self['peak'] / MIB:,.1f} MiB"
+        )
 
 
 class Bench:
@@ -82,9 +84,12 @@ class Bench:
         environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PPARSE"))}
         start = time.perf_counter()
         ran = subprocess.run(
-            command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, pass_fds=(write,),
+            command,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            pass_fds=(write,),
             env=environment | {"BENCH_FD": str(write)},
-        )  # fmt: skip
+        )
         wall = time.perf_counter() - start
         os.close(write)
         with os.fdopen(read) as file:

@@ -30,9 +30,17 @@ def write_header(path: Path, entries: dict[str, tuple[str, list[int], int]]) -> 
 def layer_names(count: int) -> list[str]:
     """Names as transformers have them."""
     parts = (
-        "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj", "mlp.gate_proj", "mlp.up_proj",
-        "mlp.down_proj", "input_layernorm", "post_attention_layernorm", "self_attn.rotary_emb",
-    )  # fmt: skip
+        "self_attn.q_proj",
+        "self_attn.k_proj",
+        "self_attn.v_proj",
+        "self_attn.o_proj",
+        "mlp.gate_proj",
+        "mlp.up_proj",
+        "mlp.down_proj",
+        "input_layernorm",
+        "post_attention_layernorm",
+        "self_attn.rotary_emb",
+    )
     return [f"model.layers.{number // 10}.{parts[number % 10]}.weight" for number in range(count)]
 
 
@@ -59,10 +67,13 @@ def one_file(path: Path, tensors: int, size: int) -> Path:
 
 def wide_header(path: Path, tensors: int) -> Path:
     """Write a file whose header alone is about 98 MB (800,000 tensors)."""
-    write_header(path, {
-        f"model.layers.{number // 256}.experts.{number % 256}.up_proj.weight": ("F16", [16, 16], 512)
-        for number in range(tensors)
-    })  # fmt: skip
+    write_header(
+        path,
+        {
+            f"model.layers.{number // 256}.experts.{number % 256}.up_proj.weight": ("F16", [16, 16], 512)
+            for number in range(tensors)
+        },
+    )
     return path
 
 
@@ -82,11 +93,15 @@ def records(path: Path, size: int) -> Path:
         done, number = 1, 0
         while done < size:
             record = {
-                "id": number, "name": f"item-{rng.getrandbits(48):012x}", "score": round(rng.random() * 1000, 3),
-                "tags": [f"t{rng.randrange(100)}" for _ in range(4)], "active": rng.random() < 0.5, "parent": None,
-                "text": "lorem ipsum \"dolor\" sit amet, " * rng.randrange(1, 4),
+                "id": number,
+                "name": f"item-{rng.getrandbits(48):012x}",
+                "score": round(rng.random() * 1000, 3),
+                "tags": [f"t{rng.randrange(100)}" for _ in range(4)],
+                "active": rng.random() < 0.5,
+                "parent": None,
+                "text": 'lorem ipsum "dolor" sit amet, ' * rng.randrange(1, 4),
                 "place": {"x": rng.randrange(10_000), "y": rng.randrange(10_000)},
-            }  # fmt: skip
+            }
             text = ("," if number else "") + json.dumps(record)
             file.write(text)
             done += len(text)

@@ -20,19 +20,38 @@ def both(ours: Runs, peer: Runs) -> str:
 
 def list_archive(bench: Bench, job: str, peer_name: str, path: Path) -> None:
     """Add the lines for listing an archive of many members."""
-    call, whole, peer = bench.by_turns({
-        "members()": ("archive_list", "pparse", path), "pparse ls -q": ("pparse_cli", "ls", "-q", path),
-        peer_name: ("archive_list", peer_name.partition(".")[0], path),
-    })  # fmt: skip
+    call, whole, peer = bench.by_turns(
+        {
+            "members()": ("archive_list", "pparse", path),
+            "pparse ls -q": ("pparse_cli", "ls", "-q", path),
+            peer_name: ("archive_list", peer_name.partition(".")[0], path),
+        }
+    )
     if call["count"] != peer["count"]:
         raise RuntimeError("the counts differ")
     faster, by_cpu = peer["seconds"] / call["seconds"], peer["call_cpu"] / call["call_cpu"]
-    bench.line(f"{job}: members()", f"{call['seconds']:.2f} s", f"{peer['seconds']:.2f} s ({peer_name})",
-               f"{faster:.1f}× faster (CPU {by_cpu:.1f}×)", "≥ 3× (CPU)", met=by_cpu >= 3)  # fmt: skip
-    bench.line("the same: peak above imports", mib(call["above"]), f"{mib(peer['above'])} ({peer_name})",
-               f"{call['above'] / peer['above']:.2g}×", "≤ 16 MiB", met=call["above"] <= 16 * MIB)  # fmt: skip
-    bench.line(f"{job}: pparse ls -q, whole process", f"{whole['wall']:.2f} s", f"{peer['wall']:.2f} s ({peer_name})",
-               f"{peer['wall'] / whole['wall']:.1f}× faster (CPU {peer['cpu'] / whole['cpu']:.1f}×)")  # fmt: skip
+    bench.line(
+        f"{job}: members()",
+        f"{call['seconds']:.2f} s",
+        f"{peer['seconds']:.2f} s ({peer_name})",
+        f"{faster:.1f}× faster (CPU {by_cpu:.1f}×)",
+        "≥ 3× (CPU)",
+        met=by_cpu >= 3,
+    )
+    bench.line(
+        "the same: peak above imports",
+        mib(call["above"]),
+        f"{mib(peer['above'])} ({peer_name})",
+        f"{call['above'] / peer['above']:.2g}×",
+        "≤ 16 MiB",
+        met=call["above"] <= 16 * MIB,
+    )
+    bench.line(
+        f"{job}: pparse ls -q, whole process",
+        f"{whole['wall']:.2f} s",
+        f"{peer['wall']:.2f} s ({peer_name})",
+        f"{peer['wall'] / whole['wall']:.1f}× faster (CPU {peer['cpu'] / whole['cpu']:.1f}×)",
+    )
     bench.line("the same: peak", mib(whole["peak"]), mib(peer["peak"]), f"{whole['peak'] / peer['peak']:.2f}×")
 
 
@@ -44,11 +63,20 @@ def row_w(bench: Bench) -> None:
     bench.drop("small.tar")
     path = bench.input("large.tar", inputs.tar_of_large, 12, 100_000_000)
     ours, peer = bench.by_turns({how: ("archive_list", how, path) for how in ("pparse", "tarfile")})
-    bench.line("list a tar of 12 members of 100 MB: bytes read", f"{ours['bytes'] / 1024:,.0f} KiB in "
-               f"{ours['reads']:.0f} reads", "", f"{ours['bytes'] / path.stat().st_size:.2g}× of the file", "≤ 1 MiB",
-               met=ours["bytes"] <= MIB)  # fmt: skip
-    bench.line("the same: time", f"{ours['seconds'] * 1000:.1f} ms",
-               f"{peer['seconds'] * 1000:.1f} ms (tarfile.getmembers)", both(ours, peer))  # fmt: skip
+    bench.line(
+        "list a tar of 12 members of 100 MB: bytes read",
+        f"{ours['bytes'] / 1024:,.0f} KiB in {ours['reads']:.0f} reads",
+        "",
+        f"{ours['bytes'] / path.stat().st_size:.2g}× of the file",
+        "≤ 1 MiB",
+        met=ours["bytes"] <= MIB,
+    )
+    bench.line(
+        "the same: time",
+        f"{ours['seconds'] * 1000:.1f} ms",
+        f"{peer['seconds'] * 1000:.1f} ms (tarfile.getmembers)",
+        both(ours, peer),
+    )
     bench.drop("large.tar")
 
 
@@ -67,11 +95,17 @@ def row_y(bench: Bench) -> None:
     ours, peer = bench.by_turns({how: ("stream_read", how, "gzip", path) for how in ("pparse", "bare")})
     if ours["check"] != peer["check"] or ours["size"] != size:
         raise RuntimeError("the bytes differ")
-    bench.line(f"read {size / 1e6:.0f} MB of a gzip file, 1 MiB at a time, with a CRC", f"{ours['seconds']:.2f} s",
-               f"{peer['seconds']:.2f} s (zlib.decompressobj)", both(ours, peer), "≤ 1.15× (CPU)",
-               met=ours["call_cpu"] <= 1.15 * peer["call_cpu"])  # fmt: skip
-    bench.line("the same: peak above imports", mib(ours["above"]), mib(peer["above"]),
-               f"{ours['above'] / peer['above']:.2g}×")  # fmt: skip
+    bench.line(
+        f"read {size / 1e6:.0f} MB of a gzip file, 1 MiB at a time, with a CRC",
+        f"{ours['seconds']:.2f} s",
+        f"{peer['seconds']:.2f} s (zlib.decompressobj)",
+        both(ours, peer),
+        "≤ 1.15× (CPU)",
+        met=ours["call_cpu"] <= 1.15 * peer["call_cpu"],
+    )
+    bench.line(
+        "the same: peak above imports", mib(ours["above"]), mib(peer["above"]), f"{ours['above'] / peer['above']:.2g}×"
+    )
     bench.drop("read.gz")
 
 
@@ -85,18 +119,33 @@ def row_z(bench: Bench) -> None:
     )
     (peer,) = bench.by_turns({"bare": ("stream_read", "bare", "gzip", path)}, repeat=few(bench), warm=False)
     megabytes = f"{size / 1e6:.0f} MB"
-    bench.line(f"index a gzip file of {megabytes} ({built['file'] / 1e6:.0f} MB packed)", f"{built['seconds']:.2f} s",
-               f"{peer['seconds']:.2f} s (zlib.decompressobj, all of it)", both(built, peer))  # fmt: skip
-    bench.line("the same: size of the index", f"{built['size'] / 1e6:.2f} MB, {built['points']:.0f} points", "",
-               f"{built['size'] / built['file']:.2%} of the file")  # fmt: skip
-    bench.line("the same: peak above imports", mib(built["above"]), mib(peer["above"]),
-               f"{built['above'] / peer['above']:.2g}×")  # fmt: skip
+    bench.line(
+        f"index a gzip file of {megabytes} ({built['file'] / 1e6:.0f} MB packed)",
+        f"{built['seconds']:.2f} s",
+        f"{peer['seconds']:.2f} s (zlib.decompressobj, all of it)",
+        both(built, peer),
+    )
+    bench.line(
+        "the same: size of the index",
+        f"{built['size'] / 1e6:.2f} MB, {built['points']:.0f} points",
+        "",
+        f"{built['size'] / built['file']:.2%} of the file",
+    )
+    bench.line(
+        "the same: peak above imports",
+        mib(built["above"]),
+        mib(peer["above"]),
+        f"{built['above'] / peer['above']:.2g}×",
+    )
     job = f"read 1 MiB at random of {megabytes} in a gzip file"
     for run, what in ((read, "with an index"), (passed, "without, after one pass")):
         median, worst, cpu = (f"{run[key] * 1000:.1f}" for key in ("median", "worst", "median_cpu"))
-        cells = (f"{job}, {what}", f"{median} ms (CPU {cpu}, slowest of 50: {worst})",
-                 f"{peer['seconds'] / 2 * 1000:.0f} ms (decoding half of it)",
-                 f"{run['median'] / (peer['seconds'] / 2):.2g}×")  # fmt: skip
+        cells = (
+            f"{job}, {what}",
+            f"{median} ms (CPU {cpu}, slowest of 50: {worst})",
+            f"{peer['seconds'] / 2 * 1000:.0f} ms (decoding half of it)",
+            f"{run['median'] / (peer['seconds'] / 2):.2g}×",
+        )
         if run is read:
             bench.line(*cells, "≤ 30 ms (CPU)", met=run["median_cpu"] <= 0.030)
             anew = f"{run['first'] * 1000:.1f} ms (CPU {run['first_cpu'] * 1000:.1f})"
@@ -124,14 +173,29 @@ def row_aa(bench: Bench) -> None:
             raise RuntimeError("the bytes differ")
         what = "an xz file, one block" if codec == "xz" else "a zstd file, one frame"
         job = f"read {size / 1e6:.0f} MB of {what}"
-        bench.line(f"{job}, 1 MiB at a time", f"{ours['seconds']:.2f} s", f"{peer['seconds']:.2f} s (bare library)",
-                   both(ours, peer))  # fmt: skip
-        bench.line(f"{job}, backwards, with scratch", f"{back['seconds']:.2f} s",
-                   f"{ours['seconds']:.2f} s (ours, forwards)", both(back, ours), "≤ 2.5× (CPU)",
-                   met=back["call_cpu"] <= 2.5 * ours["call_cpu"])  # fmt: skip
+        bench.line(
+            f"{job}, 1 MiB at a time",
+            f"{ours['seconds']:.2f} s",
+            f"{peer['seconds']:.2f} s (bare library)",
+            both(ours, peer),
+        )
+        bench.line(
+            f"{job}, backwards, with scratch",
+            f"{back['seconds']:.2f} s",
+            f"{ours['seconds']:.2f} s (ours, forwards)",
+            both(back, ours),
+            "≤ 2.5× (CPU)",
+            met=back["call_cpu"] <= 2.5 * ours["call_cpu"],
+        )
         bar = BUDGET + 8 * MIB
-        bench.line("the same: peak above imports", mib(back["above"]), f"{mib(ours['above'])} (ours, forwards)",
-                   f"{back['above'] / ours['above']:.2g}×", f"≤ {mib(bar)}", met=back["above"] <= bar)  # fmt: skip
+        bench.line(
+            "the same: peak above imports",
+            mib(back["above"]),
+            f"{mib(ours['above'])} (ours, forwards)",
+            f"{back['above'] / ours['above']:.2g}×",
+            f"≤ {mib(bar)}",
+            met=back["above"] <= bar,
+        )
         bench.drop(f"back.{codec}")
     scratch.rmdir()
 
@@ -149,8 +213,12 @@ def row_ab(bench: Bench) -> None:
     for peer in peers:
         name = "tar xzf" if peer.name == "tar" else "tarfile.extractall"
         bench.line(job, f"{ours['seconds']:.2f} s", f"{peer['seconds']:.2f} s ({name})", both(ours, peer))
-    bench.line("the same: peak above imports", mib(ours["above"]), f"{mib(peers[0]['above'])} (tarfile.extractall)",
-               f"{ours['above'] / peers[0]['above']:.2g}×")  # fmt: skip
+    bench.line(
+        "the same: peak above imports",
+        mib(ours["above"]),
+        f"{mib(peers[0]['above'])} (tarfile.extractall)",
+        f"{ours['above'] / peers[0]['above']:.2g}×",
+    )
 
 
 def row_ac(bench: Bench) -> None:
@@ -165,11 +233,21 @@ def row_ac(bench: Bench) -> None:
     )
     packed = path.stat().st_size
     kept = ours["size"] / peer["size"]
-    bench.line(f"recover a tar.gz of {packed / 1e6:.0f} MB with 512 bytes damaged: time", f"{ours['seconds']:.2f} s",
-               f"{peer['seconds']:.2f} s (ours extracts it undamaged)", both(ours, peer))  # fmt: skip
+    bench.line(
+        f"recover a tar.gz of {packed / 1e6:.0f} MB with 512 bytes damaged: time",
+        f"{ours['seconds']:.2f} s",
+        f"{peer['seconds']:.2f} s (ours extracts it undamaged)",
+        both(ours, peer),
+    )
     bench.line("the same: files written", f"{ours['count']:,.0f}", f"{peer['count']:,.0f}", f"{kept:.4f}× the bytes")
-    bench.line("the same: peak of the process", mib(ours["peak"]), mib(peer["peak"]),
-               f"{ours['peak'] / peer['peak']:.2f}×", "≤ 96 MiB", met=ours["peak"] <= 96 * MIB)  # fmt: skip
+    bench.line(
+        "the same: peak of the process",
+        mib(ours["peak"]),
+        mib(peer["peak"]),
+        f"{ours['peak'] / peer['peak']:.2f}×",
+        "≤ 96 MiB",
+        met=ours["peak"] <= 96 * MIB,
+    )
     bench.drop("data.tar.gz", "damaged.tar.gz")
 
 

@@ -48,8 +48,14 @@ def times(ours: Runs, peer: Runs) -> str:
 
 def peak(bench: Bench, job: str, ours: Runs, peer: Runs, name: str, bar: float) -> None:
     """Add the line for the memory above the imports."""
-    bench.line(job, mib(ours["above"]), f"{mib(peer['above'])} ({name})", f"{ours['above'] / peer['above']:.2g}×",
-               f"≤ {mib(bar)}", met=ours["above"] <= bar)  # fmt: skip
+    bench.line(
+        job,
+        mib(ours["above"]),
+        f"{mib(peer['above'])} ({name})",
+        f"{ours['above'] / peer['above']:.2g}×",
+        f"≤ {mib(bar)}",
+        met=ours["above"] <= bar,
+    )
 
 
 def row_p(bench: Bench) -> None:
@@ -60,15 +66,24 @@ def row_p(bench: Bench) -> None:
     (merged,) = bench.by_turns({"merge all": ("proto_merge_all", path)}, repeat=1)
     job = f"open a .cpb of {ours['size'] / 1e9:.1f} GB, read one scalar"
     more = f"again in the process {ours['again'] * 1000:.1f}, CPU {ours['call_cpu'] * 1000:.1f}"
-    bench.line(f"{job}: time after imports", f"{ours['seconds'] * 1000:.1f} ms ({more})",
-               f"{merged['seconds']:.2f} s (our Merger, all of it)", f"{ours['seconds'] / merged['seconds']:.2g}×",
-               "≤ 20 ms", met=ours["seconds"] <= 0.020)  # fmt: skip
+    bench.line(
+        f"{job}: time after imports",
+        f"{ours['seconds'] * 1000:.1f} ms ({more})",
+        f"{merged['seconds']:.2f} s (our Merger, all of it)",
+        f"{ours['seconds'] / merged['seconds']:.2g}×",
+        "≤ 20 ms",
+        met=ours["seconds"] <= 0.020,
+    )
     peak(bench, "the same: peak above imports", ours, merged, "our Merger", 16 * MIB)
     allowed = ours["last"] + ours["parts"] + 64 * KIB
-    bench.line("the same: bytes read", f"{ours['bytes'] / KIB:,.1f} KiB in {ours['reads']:.0f} reads",
-               f"{ours['last'] / KIB:,.1f} KiB (last chunk), {ours['parts'] / KIB:,.1f} KiB (parts of the message)",
-               f"{ours['bytes'] / ours['size']:.2g}× of the file", f"≤ {allowed / KIB:,.1f} KiB",
-               met=ours["bytes"] <= allowed)  # fmt: skip
+    bench.line(
+        "the same: bytes read",
+        f"{ours['bytes'] / KIB:,.1f} KiB in {ours['reads']:.0f} reads",
+        f"{ours['last'] / KIB:,.1f} KiB (last chunk), {ours['parts'] / KIB:,.1f} KiB (parts of the message)",
+        f"{ours['bytes'] / ours['size']:.2g}× of the file",
+        f"≤ {allowed / KIB:,.1f} KiB",
+        met=ours["bytes"] <= allowed,
+    )
 
 
 def row_q(bench: Bench) -> None:
@@ -85,17 +100,29 @@ def row_q(bench: Bench) -> None:
     job = f"a constant of {viewer['nbytes'] / 1e6:.0f} MB in a .cpb to numpy"
     for peer in (floor, plain, bare):
         what = "preadv, no block headers" if peer is bare else peer.name
-        cells = (job, f"{viewer['seconds'] * 1000:.1f} ms (finding it {viewer['find'] * 1000:.1f})",
-                 f"{peer['seconds'] * 1000:.1f} ms ({what})", times(viewer, peer))  # fmt: skip
+        cells = (
+            job,
+            f"{viewer['seconds'] * 1000:.1f} ms (finding it {viewer['find'] * 1000:.1f})",
+            f"{peer['seconds'] * 1000:.1f} ms ({what})",
+            times(viewer, peer),
+        )
         if peer is floor:
             bench.line(*cells, "≤ 1.2×", met=viewer["seconds"] <= 1.2 * peer["seconds"])
         else:
             bench.line(*cells)
     for run, what in ((node, "its node's stream into an array"), (verified, "viewer, hashes checked")):
-        bench.line(f"{job}: {what}", f"{run['seconds'] * 1000:.1f} ms",
-                   f"{floor['seconds'] * 1000:.1f} ms ({floor.name})", times(run, floor))  # fmt: skip
-    bench.line("the same: peak above the file's opening", mib(viewer["above"]), f"{mib(floor['above'])} ({floor.name})",
-               f"{viewer['above'] / floor['above']:.2f}×")  # fmt: skip
+        bench.line(
+            f"{job}: {what}",
+            f"{run['seconds'] * 1000:.1f} ms",
+            f"{floor['seconds'] * 1000:.1f} ms ({floor.name})",
+            times(run, floor),
+        )
+    bench.line(
+        "the same: peak above the file's opening",
+        mib(viewer["above"]),
+        f"{mib(floor['above'])} ({floor.name})",
+        f"{viewer['above'] / floor['above']:.2f}×",
+    )
 
 
 def rewrite(bench: Bench, how: str, source: Path, target: Path, *options: object) -> None:
@@ -108,8 +135,7 @@ def rewrite(bench: Bench, how: str, source: Path, target: Path, *options: object
     job = f"{how} {ours['source'] / 1e9:.1f} GB{''.join(f', {option}' for option in options[:1])}"
     peak(bench, f"{job}: peak above imports", ours, blocks, "copy by blocks", BAR)
     for peer, what in ((copy, "shutil.copyfile"), (blocks, "copy by blocks")):
-        bench.line(f"{job}: time", f"{ours['seconds']:.2f} s", f"{peer['seconds']:.2f} s ({what})",
-                   times(ours, peer))  # fmt: skip
+        bench.line(f"{job}: time", f"{ours['seconds']:.2f} s", f"{peer['seconds']:.2f} s ({what})", times(ours, peer))
     (bench.work / "copy").unlink()
 
 
@@ -144,16 +170,25 @@ def row_t(bench: Bench) -> None:
             bench.line(*cells, "≤ 1×", met=run["seconds"] <= parse["seconds"])
         else:
             bench.line(*cells)
-        cells = ("the same: peak above imports", mib(run["above"]), f"{mib(parse['above'])} (protobuf)",
-                 f"{run['above'] / parse['above']:.2g}×")  # fmt: skip
+        cells = (
+            "the same: peak above imports",
+            mib(run["above"]),
+            f"{mib(parse['above'])} (protobuf)",
+            f"{run['above'] / parse['above']:.2g}×",
+        )
         if run is index:
             bench.line(*cells, "≤ 0.1×", met=run["above"] <= parse["above"] / 10)
         else:
             bench.line(*cells)
     for key, what in (("median", "median"), ("late", "99 of 100")):
-        bench.line(f"the name of any of them, by path, 1,000 at random: {what}",
-                   f"{names[key] * 1000:.3f} ms (CPU {names[key + '_cpu'] * 1000:.3f})", "", "", "≤ 1 ms",
-                   met=names[key] <= 0.001)  # fmt: skip
+        bench.line(
+            f"the name of any of them, by path, 1,000 at random: {what}",
+            f"{names[key] * 1000:.3f} ms (CPU {names[key + '_cpu'] * 1000:.3f})",
+            "",
+            "",
+            "≤ 1 ms",
+            met=names[key] <= 0.001,
+        )
 
 
 def row_u(bench: Bench) -> None:
@@ -169,12 +204,18 @@ def row_u(bench: Bench) -> None:
     size = path.stat().st_size
     for run in runs:
         more = f", {run['parsed']:.2f} s of parsing before" if run["parsed"] else ""
-        bench.line(f"split a GraphDef of {size / 1e6:.0f} MB in many nodes, {run.name}",
-                   f"{run['seconds']:.2f} s{more}; {run['size'] / 1e6:.2f} MB",
-                   f"{packed['seconds']:.2f} s; {packed['size'] / 1e6:.2f} MB (gzip -6)",
-                   f"{run['seconds'] / packed['seconds']:.2f}×; {run['size'] / packed['size']:.2f}×")  # fmt: skip
-        bench.line("the same: peak above imports", mib(run["above"]), f"{mib(packed['above'])} (gzip)",
-                   f"{run['above'] / packed['above']:.2g}×")  # fmt: skip
+        bench.line(
+            f"split a GraphDef of {size / 1e6:.0f} MB in many nodes, {run.name}",
+            f"{run['seconds']:.2f} s{more}; {run['size'] / 1e6:.2f} MB",
+            f"{packed['seconds']:.2f} s; {packed['size'] / 1e6:.2f} MB (gzip -6)",
+            f"{run['seconds'] / packed['seconds']:.2f}×; {run['size'] / packed['size']:.2f}×",
+        )
+        bench.line(
+            "the same: peak above imports",
+            mib(run["above"]),
+            f"{mib(packed['above'])} (gzip)",
+            f"{run['above'] / packed['above']:.2g}×",
+        )
     for suffix in (".cpb", ".gz"):
         target.with_suffix(suffix).unlink()
     bench.drop("graph.pb")
@@ -188,11 +229,18 @@ def row_v(bench: Bench) -> None:
         ours, peer = bench.by_turns({how: ("proto_numbers", how, path, name) for how in ("pparse", "protobuf")})
         if ours["check"] != peer["check"]:
             raise RuntimeError("the numbers differ")
-        bench.line(f"{count:,} packed {what} ({path.stat().st_size / 1e6:.0f} MB) to numpy",
-                   f"{ours['seconds'] * 1000:.0f} ms", f"{peer['seconds'] * 1000:.0f} ms (protobuf, np.array)",
-                   times(ours, peer))  # fmt: skip
-        bench.line("the same: peak above imports", mib(ours["above"]), f"{mib(peer['above'])} (protobuf, np.array)",
-                   f"{ours['above'] / peer['above']:.2f}×")  # fmt: skip
+        bench.line(
+            f"{count:,} packed {what} ({path.stat().st_size / 1e6:.0f} MB) to numpy",
+            f"{ours['seconds'] * 1000:.0f} ms",
+            f"{peer['seconds'] * 1000:.0f} ms (protobuf, np.array)",
+            times(ours, peer),
+        )
+        bench.line(
+            "the same: peak above imports",
+            mib(ours["above"]),
+            f"{mib(peer['above'])} (protobuf, np.array)",
+            f"{ours['above'] / peer['above']:.2f}×",
+        )
         bench.drop(f"{what}.pb")
 
 

@@ -45,15 +45,27 @@ def row_i(bench: Bench) -> None:
         raise RuntimeError("the hashes differ")
     for ours, bar in ((native, 1500), (pure, 15)):
         rate, peer = (per_second(run, MIB) / 1e6 for run in (ours, crc))
-        bench.line(f"HighwayHash-64 of 1 MiB, {ours.name}", f"{rate:,.0f} MB/s", f"{peer:,.0f} MB/s (zlib.crc32)",
-                   f"{rate / peer:.2g}×", f"≥ {bar:,} MB/s", met=rate >= bar)  # fmt: skip
+        bench.line(
+            f"HighwayHash-64 of 1 MiB, {ours.name}",
+            f"{rate:,.0f} MB/s",
+            f"{peer:,.0f} MB/s (zlib.crc32)",
+            f"{rate / peer:.2g}×",
+            f"≥ {bar:,} MB/s",
+            met=rate >= bar,
+        )
     for size in (16, 32):
         jobs = {how: ("highway", how, size, 20_000 if how == "python" else 200_000) for how in rounds}
         native, pure, crc = bench.by_turns(jobs, repeat=few(bench))
         for ours, bar in ((native, 1), (pure, 10)):
             time, peer = ours["call_cpu"] * 1e6, crc["call_cpu"] * 1e6
-            bench.line(f"HighwayHash-64 of {size} bytes, {ours.name}", f"{time:.2f} µs", f"{peer:.2f} µs (zlib.crc32)",
-                       f"{time / peer:.1f}×", f"≤ {bar} µs", met=time <= bar)  # fmt: skip
+            bench.line(
+                f"HighwayHash-64 of {size} bytes, {ours.name}",
+                f"{time:.2f} µs",
+                f"{peer:.2f} µs (zlib.crc32)",
+                f"{time / peer:.1f}×",
+                f"≤ {bar} µs",
+                met=time <= bar,
+            )
 
 
 def row_j(bench: Bench) -> None:
@@ -75,10 +87,14 @@ def row_j(bench: Bench) -> None:
                 raise RuntimeError("the sizes differ")
             speeds = [f"{per_second(run, total) / 1e6:,.0f}" for run in runs]
             ratio, wall = (bare[key] / ours[key] for key in ("call_cpu", "seconds"))
-            bench.line(f"read Riegeli records of {size // KIB} KiB, {options}", f"{speeds[0]} MB/s",
-                       f"{speeds[1]} MB/s (bare steps), {speeds[2]} (no block headers)",
-                       f"{ratio:.2f}× (wall {wall:.2f}×), {alone['call_cpu'] / ours['call_cpu']:.2f}×", "≥ 0.8×",
-                       met=ratio >= 0.8)  # fmt: skip
+            bench.line(
+                f"read Riegeli records of {size // KIB} KiB, {options}",
+                f"{speeds[0]} MB/s",
+                f"{speeds[1]} MB/s (bare steps), {speeds[2]} (no block headers)",
+                f"{ratio:.2f}× (wall {wall:.2f}×), {alone['call_cpu'] / ours['call_cpu']:.2f}×",
+                "≥ 0.8×",
+                met=ratio >= 0.8,
+            )
             bench.drop(name)
     bench.drop(f"weights-{16 * MIB}", f"weights-{64 * MIB}")
     copy.unlink()
@@ -102,10 +118,12 @@ def row_k(bench: Bench) -> None:
         raise RuntimeError("the counts differ")
     for run in runs:
         rate = per_second(run, count) / 1e6
-        cells = (f"iterate {count:,} Riegeli records of 10 bytes, {run.name}",
-                 f"{rate:.2f} M/s (wall {per_second(run, count, 'seconds') / 1e6:.2f})",
-                 f"{per_second(peer, count) / 1e6:.1f} M/s (lines of a text file)",
-                 f"{peer['call_cpu'] / run['call_cpu']:.2f}×")  # fmt: skip
+        cells = (
+            f"iterate {count:,} Riegeli records of 10 bytes, {run.name}",
+            f"{rate:.2f} M/s (wall {per_second(run, count, 'seconds') / 1e6:.2f})",
+            f"{per_second(peer, count) / 1e6:.1f} M/s (lines of a text file)",
+            f"{peer['call_cpu'] / run['call_cpu']:.2f}×",
+        )
         if "without" in run.name:
             bench.line(*cells)
         else:
@@ -119,9 +137,10 @@ def row_l(bench: Bench) -> None:
     kinds = ("transpose", "transpose,zstd", "brotli")
     paths = {kind: bench.work / f"messages-{kind.replace(',', '-')}.riegeli" for kind in kinds}
     writing = bench.by_turns(
-        {kind: ("riegeli_make", "messages", path, kind, count) for kind, path in paths.items()}, repeat=few(bench),
+        {kind: ("riegeli_make", "messages", path, kind, count) for kind, path in paths.items()},
+        repeat=few(bench),
         warm=False,
-    )  # fmt: skip
+    )
     reading = bench.by_turns(
         {kind: ("riegeli_count", "pparse", path) for kind, path in paths.items()}, repeat=few(bench), warm=False
     )
@@ -131,10 +150,12 @@ def row_l(bench: Bench) -> None:
         *ours, simple = runs
         for run in ours:
             rate = per_second(run, count)
-            cells = (f"{what} {count:,} messages of {writing[0]['size'] / count:.0f} bytes, {run.name}",
-                     f"{rate / 1e3:,.0f} k/s (wall {per_second(run, count, 'seconds') / 1e3:,.0f})",
-                     f"{per_second(simple, count) / 1e3:,.0f} k/s (simple chunks, brotli)",
-                     f"{simple['call_cpu'] / run['call_cpu']:.2f}×")  # fmt: skip
+            cells = (
+                f"{what} {count:,} messages of {writing[0]['size'] / count:.0f} bytes, {run.name}",
+                f"{rate / 1e3:,.0f} k/s (wall {per_second(run, count, 'seconds') / 1e3:,.0f})",
+                f"{per_second(simple, count) / 1e3:,.0f} k/s (simple chunks, brotli)",
+                f"{simple['call_cpu'] / run['call_cpu']:.2f}×",
+            )
             if what == "decode":
                 bench.line(*cells, "≥ 150 k/s", met=rate >= 150_000)
             else:
@@ -160,9 +181,12 @@ def row_m(bench: Bench) -> None:
         bare, alone, parallel = runs[at : at + 3]
         for run, peer, name in ((alone, bare, "bare steps"), (parallel, alone, "parallelism:0")):
             rate, other = (per_second(one, total, "seconds") / 1e6 for one in (run, peer))
-            bench.line(f"write {total >> 20} MiB of weights, {run.name}", f"{rate:,.0f} MB/s",
-                       f"{other:,.0f} MB/s ({name})",
-                       f"{rate / other:.2f}× (CPU {peer['call_cpu'] / run['call_cpu']:.2f}×)")  # fmt: skip
+            bench.line(
+                f"write {total >> 20} MiB of weights, {run.name}",
+                f"{rate:,.0f} MB/s",
+                f"{other:,.0f} MB/s ({name})",
+                f"{rate / other:.2f}× (CPU {peer['call_cpu'] / run['call_cpu']:.2f}×)",
+            )
     target.unlink()
     bench.drop(f"weights-{total}")
 
@@ -175,14 +199,25 @@ def row_n(bench: Bench) -> None:
     (run,) = bench.by_turns({"last record": ("riegeli_last", long)}, repeat=few(bench), warm=False)
     job = f"last record of {run['size'] / 1e9:.1f} GB (zstd:1, chunks of 1 MiB)"
     bar = run["chunk"] + 64 * KIB
-    bench.line(f"{job}: bytes read", f"{run['bytes'] / KIB:,.0f} KiB in {run['reads']:.0f} reads",
-               f"{run['chunk'] / KIB:,.0f} KiB (the last chunk)", f"{run['bytes'] / run['chunk']:.3f}×",
-               f"≤ {bar / KIB:,.0f} KiB", met=run["bytes"] <= bar)  # fmt: skip
+    bench.line(
+        f"{job}: bytes read",
+        f"{run['bytes'] / KIB:,.0f} KiB in {run['reads']:.0f} reads",
+        f"{run['chunk'] / KIB:,.0f} KiB (the last chunk)",
+        f"{run['bytes'] / run['chunk']:.3f}×",
+        f"≤ {bar / KIB:,.0f} KiB",
+        met=run["bytes"] <= bar,
+    )
     beside = statistics.median(
         whole - alone for whole, alone in zip(run.values["seconds"], run.values["chunk_seconds"], strict=True)
     )
-    bench.line("the same: time beside the chunk's own", f"{beside * 1000:.2f} ms",
-               f"{run['chunk_seconds'] * 1000:.2f} ms (the chunk)", "", "≤ 10 ms", met=beside <= 0.010)  # fmt: skip
+    bench.line(
+        "the same: time beside the chunk's own",
+        f"{beside * 1000:.2f} ms",
+        f"{run['chunk_seconds'] * 1000:.2f} ms (the chunk)",
+        "",
+        "≤ 10 ms",
+        met=beside <= 0.010,
+    )
     bench.drop("long.riegeli", f"weights-{64 * MIB}")
 
 
@@ -196,17 +231,28 @@ def row_o(bench: Bench) -> None:
         for how in ("write", "read"):
             # Once: it takes long, and what is promised is memory.
             ours, peer = bench.by_turns(
-                {who: ("riegeli_large", who, how, target, weights, options) for who in ("pparse", "bare")}, repeat=1,
+                {who: ("riegeli_large", who, how, target, weights, options) for who in ("pparse", "bare")},
+                repeat=1,
                 warm=False,
-            )  # fmt: skip
+            )
             if {run["size"] for run in (ours, peer)} != {total}:
                 raise RuntimeError("the sizes differ")
             times = (ours["seconds"] / peer["seconds"], ours["call_cpu"] / peer["call_cpu"])
             job = f"{how} a record of {total >> 20:,} MiB, {options}"
-            bench.line(f"{job}: peak above imports", mib(ours["above"]), f"{mib(peer['above'])} (bare steps)",
-                       f"{ours['above'] / peer['above']:.2f}×", f"≤ {mib(bar)}", met=ours["above"] <= bar)  # fmt: skip
-            bench.line("the same: time", f"{ours['seconds']:.2f} s", f"{peer['seconds']:.2f} s (bare steps)",
-                       f"{times[0]:.2f}× (CPU {times[1]:.2f}×)")  # fmt: skip
+            bench.line(
+                f"{job}: peak above imports",
+                mib(ours["above"]),
+                f"{mib(peer['above'])} (bare steps)",
+                f"{ours['above'] / peer['above']:.2f}×",
+                f"≤ {mib(bar)}",
+                met=ours["above"] <= bar,
+            )
+            bench.line(
+                "the same: time",
+                f"{ours['seconds']:.2f} s",
+                f"{peer['seconds']:.2f} s (bare steps)",
+                f"{times[0]:.2f}× (CPU {times[1]:.2f}×)",
+            )
         target.unlink()
         target.with_suffix(".bare").unlink()
     bench.drop(f"weights-{total}")

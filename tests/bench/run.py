@@ -60,10 +60,20 @@ def row_c(bench: Bench) -> None:
         {"pparse ls": ("pparse_cli", "ls", path), "safe_open": ("safetensors_list", path)}, repeat=min(3, bench.repeat)
     )
     job = f"list a {header_size(path) / 1e6:.0f} MB header, {count:,} tensors"
-    bench.line(f"{job}: wall", f"{ours['wall']:.2f} s", f"{peer['wall']:.2f} s (safe_open)",
-               f"{ours['wall'] / peer['wall']:.2f}×")  # fmt: skip
-    bench.line(f"{job}: peak", mib(ours["peak"]), f"{mib(peer['peak'])} (safe_open)",
-               f"{ours['peak'] / peer['peak']:.2f}×", "≤ 48 MiB", met=ours["peak"] <= 48 * MIB)  # fmt: skip
+    bench.line(
+        f"{job}: wall",
+        f"{ours['wall']:.2f} s",
+        f"{peer['wall']:.2f} s (safe_open)",
+        f"{ours['wall'] / peer['wall']:.2f}×",
+    )
+    bench.line(
+        f"{job}: peak",
+        mib(ours["peak"]),
+        f"{mib(peer['peak'])} (safe_open)",
+        f"{ours['peak'] / peer['peak']:.2f}×",
+        "≤ 48 MiB",
+        met=ours["peak"] <= 48 * MIB,
+    )
 
 
 def header_size(path: Path) -> int:
@@ -76,12 +86,19 @@ def row_d(bench: Bench) -> None:
     count = 500 if bench.quick else 5_000
     index = bench.input("many", inputs.sharded_set, count, 2, 1_000_000)
     ours, peer = bench.by_turns(
-        {"pparse ls": ("pparse_cli", "ls", index), "safe_open": ("safetensors_list", index)}, limit_files=128,
+        {"pparse ls": ("pparse_cli", "ls", index), "safe_open": ("safetensors_list", index)},
+        limit_files=128,
         repeat=min(3, bench.repeat),
-    )  # fmt: skip
+    )
     job = f"list {count:,} shards under ulimit -n 128"
-    bench.line(f"{job}: wall", f"{ours['wall']:.2f} s", f"{peer['wall']:.2f} s (safe_open, one at a time)",
-               f"{ours['wall'] / peer['wall']:.2f}×", "lists them", met=ours["code"] == 0)  # fmt: skip
+    bench.line(
+        f"{job}: wall",
+        f"{ours['wall']:.2f} s",
+        f"{peer['wall']:.2f} s (safe_open, one at a time)",
+        f"{ours['wall'] / peer['wall']:.2f}×",
+        "lists them",
+        met=ours["code"] == 0,
+    )
     bench.line(f"{job}: peak", mib(ours["peak"]), mib(peer["peak"]), f"{ours['peak'] / peer['peak']:.2f}×")
     bench.drop("many")
 
@@ -96,14 +113,22 @@ def row_e(bench: Bench) -> None:
     speed = [256 / 1024 / run["seconds"] for run in (ours, peer, floor)]
     for run, rate in ((peer, speed[1]), (floor, speed[2])):
         call = {"safetensors": "get_tensor"}.get(run.name, run.name)
-        cells = ("256 MiB tensor to numpy", f"{speed[0]:.2f} GiB/s", f"{rate:.2f} GiB/s ({call})",
-                 f"{speed[0] / rate:.2f}× (CPU {run['call_cpu'] / ours['call_cpu']:.2f}×)")  # fmt: skip
+        cells = (
+            "256 MiB tensor to numpy",
+            f"{speed[0]:.2f} GiB/s",
+            f"{rate:.2f} GiB/s ({call})",
+            f"{speed[0] / rate:.2f}× (CPU {run['call_cpu'] / ours['call_cpu']:.2f}×)",
+        )
         if run is peer:
             bench.line(*cells, "≥ 2×", met=speed[0] >= 2 * rate)
         else:
             bench.line(*cells)
-    bench.line("the same: peak above the file's opening", mib(ours["above"]), f"{mib(peer['above'])} (get_tensor)",
-               f"{ours['above'] / peer['above']:.2f}×")  # fmt: skip
+    bench.line(
+        "the same: peak above the file's opening",
+        mib(ours["above"]),
+        f"{mib(peer['above'])} (get_tensor)",
+        f"{ours['above'] / peer['above']:.2f}×",
+    )
     bench.drop("big.safetensors")
 
 
@@ -129,11 +154,20 @@ def row_f(bench: Bench) -> None:
     if ours["check"] != peer["check"]:
         raise RuntimeError("the tensors differ")
     bar = BLOCK_LIMIT + 8 * MIB + max(sizes)
-    bench.line(f"read all {len(sizes)} tensors of {sum(sizes) / 1e9:.1f} GB: peak above imports", mib(ours["above"]),
-               f"{mib(peer['above'])} (get_tensor)", f"{ours['above'] / peer['above']:.2f}×", f"≤ {mib(bar)}",
-               met=ours["above"] <= bar)  # fmt: skip
-    bench.line("the same: time, with a CRC of all bytes", f"{ours['seconds']:.2f} s", f"{peer['seconds']:.2f} s",
-               f"{ours['seconds'] / peer['seconds']:.2f}×")  # fmt: skip
+    bench.line(
+        f"read all {len(sizes)} tensors of {sum(sizes) / 1e9:.1f} GB: peak above imports",
+        mib(ours["above"]),
+        f"{mib(peer['above'])} (get_tensor)",
+        f"{ours['above'] / peer['above']:.2f}×",
+        f"≤ {mib(bar)}",
+        met=ours["above"] <= bar,
+    )
+    bench.line(
+        "the same: time, with a CRC of all bytes",
+        f"{ours['seconds']:.2f} s",
+        f"{peer['seconds']:.2f} s",
+        f"{ours['seconds'] / peer['seconds']:.2f}×",
+    )
     bench.drop("all.safetensors")
 
 
@@ -156,8 +190,12 @@ def row_g(bench: Bench) -> None:
             kernel = ours.name.partition("-")[2]
             for peer in runs[2:]:
                 ratio = peer["seconds"] / ours["seconds"]
-                cells = [f"{job}, {kernel}", f"{ours['seconds']:.2f} s", f"{peer['seconds']:.2f} s ({peer.name})",
-                         f"{ratio:.1f}× faster (CPU {peer['call_cpu'] / ours['call_cpu']:.1f}×)"]  # fmt: skip
+                cells = [
+                    f"{job}, {kernel}",
+                    f"{ours['seconds']:.2f} s",
+                    f"{peer['seconds']:.2f} s ({peer.name})",
+                    f"{ratio:.1f}× faster (CPU {peer['call_cpu'] / ours['call_cpu']:.1f}×)",
+                ]
                 if peer.name == "json.loads":
                     bench.line(*cells, f"≥ {bar}×", met=ratio >= bar)
                 else:
@@ -172,9 +210,11 @@ def row_h(bench: Bench) -> None:
     sample = ROOT / "docs" / "samples" / "tiny-gpt.safetensors"
     repeat = 9 if bench.quick else 41
     jobs: dict[str, tuple[object, ...]] = {
-        "pparse ls": ("pparse_cli", "ls", sample), "import pparse": ("import_pparse",), "python": ("bare",),
+        "pparse ls": ("pparse_cli", "ls", sample),
+        "import pparse": ("import_pparse",),
+        "python": ("bare",),
         "safe_open": ("safetensors_list", sample),
-    }  # fmt: skip
+    }
     listing, importing, bare, peer = bench.by_turns(jobs, repeat=repeat)
     others = f"{bare['wall'] * 1000:.1f} ms (python alone)"
     for run, what, beside in (
@@ -182,14 +222,29 @@ def row_h(bench: Bench) -> None:
         (importing, "import pparse", others),
     ):
         more = f"fastest {min(run.values['wall']) * 1000:.1f}, CPU {run['cpu'] * 1000:.1f}"
-        bench.line(f"{what}: whole process", f"{run['wall'] * 1000:.1f} ms ({more})", beside,
-                   f"{run['wall'] / bare['wall']:.2f}×", "≤ 40 ms", met=run["wall"] <= 0.040)  # fmt: skip
+        bench.line(
+            f"{what}: whole process",
+            f"{run['wall'] * 1000:.1f} ms ({more})",
+            beside,
+            f"{run['wall'] / bare['wall']:.2f}×",
+            "≤ 40 ms",
+            met=run["wall"] <= 0.040,
+        )
 
 
 ROWS = {
-    "a": row_a, "b": row_b, "c": row_c, "d": row_d, "e": row_e, "f": row_f, "g": row_g, "h": row_h, **RIEGELI_ROWS,
-    **PROTOBUF_ROWS, **CONTAINER_ROWS,
-}  # fmt: skip
+    "a": row_a,
+    "b": row_b,
+    "c": row_c,
+    "d": row_d,
+    "e": row_e,
+    "f": row_f,
+    "g": row_g,
+    "h": row_h,
+    **RIEGELI_ROWS,
+    **PROTOBUF_ROWS,
+    **CONTAINER_ROWS,
+}
 
 
 # -- environment -------------------------------------------------------------------------------------------------------
@@ -240,11 +295,14 @@ def facts(python: Path) -> list[tuple[str, str]]:
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / (1 << 30)
     commit = subprocess.run(["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True).stdout
     return [
-        ("date", datetime.date.today().isoformat()), ("processor", f"{model}, {os.cpu_count()} cores"),
-        ("memory", f"{memory:.0f} GiB"), ("kernel", f"{platform.system()} {platform.release()}"),
-        ("versions", versions), ("commit", commit.strip() or "unknown"),
+        ("date", datetime.date.today().isoformat()),
+        ("processor", f"{model}, {os.cpu_count()} cores"),
+        ("memory", f"{memory:.0f} GiB"),
+        ("kernel", f"{platform.system()} {platform.release()}"),
+        ("versions", versions),
+        ("commit", commit.strip() or "unknown"),
         ("load at the start", f"{os.getloadavg()[0]:.1f}"),
-    ]  # fmt: skip
+    ]
 
 
 PAGE = """# Benchmarks
@@ -278,8 +336,13 @@ def as_markdown(bench: Bench, known: list[tuple[str, str]]) -> str:
     met = [line.met for line in bench.lines if line.met is not None]
     words = {None: "", True: "yes", False: "**no**"}
     lines = ["| " + " | ".join((*line[:5], words[line.met])) + " |" for line in bench.lines]
-    page = PAGE.format(met=sum(met), promised=len(met), repeat=bench.repeat, lines="\n".join(lines),
-                       facts="\n".join(f"- {name}: {value}" for name, value in known))  # fmt: skip
+    page = PAGE.format(
+        met=sum(met),
+        promised=len(met),
+        repeat=bench.repeat,
+        lines="\n".join(lines),
+        facts="\n".join(f"- {name}: {value}" for name, value in known),
+    )
     return page + "".join(f"\n{note}\n" for note in bench.notes)
 
 

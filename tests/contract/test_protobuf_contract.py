@@ -83,10 +83,14 @@ class TestProtobufWithoutSchema(MessageContract):
     referee = Empty
     options = {"types": "5=message,5.2=text"}
     samples = {
-        "numbers": tagged(1, 0, b"\x96\x01") + tagged(2, 5, b"abcd") + tagged(3, 1, bytes(8))
-        + tagged(4, 3, tagged(1, 0, b"\x05")) + tagged(5, 2, tagged(1, 0, b"\x07") + tagged(2, 2, b"some words"))
-        + tagged(6, 2, b"more words than one") + tagged(7, 2, b"\xff\xfe\xfd\0"),
-    }  # fmt: skip
+        "numbers": tagged(1, 0, b"\x96\x01")
+        + tagged(2, 5, b"abcd")
+        + tagged(3, 1, bytes(8))
+        + tagged(4, 3, tagged(1, 0, b"\x05"))
+        + tagged(5, 2, tagged(1, 0, b"\x07") + tagged(2, 2, b"some words"))
+        + tagged(6, 2, b"more words than one")
+        + tagged(7, 2, b"\xff\xfe\xfd\0"),
+    }
 
 
 def graph():

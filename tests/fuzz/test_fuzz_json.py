@@ -20,9 +20,39 @@ WAYS = (
 NO_ERROR = {"duplicate-key", "byte-order-mark"}
 
 TOKENS = st.sampled_from(
-    ["[", "]", "{", "}", ",", ":", '"', "\\", " ", "\n", "1", "-", "0.5", "1e9", "true", "nul", '"a"', '"a":', "\\u00",
-     "\\ud83d", "\\ude00", "é", "\x00", "#2", "NaN", "\ufeff", '{"k":', "[[", "]]", "1e999"]
-)  # fmt: skip
+    [
+        "[",
+        "]",
+        "{",
+        "}",
+        ",",
+        ":",
+        '"',
+        "\\",
+        " ",
+        "\n",
+        "1",
+        "-",
+        "0.5",
+        "1e9",
+        "true",
+        "nul",
+        '"a"',
+        '"a":',
+        "\\u00",
+        "\\ud83d",
+        "\\ude00",
+        "é",
+        "\x00",
+        "#2",
+        "NaN",
+        "\ufeff",
+        '{"k":',
+        "[[",
+        "]]",
+        "1e999",
+    ]
+)
 SOUP = st.lists(TOKENS, max_size=40).map(lambda tokens: "".join(tokens).encode())
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),

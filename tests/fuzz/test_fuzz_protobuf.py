@@ -30,14 +30,18 @@ Metadata = message_class("tensorflow.proto_splitter.ChunkMetadata")
 NUMBERS = st.sampled_from([0, 1, 2, 3, 5, 17, 18, 24, 127, 128, 1 << 16, (1 << 29) - 1, 1 << 32, (1 << 64) - 1])
 FIELD_NUMBERS = st.integers(1, 40) | st.sampled_from([0, 1000, (1 << 29) - 1, 1 << 29])
 LEAVES = st.one_of(
-    st.builds(lambda number, value, length: tagged(number, 0, varint(value, length)), FIELD_NUMBERS, NUMBERS,
-              st.integers(1, 11)),
+    st.builds(
+        lambda number, value, length: tagged(number, 0, varint(value, length)),
+        FIELD_NUMBERS,
+        NUMBERS,
+        st.integers(1, 11),
+    ),
     st.builds(lambda number, value: tagged(number, 1, value), FIELD_NUMBERS, st.binary(min_size=6, max_size=8)),
     st.builds(lambda number, value: tagged(number, 5, value), FIELD_NUMBERS, st.binary(min_size=3, max_size=4)),
     st.builds(lambda number, value: tagged(number, 2, value), FIELD_NUMBERS, st.binary(max_size=12)),
     st.builds(lambda number, value: varint(number << 3 | 2) + varint(value), FIELD_NUMBERS, NUMBERS),
     st.builds(lambda number, wire: varint(number << 3 | wire), FIELD_NUMBERS, st.integers(0, 7)),
-)  # fmt: skip
+)
 MESSAGES = st.recursive(
     st.lists(LEAVES, max_size=5).map(b"".join),
     lambda below: st.lists(

@@ -27,10 +27,18 @@ LISTS = ("simple", "transposed")
 SMALL = [
     raw(name)
     for name in (
-        "simple_zstd", "simple_snappy", "simple_brotli", "transpose_example", "transpose_nonproto_only", "chunk_size_1",
-        "flush", "append_padding", "empty_meta", "blocks_zero_zstd",
+        "simple_zstd",
+        "simple_snappy",
+        "simple_brotli",
+        "transpose_example",
+        "transpose_nonproto_only",
+        "chunk_size_1",
+        "flush",
+        "append_padding",
+        "empty_meta",
+        "blocks_zero_zstd",
     )
-] + [written("uncompressed,chunk_size:60", [b"number %d" % n for n in range(12)])]  # fmt: skip
+] + [written("uncompressed,chunk_size:60", [b"number %d" % n for n in range(12)])]
 SIZES = st.integers(0, 40)
 NUMBERS = st.sampled_from([0, 1, 2, 3, 5, 127, 128, 255, 1 << 16, (1 << 32) - 1, 1 << 32, (1 << 56) - 1]) | SIZES
 HUGE = st.sampled_from([0, 1, 5, 100, 1 << 20, 1 << 32, 1 << 62, (1 << 64) - 1]) | SIZES

@@ -19,11 +19,14 @@ SAMPLES = [
 ]
 EDITS = st.lists(
     st.tuples(
-        st.sampled_from(["set", "cut", "drop", "insert", "zero", "number", "copy"]), st.integers(0, 6_000),
-        st.binary(min_size=1, max_size=12), st.booleans(),
+        st.sampled_from(["set", "cut", "drop", "insert", "zero", "number", "copy"]),
+        st.integers(0, 6_000),
+        st.binary(min_size=1, max_size=12),
+        st.booleans(),
     ),
-    min_size=1, max_size=5,
-)  # fmt: skip
+    min_size=1,
+    max_size=5,
+)
 GAPS = st.lists(st.tuples(st.integers(0, 6_000), st.integers(1, 700) | st.none(), st.booleans()), max_size=4)
 
 

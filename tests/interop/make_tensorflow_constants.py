@@ -18,10 +18,30 @@ graph = tf.compat.v1.GraphDef()
 facts, values = {}, {}
 random = np.random.default_rng(7)
 SHAPES = ((), (7,), (3, 5), (2, 3, 4), (2, 1, 3, 2), (2, 1, 2, 3, 1), (0, 3))
-FIELDS = {1: "float_val", 2: "double_val", 8: "scomplex_val", 9: "int64_val", 10: "bool_val", 14: "half_val",
-          18: "dcomplex_val", 19: "half_val", 22: "uint32_val", 23: "uint64_val"}  # fmt: skip
-RANGES = {29: (-8, 8), 30: (0, 16), 31: (-2, 2), 32: (0, 4), 6: (-128, 128), 11: (-128, 128), 5: (-30_000, 30_000),
-          15: (-30_000, 30_000), 14: (0, 65_536), 19: (0, 65_536)}  # fmt: skip
+FIELDS = {
+    1: "float_val",
+    2: "double_val",
+    8: "scomplex_val",
+    9: "int64_val",
+    10: "bool_val",
+    14: "half_val",
+    18: "dcomplex_val",
+    19: "half_val",
+    22: "uint32_val",
+    23: "uint64_val",
+}
+RANGES = {
+    29: (-8, 8),
+    30: (0, 16),
+    31: (-2, 2),
+    32: (0, 4),
+    6: (-128, 128),
+    11: (-128, 128),
+    5: (-30_000, 30_000),
+    15: (-30_000, 30_000),
+    14: (0, 65_536),
+    19: (0, 65_536),
+}
 
 
 def add(name, proto):

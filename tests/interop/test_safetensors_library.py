@@ -26,16 +26,46 @@ safetensors = library("safetensors")
 safetensors_numpy = library("safetensors.numpy")
 
 BITS = {
-    "BOOL": 8, "F4": 4, "F6_E2M3": 6, "F6_E3M2": 6, "U8": 8, "I8": 8, "F8_E5M2": 8, "F8_E4M3": 8, "F8_E8M0": 8,
-    "F8_E4M3FNUZ": 8, "F8_E5M2FNUZ": 8, "I16": 16, "U16": 16, "F16": 16, "BF16": 16, "I32": 32, "U32": 32, "F32": 32,
-    "C64": 64, "F64": 64, "I64": 64, "U64": 64,
-}  # fmt: skip
+    "BOOL": 8,
+    "F4": 4,
+    "F6_E2M3": 6,
+    "F6_E3M2": 6,
+    "U8": 8,
+    "I8": 8,
+    "F8_E5M2": 8,
+    "F8_E4M3": 8,
+    "F8_E8M0": 8,
+    "F8_E4M3FNUZ": 8,
+    "F8_E5M2FNUZ": 8,
+    "I16": 16,
+    "U16": 16,
+    "F16": 16,
+    "BF16": 16,
+    "I32": 32,
+    "U32": 32,
+    "F32": 32,
+    "C64": 64,
+    "F64": 64,
+    "I64": 64,
+    "U64": 64,
+}
 # BF16 because ml_dtypes is imported here, which teaches numpy the word.
 NUMPY = ("BOOL", "U8", "I8", "I16", "U16", "F16", "BF16", "I32", "U32", "F32", "C64", "F64", "I64", "U64")
 SHAPES = (
-    (), (1,), (7,), (3, 5), (2, 3, 4), (2, 1, 3, 2), (2, 3, 1, 2, 2),
-    (0,), (0, 3), (3, 0), (2, 0, 4), (1, 2, 3, 0), (0, 0, 0, 0, 0),
-)  # fmt: skip
+    (),
+    (1,),
+    (7,),
+    (3, 5),
+    (2, 3, 4),
+    (2, 1, 3, 2),
+    (2, 3, 1, 2, 2),
+    (0,),
+    (0, 3),
+    (3, 0),
+    (2, 0, 4),
+    (1, 2, 3, 0),
+    (0, 0, 0, 0, 0),
+)
 
 
 def frame(header, data=b"", *, length=None):
@@ -117,9 +147,16 @@ def test_slices_are_equal_to_the_library(tmp_path):
     path = tmp_path / "model.safetensors"
     path.write_bytes(pack([("a", "F32", (9, 8, 7)), ("b", "I16", (50,))])[0])
     cases = [
-        (slice(2, 5),), (slice(None), slice(1, 7)), (slice(1, 9), slice(0, 1), slice(6, 7)), (3,), (3, 2), (3, 2, 1),
-        (slice(4, 4),), (slice(None), 5), (slice(7, 9),),
-    ]  # fmt: skip
+        (slice(2, 5),),
+        (slice(None), slice(1, 7)),
+        (slice(1, 9), slice(0, 1), slice(6, 7)),
+        (3,),
+        (3, 2),
+        (3, 2, 1),
+        (slice(4, 4),),
+        (slice(None), 5),
+        (slice(7, 9),),
+    ]
     with pparse.view(path) as model, safetensors.safe_open(path, "np") as reference:
         whole = model["a"].numpy()
         part = reference.get_slice("a")
@@ -153,10 +190,14 @@ def test_library_written_file_has_equal_metadata_and_names(tmp_path):
 @pytest.mark.parametrize(
     ("dtype", "attribute"),
     [
-        ("BF16", "bfloat16"), ("F8_E4M3", "float8_e4m3fn"), ("F8_E5M2", "float8_e5m2"), ("F8_E8M0", "float8_e8m0fnu"),
-        ("F8_E4M3FNUZ", "float8_e4m3fnuz"), ("F8_E5M2FNUZ", "float8_e5m2fnuz"),
+        ("BF16", "bfloat16"),
+        ("F8_E4M3", "float8_e4m3fn"),
+        ("F8_E5M2", "float8_e5m2"),
+        ("F8_E8M0", "float8_e8m0fnu"),
+        ("F8_E4M3FNUZ", "float8_e4m3fnuz"),
+        ("F8_E5M2FNUZ", "float8_e5m2fnuz"),
     ],
-)  # fmt: skip
+)
 def test_torch_written_tensors_are_equal_bit_for_bit(tmp_path, dtype, attribute):
     torch = library("torch")
     safetensors_torch = library("safetensors.torch")
@@ -165,9 +206,11 @@ def test_torch_written_tensors_are_equal_bit_for_bit(tmp_path, dtype, attribute)
     carrier = torch.int16 if BITS[dtype] == 16 else torch.uint8
     codes = torch.from_numpy(np.arange(1 << BITS[dtype], dtype=np.int64)).to(carrier)  # every value there is
     tensors = {
-        "all": codes.view(target), "matrix": codes.clone().view(target).reshape(16, -1),
-        "scalar": codes[5:6].clone().view(target).reshape(()), "none": codes[:0].clone().view(target),
-    }  # fmt: skip
+        "all": codes.view(target),
+        "matrix": codes.clone().view(target).reshape(16, -1),
+        "scalar": codes[5:6].clone().view(target).reshape(()),
+        "none": codes[:0].clone().view(target),
+    }
     safetensors_torch.save_file(tensors, path)
     with pparse.view(path) as model:
         for name, wanted in tensors.items():
@@ -207,11 +250,16 @@ def test_torch_four_bit_tensor_is_equal_packed(tmp_path):
 
 
 SMALL_FLOATS = {
-    "F8_E8M0": (ml_dtypes.float8_e8m0fnu, 8), "F8_E4M3": (ml_dtypes.float8_e4m3fn, 8),
-    "F8_E5M2": (ml_dtypes.float8_e5m2, 8), "F8_E4M3FNUZ": (ml_dtypes.float8_e4m3fnuz, 8),
-    "F8_E5M2FNUZ": (ml_dtypes.float8_e5m2fnuz, 8), "F6_E2M3": (ml_dtypes.float6_e2m3fn, 6),
-    "F6_E3M2": (ml_dtypes.float6_e3m2fn, 6), "F4": (ml_dtypes.float4_e2m1fn, 4), "BF16": (ml_dtypes.bfloat16, 16),
-}  # fmt: skip
+    "F8_E8M0": (ml_dtypes.float8_e8m0fnu, 8),
+    "F8_E4M3": (ml_dtypes.float8_e4m3fn, 8),
+    "F8_E5M2": (ml_dtypes.float8_e5m2, 8),
+    "F8_E4M3FNUZ": (ml_dtypes.float8_e4m3fnuz, 8),
+    "F8_E5M2FNUZ": (ml_dtypes.float8_e5m2fnuz, 8),
+    "F6_E2M3": (ml_dtypes.float6_e2m3fn, 6),
+    "F6_E3M2": (ml_dtypes.float6_e3m2fn, 6),
+    "F4": (ml_dtypes.float4_e2m1fn, 4),
+    "BF16": (ml_dtypes.bfloat16, 16),
+}
 
 
 def put_bits(codes, bits):
@@ -454,8 +502,10 @@ VERDICTS = {
     "F6, two": fields('"F6_E3M2"', "[2]", "[0,2]", data=b"12"),
     # dtype.
     **{f"dtype {word}": tensors(bytes(bits // 2), a=entry(word, [4], 0, bits // 2)) for word, bits in BITS.items()},
-    **{f"dtype {word!r}": fields(json.dumps(word))
-       for word in ("f32", "", "F8", "F8_E4M3FN", "I4", "U4", "BF32", "BOOLEAN", " U8", "C128")},
+    **{
+        f"dtype {word!r}": fields(json.dumps(word))
+        for word in ("f32", "", "F8", "F8_E4M3FN", "I4", "U4", "BF32", "BOOLEAN", " U8", "C128")
+    },
     "dtype escaped": fields('"\\u00558"'),
     "dtype null": fields("null"),
     "dtype number": fields("1"),
@@ -469,8 +519,9 @@ VERDICTS = {
     "extra field twice": fields(more=',"x":1,"x":2'),
     "extra field with a key twice": fields(more=',"x":{"y":1,"y":2}'),
     "extra field, long": fields(more=',"x":"' + "y" * 300_000 + '"'),
-    "extra field, long and not UTF-8":
-        frame(b'{"a":' + A.encode()[:-1] + b',"x":"' + b"y" * 300_000 + b'\xff"}}', FOUR),
+    "extra field, long and not UTF-8": frame(
+        b'{"a":' + A.encode()[:-1] + b',"x":"' + b"y" * 300_000 + b'\xff"}}', FOUR
+    ),
     "dtype twice": fields(more=',"dtype":"U8"'),
     "shape twice": fields(more=',"shape":[4]'),
     "data_offsets twice": fields(more=',"data_offsets":[0,4]'),
@@ -502,13 +553,18 @@ VERDICTS = {
     "no offsets": fields(offsets="[]"),
     "offsets null": fields(offsets="null"),
     "offsets object": fields(offsets='{"0":0,"1":4}'),
-    **{f"length {text}": fields(shape=f"[{text}]")
-       for text in ("4.0", "4e0", "-4", "null", '"4"', "true", "[4]", "04", "+4", "0x4", "4.5", str(BIG**2),
-                    "9" * 400)},
-    **{f"offset {text}": fields(offsets=f"[0,{text}]")
-       for text in ("4.0", "4e0", "-4", "null", '"4"', "false", "04", "+4", str(BIG**2), "9" * 400)},
-    **{f"zero length {text}": fields(shape=f"[{text}]", offsets="[0,0]", data=b"")
-       for text in ("0", "-0", "0.0", "-0.0", "0e0", "00", "1.0", "1e0")},
+    **{
+        f"length {text}": fields(shape=f"[{text}]")
+        for text in ("4.0", "4e0", "-4", "null", '"4"', "true", "[4]", "04", "+4", "0x4", "4.5", str(BIG**2), "9" * 400)
+    },
+    **{
+        f"offset {text}": fields(offsets=f"[0,{text}]")
+        for text in ("4.0", "4e0", "-4", "null", '"4"', "false", "04", "+4", str(BIG**2), "9" * 400)
+    },
+    **{
+        f"zero length {text}": fields(shape=f"[{text}]", offsets="[0,0]", data=b"")
+        for text in ("0", "-0", "0.0", "-0.0", "0e0", "00", "1.0", "1e0")
+    },
     **{f"zero offset {text}": fields(offsets=f"[{text},4]") for text in ("-0", " -0 ", "0.0", "0e0", "00", "-00")},
     "64 dimensions": fields(shape=str([1] * 64), offsets="[0,1]", data=b"x"),
     "65 dimensions": fields(shape=str([1] * 65), offsets="[0,1]", data=b"x"),
@@ -527,7 +583,7 @@ VERDICTS = {
     "cut in the header": around()[:40],
     "cut behind the header": around()[:-4],
     "booleans": fields('"BOOL"', data=b"\0\1\1\0"),
-}  # fmt: skip
+}
 
 
 def library_refuses(source):
@@ -621,27 +677,68 @@ def test_documented_extras_are_found_though_the_library_is_silent(case):
 
 def test_keys_that_occur_twice_below_the_names_are_warnings():
     """The library lets them pass, and so does strict; but it says so."""
-    for source in (VERDICTS["metadata with a key twice"], VERDICTS["extra field twice"],
-                   VERDICTS["extra field with a key twice"]):  # fmt: skip
+    for source in (
+        VERDICTS["metadata with a key twice"],
+        VERDICTS["extra field twice"],
+        VERDICTS["extra field with a key twice"],
+    ):
         with pparse.open(source, format="safetensors") as document:
             findings = list(document.check(strict=True))
         assert [(f.code, f.severity) for f in findings] == [("duplicate-key", pparse.Severity.WARNING)]
 
 
 TOKENS = (
-    b'"', b"{", b"}", b"[", b"]", b",", b":", b" ", b"\n", b"0", b"1", b"-", b".", b"e", b"\\", b"\\u0041", b"\\ud800",
-    b"\xff", "é".encode(), b"null", b"true", b"[]", b"{}", b'"dtype"', b'"U8"', b'"shape":[4],', b"NaN", b"1e5", b"-0",
-    b'"a":1,', b'"a":', b"\0", b"\t", b"\x7f", b'"__metadata__":{},',
-)  # fmt: skip
+    b'"',
+    b"{",
+    b"}",
+    b"[",
+    b"]",
+    b",",
+    b":",
+    b" ",
+    b"\n",
+    b"0",
+    b"1",
+    b"-",
+    b".",
+    b"e",
+    b"\\",
+    b"\\u0041",
+    b"\\ud800",
+    b"\xff",
+    "é".encode(),
+    b"null",
+    b"true",
+    b"[]",
+    b"{}",
+    b'"dtype"',
+    b'"U8"',
+    b'"shape":[4],',
+    b"NaN",
+    b"1e5",
+    b"-0",
+    b'"a":1,',
+    b'"a":',
+    b"\0",
+    b"\t",
+    b"\x7f",
+    b'"__metadata__":{},',
+)
 BASES = (
     frame(
-        {"__metadata__": {"format": "pt", "k": "v"}, "a": entry("F32", [2, 2], 0, 16), "b.c": entry("U8", [0], 16, 16),
-         "d": entry("BOOL", [3], 16, 19), "e": entry("I16", [], 19, 21)}, bytes(21),
+        {
+            "__metadata__": {"format": "pt", "k": "v"},
+            "a": entry("F32", [2, 2], 0, 16),
+            "b.c": entry("U8", [0], 16, 16),
+            "d": entry("BOOL", [3], 16, 19),
+            "e": entry("I16", [], 19, 21),
+        },
+        bytes(21),
     ),
     around(),
     frame({"x": entry("F4", [2, 2], 0, 2), "y": entry("BF16", [1], 2, 4, q=[1, {"z": None}])}, bytes(4)),
     frame('{"é\\u00e9\\ud83d\\ude00":{"dtype":"F64","shape":[1],"data_offsets":[0,8]},"__metadata__":null}', bytes(8)),
-)  # fmt: skip
+)
 
 
 def mutated(source, rng):

@@ -42,9 +42,17 @@ FIXTURES = {
     path.parent.name: json.loads(path.with_name("expected.json").read_text()) for path in sorted(DATA.glob("*/*.cpb"))
 }
 OPTIONS = (
-    "uncompressed", "brotli:6", "zstd:3", "snappy", "transpose,uncompressed", "transpose,brotli:2",
-    "transpose,zstd,bucket_fraction:0", "transpose,snappy", "brotli:1,chunk_size:500", "uncompressed,padding:4k",
-)  # fmt: skip
+    "uncompressed",
+    "brotli:6",
+    "zstd:3",
+    "snappy",
+    "transpose,uncompressed",
+    "transpose,brotli:2",
+    "transpose,zstd,bucket_fraction:0",
+    "transpose,snappy",
+    "brotli:1,chunk_size:500",
+    "uncompressed,padding:4k",
+)
 
 
 def plain(message) -> bytes:

@@ -14,13 +14,19 @@ from tests.interop.tensorflow.chunked import ALL, CompiledCase, RandomCase, desc
 
 GRAPH = "tensorflow.GraphDef"
 CORPORA = {
-    "constants": (GRAPH, corpora.constants), "typed constants": (GRAPH, corpora.typed_constants),
-    "large nodes": (GRAPH, corpora.large_nodes), "many nodes": (GRAPH, corpora.many_nodes),
-    "functions": (GRAPH, corpora.functions), "everything": (GRAPH, corpora.everything),
-    "empty library": (GRAPH, corpora.empty_library), "SavedModel": ("tensorflow.SavedModel", corpora.saved_model),
-    "signatures": (None, corpora.signatures), "object graph": (None, corpora.object_graph),
-    "strings": (None, corpora.string_tree), "many fields": (None, corpora.many_fields),
-}  # fmt: skip
+    "constants": (GRAPH, corpora.constants),
+    "typed constants": (GRAPH, corpora.typed_constants),
+    "large nodes": (GRAPH, corpora.large_nodes),
+    "many nodes": (GRAPH, corpora.many_nodes),
+    "functions": (GRAPH, corpora.functions),
+    "everything": (GRAPH, corpora.everything),
+    "empty library": (GRAPH, corpora.empty_library),
+    "SavedModel": ("tensorflow.SavedModel", corpora.saved_model),
+    "signatures": (None, corpora.signatures),
+    "object graph": (None, corpora.object_graph),
+    "strings": (None, corpora.string_tree),
+    "many fields": (None, corpora.many_fields),
+}
 
 
 def check(referee, tmp_path, message, full_name: str, limit: int, options: str, descriptor: bytes | None = None) -> int:

@@ -90,10 +90,18 @@ def choose(count: int = DEFAULT_CASES, seed: int = 0) -> list[str]:
             if wanted and rng.random() < 0.5:
                 what, (one, other) = rng.choice(sorted(wanted))
                 sample, wrapper = next(
-                    (pair for pair in rng.sample(pairs, len(pairs))
-                     if {"sw": pair == (one, other), "sd": pair[0] == one, "wd": pair[1] == one,
-                         "yw": pair[1] == other, "yd": True}[what]),
-                )  # fmt: skip
+                    (
+                        pair
+                        for pair in rng.sample(pairs, len(pairs))
+                        if {
+                            "sw": pair == (one, other),
+                            "sd": pair[0] == one,
+                            "wd": pair[1] == one,
+                            "yw": pair[1] == other,
+                            "yd": True,
+                        }[what]
+                    ),
+                )
                 kind = other if what in ("sd", "wd", "yd") else rng.choice(DRAWN)
                 way = one if what in ("yw", "yd") else rng.choice(ways)
             else:
@@ -133,9 +141,12 @@ def at_ends(seed: int, rounds: int) -> list[str]:
 def keys(sample: str, wrapper: str, kind: str, way: str) -> list[tuple[str, tuple[str, str]]]:
     """Return the pairs that a case covers."""
     return [
-        ("sw", (sample, wrapper)), ("sd", (sample, kind)), ("wd", (wrapper, kind)), ("yw", (way, wrapper)),
+        ("sw", (sample, wrapper)),
+        ("sd", (sample, kind)),
+        ("wd", (wrapper, kind)),
+        ("yw", (way, wrapper)),
         ("yd", (way, kind)),
-    ]  # fmt: skip
+    ]
 
 
 def draw_damage(rng: random.Random, sample: str, wrapper: str, kind: str) -> Damage:

@@ -115,7 +115,7 @@ def same_where_untouched(expected: bytes, got: bytes, place: tuple[int, int], re
     return all(
         one == other or reach.touches(start + at, start + at + 1)
         for at, (one, other) in enumerate(zip(expected, got, strict=True))
-    )  # fmt: skip
+    )
 
 
 @clause

@@ -51,9 +51,10 @@ def read_graph(path: Path, kind: str) -> dict[str, bytes]:
     graphs = [meta.graph_def for meta in message.meta_graphs] if kind.endswith("SavedModel") else [message]
     return {
         node.name: content
-        for graph in graphs for node in graph.node
+        for graph in graphs
+        for node in graph.node
         if node.op == "Const" and (content := constant_bytes(node.attr["value"].tensor))
-    }  # fmt: skip
+    }
 
 
 def constant_bytes(tensor: Any) -> bytes:

@@ -35,9 +35,10 @@ def safetensors_file(tensors: dict[str, tuple[str, list[int]]], seed: int, metad
     base = 8 + len(text)
     values = {
         name: Value(bytes(data[begin:end]), (base + begin, base + end), ((0, base),))
-        for name, entry in header.items() if name != "__metadata__"
+        for name, entry in header.items()
+        if name != "__metadata__"
         for begin, end in [entry["data_offsets"]]
-    }  # fmt: skip
+    }
     landmarks = (8, base // 2, base, *(value.place[1] for value in values.values()))
     return struct.pack("<Q", len(text)) + text + bytes(data), values, landmarks, base
 
@@ -47,10 +48,13 @@ def layers(first: int, count: int, width: int) -> dict[str, tuple[str, list[int]
     found: dict[str, tuple[str, list[int]]] = {}
     for number in range(first, first + count):
         found |= {
-            f"h.{number}.attn.weight": ("F32", [width, width]), f"h.{number}.attn.bias": ("F16", [width]),
-            f"h.{number}.mask": ("BOOL", [width, 3]), f"h.{number}.mlp.weight": ("BF16", [width, 4 * width]),
-            f"h.{number}.ids": ("I64", [width]), f"h.{number}.scale": ("F64", []),
-        }  # fmt: skip
+            f"h.{number}.attn.weight": ("F32", [width, width]),
+            f"h.{number}.attn.bias": ("F16", [width]),
+            f"h.{number}.mask": ("BOOL", [width, 3]),
+            f"h.{number}.mlp.weight": ("BF16", [width, 4 * width]),
+            f"h.{number}.ids": ("I64", [width]),
+            f"h.{number}.scale": ("F64", []),
+        }
     return found
 
 
@@ -84,8 +88,19 @@ def make_safetensors_sharded() -> Sample:
     files["model.safetensors.index.json"] = json.dumps(index, indent=1).encode()
     file, content, values, landmarks, base = made[1]
     del files[file]
-    return Sample("safetensors-sharded", file, content, "tensors", values, "offset", landmarks, header=base,
-                  siblings=files, sibling_values=all_values, entry="model.safetensors.index.json")  # fmt: skip
+    return Sample(
+        "safetensors-sharded",
+        file,
+        content,
+        "tensors",
+        values,
+        "offset",
+        landmarks,
+        header=base,
+        siblings=files,
+        sibling_values=all_values,
+        entry="model.safetensors.index.json",
+    )
 
 
 # -- JSON, text, noise -----------------------------------------------------------------------------------------------

@@ -204,8 +204,13 @@ def chunked(name: str, compression: str, saved_model: bool = False) -> Sample:
         whole = Path(folder, "whole.pb")
         whole.write_bytes(message.SerializeToString(deterministic=True))
         prefix = os.path.join(folder, "graph")
-        split_file(str(whole), prefix, message=kind, max_size="30KiB" if "transpose" in compression else "8KiB",
-                   writer_options=compression)  # fmt: skip
+        split_file(
+            str(whole),
+            prefix,
+            message=kind,
+            max_size="30KiB" if "transpose" in compression else "8KiB",
+            writer_options=compression,
+        )
         content = Path(prefix + ".cpb").read_bytes()
     starts = chunk_starts(content)
     records = []

@@ -261,10 +261,14 @@ PLANTED = {
     "member_dropped": (plant_member_dropped, "text/tar/none/extract", {"d"}),
     "member_dropped in recovery": (plant_member_dropped, "safetensors/tar-gz/none/recover", {"d"}),
     "checksum_forgotten": (
-        plant_checksum_forgotten, f"safetensors/zip-stored/bit:{STORED + BIT}:3/recover", {"a", "b"}
+        plant_checksum_forgotten,
+        f"safetensors/zip-stored/bit:{STORED + BIT}:3/recover",
+        {"a", "b"},
     ),
     "checksum_forgotten by check": (
-        plant_checksum_forgotten, f"safetensors/zip-stored/bit:{STORED + BIT}:3/view", {"a"}
+        plant_checksum_forgotten,
+        f"safetensors/zip-stored/bit:{STORED + BIT}:3/view",
+        {"a"},
     ),
     "tensor_dropped": (plant_tensor_dropped, "safetensors/zip-deflated/none/view", {"d"}),
     "tensor_dropped from a list": (plant_tensor_dropped, "safetensors/plain/none/ls", {"d"}),
@@ -281,7 +285,7 @@ PLANTED = {
     "holes_ignored": (plant_holes_ignored, "text/tar/unwritten:20000/recover", {"a", "b"}),
     "holes_ignored by a list": (plant_holes_ignored, "text/tar/unwritten:20000/ls", {"a"}),
     "over_budget": (plant_over_budget, "json/plain/none/open", {"e"}),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", PLANTED)

@@ -62,8 +62,11 @@ def read_tensor(attempt: Attempt, viewer: Any, tensor: Any, seen: list[Seen], sl
         if found_damage and again is not None:
             attempt.forgotten.append(f"{name}: numpy() raises DamagedTensorError, and the second time it does not")
     if found_damage:
-        for what, status in (("tensor.status", tensor.status), ("viewer[name].status", viewer[name].status),
-                             ("viewer.status", viewer.status)):  # fmt: skip
+        for what, status in (
+            ("tensor.status", tensor.status),
+            ("viewer[name].status", viewer[name].status),
+            ("viewer.status", viewer.status),
+        ):
             if str(status) == "complete":
                 attempt.forgotten.append(f"{name}: numpy() raised DamagedTensorError, and {what} is complete")
 

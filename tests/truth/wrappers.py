@@ -170,8 +170,9 @@ def zipped(method: int) -> Callable[[Entries], tuple[bytes, Layers, tuple[int, .
             decoded = prefix_decoder("deflate", packed) if method else None
             listed = (entry + 46, entry + 46 + len(info.filename.encode()))
             entry += 46 + sum(struct.unpack_from("<HHH", whole, entry + 28))
-            layers[name] = Layer(start, end, len(content), ((at, start),), decoded, True, ((at + 14, at + 18),),
-                                 listed=listed)  # fmt: skip
+            layers[name] = Layer(
+                start, end, len(content), ((at, start),), decoded, True, ((at + 14, at + 18),), listed=listed
+            )
             marks += [at, at + 14, start, end]
         return whole, layers, tuple(marks)
 
@@ -266,8 +267,16 @@ def streamed(codec: str, content: bytes) -> tuple[bytes, Layer, tuple[int, ...]]
     size = len(content)
     # The header leads to the rest; the trailer has the checksum.
     head = {"gz": 10, "bz2": 4, "xz": 12, "zst": 6, "lz4": 7}[codec]
-    layer = Layer(0, len(packed), size, ((0, head),), lambda count: min(inner(count), size), True, ((0, len(packed)),),
-                  exact=codec != "lz4")  # fmt: skip
+    layer = Layer(
+        0,
+        len(packed),
+        size,
+        ((0, head),),
+        lambda count: min(inner(count), size),
+        True,
+        ((0, len(packed)),),
+        exact=codec != "lz4",
+    )
     return packed, layer, (head, len(packed) // 2, len(packed) - 28, len(packed) - 8, len(packed) - 4)
 
 
@@ -309,8 +318,16 @@ def stream(wrapped: Wrapped, codec: str) -> Wrapped:
     """Compress a file, wrapped or not."""
     packed, layer, marks = streamed(codec, wrapped.content)
     files = {path: File(file.content, (layer, *file.chain)) for path, file in wrapped.files.items()}
-    return Wrapped(wrapped.sample, f"{wrapped.name}.{codec}", packed, wrapped.inner, files, wrapped.main, marks,
-                   known=(*wrapped.known, wrapped.content))  # fmt: skip
+    return Wrapped(
+        wrapped.sample,
+        f"{wrapped.name}.{codec}",
+        packed,
+        wrapped.inner,
+        files,
+        wrapped.main,
+        marks,
+        known=(*wrapped.known, wrapped.content),
+    )
 
 
 def nest(wrapped: Wrapped, make: Callable[[Entries], tuple], name: str) -> Wrapped:
@@ -323,8 +340,16 @@ def nest(wrapped: Wrapped, make: Callable[[Entries], tuple], name: str) -> Wrapp
         files[f"{entry}/{path}"] = File(file.content, (layers[entry], *file.chain))
     if layers[entry].decoded is None:
         marks = (*marks, *(layers[entry].start + mark for mark in wrapped.landmarks))
-    return Wrapped(wrapped.sample, name, whole, (entry, *wrapped.inner), files, f"{entry}/{wrapped.main}", marks,
-                   known=(*wrapped.known, wrapped.content))  # fmt: skip
+    return Wrapped(
+        wrapped.sample,
+        name,
+        whole,
+        (entry, *wrapped.inner),
+        files,
+        f"{entry}/{wrapped.main}",
+        marks,
+        known=(*wrapped.known, wrapped.content),
+    )
 
 
 def plain(sample: Sample) -> Wrapped:

@@ -81,9 +81,11 @@ def _omitted(findings: FindingList, source: str) -> Iterator[Finding]:
     if findings.omitted:
         errors = findings.errors - sum(finding.severity is Severity.ERROR for finding in findings)
         yield Finding(
-            "findings-omitted", f"{findings.omitted} more findings were made and not kept, {errors} of them errors",
-            severity=Severity.ERROR if errors else Severity.WARNING, source=source,
-        )  # fmt: skip
+            "findings-omitted",
+            f"{findings.omitted} more findings were made and not kept, {errors} of them errors",
+            severity=Severity.ERROR if errors else Severity.WARNING,
+            source=source,
+        )
 
 
 def check_file(viewer: SafetensorsViewer, *, strict: bool) -> Iterator[Finding]:
@@ -105,8 +107,14 @@ def check_file(viewer: SafetensorsViewer, *, strict: bool) -> Iterator[Finding]:
         yield from notes.new()
         return
     if size > REFERENCE_HEADER_LIMIT:
-        notes.add("header-too-large", "the reference reader refuses headers above 100,000,000 bytes", notes.rule,
-                  offset=viewer.extraction.start, wanted=REFERENCE_HEADER_LIMIT, got=size)  # fmt: skip
+        notes.add(
+            "header-too-large",
+            "the reference reader refuses headers above 100,000,000 bytes",
+            notes.rule,
+            offset=viewer.extraction.start,
+            wanted=REFERENCE_HEADER_LIMIT,
+            got=size,
+        )
     if header.root.kind != "object":
         for finding in header.check():
             _take_header_finding(finding, notes)
@@ -155,8 +163,16 @@ def _take_header_finding(finding: Finding, notes: _Notes) -> None:
             code, severity = "duplicate-name", Severity.ERROR
         elif len(keys) == 2 and keys[0] != METADATA and keys[1] in FIELDS:
             severity = Severity.ERROR  # anywhere else the reference does not mind
-    notes.add(code, f"the header: {finding.reason}", severity, path=finding.path, offset=finding.offset,
-              length=finding.length, wanted=finding.wanted, got=finding.got)  # fmt: skip
+    notes.add(
+        code,
+        f"the header: {finding.reason}",
+        severity,
+        path=finding.path,
+        offset=finding.offset,
+        length=finding.length,
+        wanted=finding.wanted,
+        got=finding.got,
+    )
 
 
 def _metadata_is_plain(viewer: SafetensorsViewer) -> bool:
@@ -175,19 +191,20 @@ def _check_metadata(viewer: SafetensorsViewer, notes: _Notes) -> None:
     if not ordinals:
         return
     if len(ordinals) > 1:
-        notes.add("metadata", f"{METADATA} occurs more than once", path=METADATA,
-                  offset=root.child(ordinals[1]).start)  # fmt: skip
+        notes.add("metadata", f"{METADATA} occurs more than once", path=METADATA, offset=root.child(ordinals[1]).start)
     node = root.child(ordinals[0])
     if node.kind == "null" or node.known_status is not Status.COMPLETE:
         return
     if node.kind != "object":
-        notes.add("metadata", f"{METADATA} is a JSON {node.kind}, not an object of strings", path=METADATA,
-                  offset=node.start)  # fmt: skip
+        notes.add(
+            "metadata", f"{METADATA} is a JSON {node.kind}, not an object of strings", path=METADATA, offset=node.start
+        )
         return
     for kid in node.children():
         if kid.kind != "string":
-            notes.add("metadata", f"a value in {METADATA} is a JSON {kid.kind}, not a string",
-                      path=kid.path, offset=kid.start)  # fmt: skip
+            notes.add(
+                "metadata", f"a value in {METADATA} is a JSON {kid.kind}, not a string", path=kid.path, offset=kid.start
+            )
 
 
 def _check_reference_json(viewer: SafetensorsViewer, notes: _Notes) -> None:
@@ -211,8 +228,12 @@ def _check_reference_json(viewer: SafetensorsViewer, notes: _Notes) -> None:
         last = outside[-1:]
         deepest, depth = _depth(outside.translate(_ONE_KIND, _NO_BRACKET), depth)
         if deepest > _REFERENCE_DEPTH:
-            notes.add("nested-too-deep", f"the reference reader refuses brackets nested deeper than {_REFERENCE_DEPTH}",
-                      offset=pos, length=len(block))  # fmt: skip
+            notes.add(
+                "nested-too-deep",
+                f"the reference reader refuses brackets nested deeper than {_REFERENCE_DEPTH}",
+                offset=pos,
+                length=len(block),
+            )
             break
         pos += len(block)
     if zero:
@@ -247,8 +268,12 @@ def _check_minus_zeros(viewer: SafetensorsViewer, notes: _Notes) -> None:
             if kid is None or kid.shape == MAP or kid.end is None:
                 continue
             if _MINUS_ZERO.search(viewer.extraction.data.pread(kid.start, kid.end - kid.start)) and field != "dtype":
-                notes.add("bad-entry", f"{field} says -0, which the reference reader does not take for a count",
-                          path=name or f"header[#{ordinal}]", offset=kid.start)  # fmt: skip
+                notes.add(
+                    "bad-entry",
+                    f"{field} says -0, which the reference reader does not take for a count",
+                    path=name or f"header[#{ordinal}]",
+                    offset=kid.start,
+                )
 
 
 def _check_tensor(viewer: SafetensorsViewer, tensor: Tensor, notes: _Notes, strict: bool) -> None:
@@ -270,8 +295,13 @@ def _check_booleans(viewer: SafetensorsViewer, tensor: Tensor, notes: _Notes) ->
             odd = block.translate(None, b"\0\1")
             if odd:
                 first = at + block.find(odd[:1])
-                notes.add("odd-boolean", f"a boolean has the value {odd[0]}, which is neither 0 nor 1",
-                          path=tensor.name, offset=first, length=1)  # fmt: skip
+                notes.add(
+                    "odd-boolean",
+                    f"a boolean has the value {odd[0]}, which is neither 0 nor 1",
+                    path=tensor.name,
+                    offset=first,
+                    length=1,
+                )
                 return
             at += len(block)
     except TruncatedTensorError:
@@ -286,23 +316,32 @@ def layout_findings(parser: SafetensorsParser) -> Iterator[Finding]:
     base, source = parser.data_start, parser.result.extraction.name
     for end, begin in layout.breaks:
         if begin > end and layout.known:
-            yield Finding("gap", "bytes between two tensors belong to none", source=source, offset=base + end,
-                          length=begin - end)  # fmt: skip
+            yield Finding(
+                "gap", "bytes between two tensors belong to none", source=source, offset=base + end, length=begin - end
+            )
         elif begin < end:
-            yield Finding("overlap", "two tensors share bytes", source=source, offset=base + begin,
-                          length=end - begin)  # fmt: skip
+            yield Finding("overlap", "two tensors share bytes", source=source, offset=base + begin, length=end - begin)
     there = parser.result.extraction.known_end() - base
     if parser.header.status is Status.COMPLETE and layout.known and there > layout.end:
-        yield Finding("trailing-bytes", "bytes after the last tensor belong to none", source=source,
-                      offset=base + layout.end, length=there - layout.end, wanted=layout.end, got=there)  # fmt: skip
+        yield Finding(
+            "trailing-bytes",
+            "bytes after the last tensor belong to none",
+            source=source,
+            offset=base + layout.end,
+            length=there - layout.end,
+            wanted=layout.end,
+            got=there,
+        )
 
 
 def _note_holes(viewer: SafetensorsViewer, notes: _Notes) -> None:
     for start, end in viewer.holes:
         notes.add(
-            "unwritten", f"{end - start} bytes were never written (a file hole): they read as zeros", offset=start,
+            "unwritten",
+            f"{end - start} bytes were never written (a file hole): they read as zeros",
+            offset=start,
             length=end - start,
-        )  # fmt: skip
+        )
 
 
 def _note_zeros(viewer: SafetensorsViewer, notes: _Notes) -> None:
@@ -312,8 +351,13 @@ def _note_zeros(viewer: SafetensorsViewer, notes: _Notes) -> None:
     end = extraction.known_end()
     for start, length in zero_runs(extraction.data, viewer.parser.data_start, end, extraction.session.check_cancelled):
         if not any(low <= start and start + length <= high for low, high in holes):
-            notes.add("zeros", f"{length:,} bytes of zeros, in whole pages: a tensor of zeros, or bytes that were lost",
-                      Severity.WARNING, offset=start, length=length)  # fmt: skip
+            notes.add(
+                "zeros",
+                f"{length:,} bytes of zeros, in whole pages: a tensor of zeros, or bytes that were lost",
+                Severity.WARNING,
+                offset=start,
+                length=length,
+            )
 
 
 def check_set(viewer: SafetensorsSetViewer, *, strict: bool) -> Iterator[Finding]:

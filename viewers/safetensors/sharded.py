@@ -182,9 +182,15 @@ class SafetensorsSetViewer(Viewer):
         self.findings.add(Finding("extra-shard", reason, source=source, offset=end))
 
     def _shard_tensors(
-        self, number: int, name: str, viewer: SafetensorsViewer, table: NameTable | None, names: list[str],
-        extent: Extent, others: dict[int, int],
-    ) -> Iterator[Tensor]:  # fmt: skip
+        self,
+        number: int,
+        name: str,
+        viewer: SafetensorsViewer,
+        table: NameTable | None,
+        names: list[str],
+        extent: Extent,
+        others: dict[int, int],
+    ) -> Iterator[Tensor]:
         own = viewer.new_extent()
         index = self.parser.index
         unnamed = index.unnamed_shards() if index is not None else []
@@ -280,8 +286,12 @@ class SafetensorsSetViewer(Viewer):
             try:
                 tensor = self.shard_viewer(shard).find(name)
             except PparseError as error:
-                finding = Finding("missing-shard", f"its shard {shard!r} cannot be read: {error.reason}", path=name,
-                                  source=self.extraction.name)  # fmt: skip
+                finding = Finding(
+                    "missing-shard",
+                    f"its shard {shard!r} cannot be read: {error.reason}",
+                    path=name,
+                    source=self.extraction.name,
+                )
                 return Tensor(name, None, (), (), status=Status.MISSING, finding=finding, owner=self)
             if tensor is not None:
                 return tensor
@@ -293,8 +303,12 @@ class SafetensorsSetViewer(Viewer):
         if tensor is not None:
             return tensor
         if shard is not None:
-            finding = Finding("stale-entry", f"the index says it is in {shard!r}, which has no such tensor", path=name,
-                              source=self.extraction.name)  # fmt: skip
+            finding = Finding(
+                "stale-entry",
+                f"the index says it is in {shard!r}, which has no such tensor",
+                path=name,
+                source=self.extraction.name,
+            )
             return Tensor(name, None, (), (), status=Status.MISSING, finding=finding, owner=self)
         return None
 
@@ -371,7 +385,10 @@ class SafetensorsSetViewer(Viewer):
         known = not extent.missing_files and not extent.at_least and not self.parser.is_alone
         if known and type(promised) is int and promised != extent.tensor_bytes:
             self._note(
-                "total-size", "the index's total_size is not the sum of its tensors' bytes", Severity.WARNING,
-                wanted=promised, got=extent.tensor_bytes,
-            )  # fmt: skip
+                "total-size",
+                "the index's total_size is not the sum of its tensors' bytes",
+                Severity.WARNING,
+                wanted=promised,
+                got=extent.tensor_bytes,
+            )
         return self.keep_extent(extent)

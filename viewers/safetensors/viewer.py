@@ -83,8 +83,9 @@ class SafetensorsViewer(Viewer):
             # The header's own text is cut or damaged here; what it would say lies beyond what can be read.
             status = Status.MISSING if entry.status is Status.TRUNCATED else entry.status or Status.DAMAGED
             reason = entry.finding.reason if entry.finding is not None else "the header entry cannot be read"
-            finding = Finding("bad-entry", f"its header entry: {reason}", path=shown, source=self.extraction.name,
-                              offset=entry.start)  # fmt: skip
+            finding = Finding(
+                "bad-entry", f"its header entry: {reason}", path=shown, source=self.extraction.name, offset=entry.start
+            )
             return Tensor(shown, None, (), (), status=status, finding=finding, owner=self)
         if self._base is None:
             self._base = self.parser.data_start
@@ -92,17 +93,30 @@ class SafetensorsViewer(Viewer):
         end = self._base + self._there if self.extraction.end is not None else None
         span = Span(self.extraction.data, self._base + info.begin, info.end - info.begin, self._path, end)
         tensor = Tensor(
-            shown, info.dtype, info.shape, (span,), stored_dtype=info.stored_dtype,
-            status=self.parser.claimed_status(info, self._there), owner=self,
-        )  # fmt: skip
+            shown,
+            info.dtype,
+            info.shape,
+            (span,),
+            stored_dtype=info.stored_dtype,
+            status=self.parser.claimed_status(info, self._there),
+            owner=self,
+        )
         if self.parser.adrift is not None and info.problem is None and tensor.claimed_status is Status.DAMAGED:
             code = "shifted" if self.parser.shifted else "bad-entry"
-            tensor.finding = Finding(code, self.parser.adrift, path=shown, source=self.extraction.name,
-                                     offset=span.offset)  # fmt: skip
+            tensor.finding = Finding(
+                code, self.parser.adrift, path=shown, source=self.extraction.name, offset=span.offset
+            )
         if info.problem is not None:
-            tensor.finding = Finding("bad-entry", info.problem, severity=info.severity, path=shown,
-                                     source=self.extraction.name, offset=span.offset, wanted=info.wanted,
-                                     got=info.got)  # fmt: skip
+            tensor.finding = Finding(
+                "bad-entry",
+                info.problem,
+                severity=info.severity,
+                path=shown,
+                source=self.extraction.name,
+                offset=span.offset,
+                wanted=info.wanted,
+                got=info.got,
+            )
         elif self._holes is not None or self.holes:
             tensor.unwritten_nbytes = self._unwritten(span)[1] if self._holes else 0
         return tensor
@@ -125,9 +139,13 @@ class SafetensorsViewer(Viewer):
         span = tensor.spans[0]
         first, length = self._unwritten(span)
         return Finding(
-            "unwritten", f"{length} of {span.length} bytes were never written (a file hole): they read as zeros",
-            path=tensor.name, source=self.extraction.name, offset=first, length=length,
-        )  # fmt: skip
+            "unwritten",
+            f"{length} of {span.length} bytes were never written (a file hole): they read as zeros",
+            path=tensor.name,
+            source=self.extraction.name,
+            offset=first,
+            length=length,
+        )
 
     def find(self, name: str) -> Tensor | None:
         """Return the tensor of that name (``name#2``: the second of that name), or None."""
@@ -208,9 +226,13 @@ class SafetensorsViewer(Viewer):
         least = "at least " if extent.at_least else ""
         hit = f"; first tensor hit: {extent.first_hit}" if extent.first_hit is not None else ""
         return Finding(
-            "truncated", f"the file lacks {least}{extent.missing_bytes} bytes{hit}", source=self.extraction.name,
-            offset=self.extraction.known_end(), wanted=extent.expected, got=extent.actual,
-        )  # fmt: skip
+            "truncated",
+            f"the file lacks {least}{extent.missing_bytes} bytes{hit}",
+            source=self.extraction.name,
+            offset=self.extraction.known_end(),
+            wanted=extent.expected,
+            got=extent.actual,
+        )
 
     def new_extent(self) -> Extent:
         """Return an extent to which the tensors can be added while they are listed; then `close_extent`."""
@@ -239,9 +261,15 @@ class SafetensorsViewer(Viewer):
             extent.expected = 8 if short else None
             extent.at_least = True
             parser.result.findings.add(
-                Finding("truncated" if short else "malformed", error.reason, source=extraction.name,
-                        offset=error.offset, wanted=error.wanted, got=error.got)
-            )  # fmt: skip
+                Finding(
+                    "truncated" if short else "malformed",
+                    error.reason,
+                    source=extraction.name,
+                    offset=error.offset,
+                    wanted=error.wanted,
+                    got=error.got,
+                )
+            )
             extent.resume_at = extent.actual if short else None
             extent.resume_file = extraction.name if short else None
             return

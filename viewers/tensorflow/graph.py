@@ -556,6 +556,15 @@ def _text(node: Node, key: str) -> str:
 
 
 __all__ = [
-    "MAX_NODES", "NOBODY", "Edge", "FunctionGraph", "Functions", "Graph", "GraphNode", "GraphNodes", "Selection",
-    "Signature", "TensorflowGraph",
-]  # fmt: skip
+    "MAX_NODES",
+    "NOBODY",
+    "Edge",
+    "FunctionGraph",
+    "Functions",
+    "Graph",
+    "GraphNode",
+    "GraphNodes",
+    "Selection",
+    "Signature",
+    "TensorflowGraph",
+]

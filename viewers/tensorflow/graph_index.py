@@ -50,9 +50,11 @@ class GraphIndex:
         self.total = self.count + len(args)
         if self.total > max_nodes:
             raise LimitError(
-                f"the graph has {self.total} nodes", option=f"--max-nodes {self.total} (max_nodes=)",
-                wanted=self.total, got=max_nodes,
-            )  # fmt: skip
+                f"the graph has {self.total} nodes",
+                option=f"--max-nodes {self.total} (max_nodes=)",
+                wanted=self.total,
+                got=max_nodes,
+            )
         self.findings = FindingList(extraction.session.limits.findings)
         self.operations: dict[str, int] = {}
         self._op_bytes = 0

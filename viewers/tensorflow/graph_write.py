@@ -66,8 +66,9 @@ def _copy(data: Data | None, start: int, stop: int, out: Callable[[bytes], objec
     if not checker.sound(data.range(start, stop), builtin_schema().message("tensorflow.GraphDef")):
         raise MalformedError(
             "a node of the graph is damaged, and so would be what is written ('pparse check' tells more)",
-            offset=checker.stopped, source=data.name,
-        )  # fmt: skip
+            offset=checker.stopped,
+            source=data.name,
+        )
     copy_into(data, start, stop - start, out)
     return stop - start
 

@@ -19,10 +19,19 @@ if TYPE_CHECKING:
 # Lists are shown up to here.
 _MOST: Final = 10_000
 # Collections whose bytes are VariableDefs (tensorflow/python/framework/ops.py, GraphKeys).
-_VARIABLES: Final = frozenset((
-    "variables", "trainable_variables", "local_variables", "model_variables", "moving_average_variables",
-    "global_step", "metric_variables", "saveable_objects", "concatenated_variables",
-))  # fmt: skip
+_VARIABLES: Final = frozenset(
+    (
+        "variables",
+        "trainable_variables",
+        "local_variables",
+        "model_variables",
+        "moving_average_variables",
+        "global_step",
+        "metric_variables",
+        "saveable_objects",
+        "concatenated_variables",
+    )
+)
 
 
 def value_at(node: Node | None, *keys: str, default: Any = None) -> Any:
@@ -124,9 +133,13 @@ class TensorInfo:
     __slots__ = ("dtype", "parts", "shape", "stored_dtype", "tensor")
 
     def __init__(
-        self, tensor: str, dtype: DType | None, stored_dtype: str, shape: tuple[int, ...] | None,
+        self,
+        tensor: str,
+        dtype: DType | None,
+        stored_dtype: str,
+        shape: tuple[int, ...] | None,
         parts: dict[str, str],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.tensor = tensor
         self.dtype = dtype
         self.stored_dtype = stored_dtype
@@ -199,9 +212,12 @@ def tensor_info_of(node: Node) -> TensorInfo:
         for kid, _ in zip(components.children(), range(_MOST), strict=False):
             parts[str(kid.ordinal)] = value_at(kid, "name", default="")
     return TensorInfo(
-        value_at(node, "name", default=""), dtype_of(number), stored if isinstance(stored, str) else f"DT_{stored}",
-        shape_of(node.find("tensor_shape")), parts,
-    )  # fmt: skip
+        value_at(node, "name", default=""),
+        dtype_of(number),
+        stored if isinstance(stored, str) else f"DT_{stored}",
+        shape_of(node.find("tensor_shape")),
+        parts,
+    )
 
 
 def signature_of(name: str, node: Node) -> Signature:

@@ -149,9 +149,11 @@ class _Blobs:
         slot = part.slots[owner.field.number]
         if slot.count > _MAX_BLOBS:
             raise LimitError(
-                f"the field {owner.field.name} stands in {slot.count} pieces", option="", wanted=slot.count,
+                f"the field {owner.field.name} stands in {slot.count} pieces",
+                option="",
+                wanted=slot.count,
                 got=_MAX_BLOBS,
-            )  # fmt: skip
+            )
         single = owner.field.type_name == "bytes"
         window = message.window(part)
         for found in [part.last(owner.field.number, window)] if single else part.fields(owner.field.number, 0, window):
@@ -353,9 +355,12 @@ def string_list(raw: Range, count: int) -> Iterator[bytes]:
         total, pos = total + length, after
     if total != len(raw) - pos:
         raise MalformedError(
-            "the texts do not fill the content", offset=raw.start + pos, wanted=total, got=len(raw) - pos,
+            "the texts do not fill the content",
+            offset=raw.start + pos,
+            wanted=total,
+            got=len(raw) - pos,
             source=raw.data.name,
-        )  # fmt: skip
+        )
     pos += raw.start
     for length, _ in _lengths(raw, count):
         yield raw.data.read_exact(pos, length)

@@ -139,8 +139,11 @@ class TensorflowViewer(Viewer):
         return Finding(
             "unwritten",
             f"{length:,} of {tensor.stored_nbytes:,} bytes were never written (a file hole): they read as zeros",
-            path=tensor.name, source=self.source.name, offset=first, length=length,
-        )  # fmt: skip
+            path=tensor.name,
+            source=self.source.name,
+            offset=first,
+            length=length,
+        )
 
     @property
     def holes(self) -> list[tuple[int, int]]:

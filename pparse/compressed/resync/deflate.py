@@ -113,9 +113,17 @@ class _Found:
     __slots__ = ("bit", "entry", "fresh", "place", "resolved", "tail", "trial", "weak")
 
     def __init__(
-        self, bit: int, entry: Entry, trial: Trial, *, weak: bool = False, fresh: bool = False,
-        tail: Tail | None = None, place: int | None = None, resolved: int | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        bit: int,
+        entry: Entry,
+        trial: Trial,
+        *,
+        weak: bool = False,
+        fresh: bool = False,
+        tail: Tail | None = None,
+        place: int | None = None,
+        resolved: int | None = None,
+    ) -> None:
         self.bit = bit
         self.entry = entry
         self.trial = trial
@@ -130,9 +138,15 @@ class _Walk:
     """One pass over what lies behind the first failure."""
 
     def __init__(
-        self, source: Range, failure: Failure, codec: str, budget: MemoryBudget, limits: Limits, size: int | None,
+        self,
+        source: Range,
+        failure: Failure,
+        codec: str,
+        budget: MemoryBudget,
+        limits: Limits,
+        size: int | None,
         poll: Callable[[], object] | None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._data = source.data
         self._start = source.start
         self._end = real_end(source)
@@ -238,9 +252,13 @@ class _Walk:
                     self._at = self._end
                 return
             inner = InflatedData(
-                self._data.range(at, self._end), "gzip", budget=self._budget, limits=self._limits, concatenated=True,
+                self._data.range(at, self._end),
+                "gzip",
+                budget=self._budget,
+                limits=self._limits,
+                concatenated=True,
                 name=self._data.name,
-            )  # fmt: skip
+            )
             inner.finish()
             error = inner.error
             failed_at = self._end if error is None or error.offset is None else error.offset
@@ -513,11 +531,18 @@ class _Walk:
 
         trial, tail, entry = found.trial, found.tail, found.entry
         start = found.bit // 8
-        inner = None if not trial.length and trial.ended else InflatedData(
-            self._data.range(start, self._end), "deflate", budget=self._budget, limits=self._limits,
-            name=self._data.name,
-            entered=partial(entry_stream, found.bit % 8, entry.window, entry.unknown, entry.holes),
-        )  # fmt: skip
+        inner = (
+            None
+            if not trial.length and trial.ended
+            else InflatedData(
+                self._data.range(start, self._end),
+                "deflate",
+                budget=self._budget,
+                limits=self._limits,
+                name=self._data.name,
+                entered=partial(entry_stream, found.bit % 8, entry.window, entry.unknown, entry.holes),
+            )
+        )
         data = EnteredData(inner, self._data.name, trial.length, trial.edges, tail)
         size = data.size or 0
         if found.weak:

@@ -120,9 +120,13 @@ def try_chain(
     trial, data, at = Trial(), source.data, source.start
     feed = 2 * KIB  # most trials are short
     stream = entry_stream(
-        phase, entry.window, entry.unknown, entry.holes, budget=budget,
+        phase,
+        entry.window,
+        entry.unknown,
+        entry.holes,
+        budget=budget,
         reread=partial(reread, data, source.start, source.end),
-    )  # fmt: skip
+    )
     try:
         while not stream.eof:
             poll()

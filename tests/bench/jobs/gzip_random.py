@@ -57,8 +57,12 @@ with FileData(path) as file:
             data.finish()
         passed = time.perf_counter() - start
         times = [read(data, rng.randrange(size - MIB)) for _ in range(COUNT)]
-        told = {"median": statistics.median(wall for wall, _ in times), "worst": max(times)[0], "pass": passed,
-                "median_cpu": statistics.median(spent for _, spent in times)}  # fmt: skip
+        told = {
+            "median": statistics.median(wall for wall, _ in times),
+            "worst": max(times)[0],
+            "pass": passed,
+            "median_cpu": statistics.median(spent for _, spent in times),
+        }
         data.close()
         if how == "index":
             alone = []

@@ -86,5 +86,4 @@ seconds += time.perf_counter() - start
 if octets[: len(head)].tobytes() != head:
     sys.exit("not the bytes of the constant")
 check = 0 if how in ("np.fromfile", "readinto") else int(octets.view(np.uint32).sum(dtype=np.uint64)) % (1 << 40)
-report(seconds=seconds, call_cpu=cpu_seconds, above=above, nbytes=nbytes, check=check, touched=touched,
-       find=find)  # fmt: skip
+report(seconds=seconds, call_cpu=cpu_seconds, above=above, nbytes=nbytes, check=check, touched=touched, find=find)

@@ -46,6 +46,15 @@ with FileData(path) as data, RecordReader(data) as reader:
     metadata = message_class("tensorflow.proto_splitter.ChunkMetadata").FromString(reader.read_record())
     last = reader.last_pos.chunk_begin
 parts = [chunk for chunk in metadata.chunks if chunk.type == 1]
-report(seconds=seconds, call_cpu=cpu_seconds, above=above, bytes=stats.bytes, reads=stats.reads, last=size - last,
-       parts=sum(part.size for part in parts), part_count=len(parts), size=size,
-       again=sorted(again)[2])  # fmt: skip
+report(
+    seconds=seconds,
+    call_cpu=cpu_seconds,
+    above=above,
+    bytes=stats.bytes,
+    reads=stats.reads,
+    last=size - last,
+    parts=sum(part.size for part in parts),
+    part_count=len(parts),
+    size=size,
+    again=sorted(again)[2],
+)

@@ -46,5 +46,11 @@ else:
     with open(source, "rb") as file, gzip.open(target, "wb", compresslevel=6) as packed:
         shutil.copyfileobj(file, packed, 1 << 20)
 seconds, cpu_seconds = time.perf_counter() - start - parsed, time.process_time() - cpu
-report(seconds=seconds, call_cpu=cpu_seconds, parsed=parsed, above=memory("VmHWM") - before,
-       size=os.path.getsize(target), source=os.path.getsize(source))  # fmt: skip
+report(
+    seconds=seconds,
+    call_cpu=cpu_seconds,
+    parsed=parsed,
+    above=memory("VmHWM") - before,
+    size=os.path.getsize(target),
+    source=os.path.getsize(source),
+)

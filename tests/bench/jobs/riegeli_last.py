@@ -37,5 +37,11 @@ for number in range(8):
         whole, chunk_alone = [], []
 with FileData(path) as data:
     size = data.size or 0
-report(seconds=statistics.median(whole), chunk_seconds=statistics.median(chunk_alone), bytes=opened.bytes,
-       reads=opened.reads, chunk=size - last.chunk_begin, size=size)  # fmt: skip
+report(
+    seconds=statistics.median(whole),
+    chunk_seconds=statistics.median(chunk_alone),
+    bytes=opened.bytes,
+    reads=opened.reads,
+    chunk=size - last.chunk_begin,
+    size=size,
+)

@@ -41,8 +41,9 @@ def make_table() -> None:
             if kind:
                 _, values = read_varint(data, values, len(data))
             header = chunk.header
-            found.append([chunk.data_begin, chunk.data_end, at, len(data), header.data_hash, values,
-                          header.decoded_data_size])  # fmt: skip
+            found.append(
+                [chunk.data_begin, chunk.data_end, at, len(data), header.data_hash, values, header.decoded_data_size]
+            )
             at += file.write(data)
             pos = chunk.end
     source.close(0)

@@ -25,9 +25,12 @@ HERE = Path(__file__).resolve().parent
 OUT = HERE / "fingerprints"
 FLOATS = tf.TensorSpec([None, 4], tf.float32)
 HASHES = (
-    "saved_model_checksum", "graph_def_program_hash", "signature_def_hash", "saved_object_graph_hash",
+    "saved_model_checksum",
+    "graph_def_program_hash",
+    "signature_def_hash",
+    "saved_object_graph_hash",
     "checkpoint_hash",
-)  # fmt: skip
+)
 
 
 # -- models ------------------------------------------------------------------------------------------------------------

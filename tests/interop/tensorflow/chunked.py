@@ -13,13 +13,41 @@ import random
 from pparse.protos import message_class
 
 KINDS = [
-    "int32", "int64", "uint32", "uint64", "sint32", "sint64", "fixed32", "fixed64", "sfixed32", "sfixed64",
-    "float", "double", "bool", "string", "bytes",
-]  # fmt: skip
+    "int32",
+    "int64",
+    "uint32",
+    "uint64",
+    "sint32",
+    "sint64",
+    "fixed32",
+    "fixed64",
+    "sfixed32",
+    "sfixed64",
+    "float",
+    "double",
+    "bool",
+    "string",
+    "bytes",
+]
 TYPE_NUMBERS = {
-    "double": 1, "float": 2, "int64": 3, "uint64": 4, "int32": 5, "fixed64": 6, "fixed32": 7, "bool": 8, "string": 9,
-    "message": 11, "bytes": 12, "uint32": 13, "enum": 14, "sfixed32": 15, "sfixed64": 16, "sint32": 17, "sint64": 18,
-}  # fmt: skip
+    "double": 1,
+    "float": 2,
+    "int64": 3,
+    "uint64": 4,
+    "int32": 5,
+    "fixed64": 6,
+    "fixed32": 7,
+    "bool": 8,
+    "string": 9,
+    "message": 11,
+    "bytes": 12,
+    "uint32": 13,
+    "enum": 14,
+    "sfixed32": 15,
+    "sfixed64": 16,
+    "sint32": 17,
+    "sint64": 18,
+}
 KEYS = {"string": "s", "bool": "boolean", "uint32": "ui32", "uint64": "ui64", "int32": "i32", "int64": "i64"}
 ALL = "referee.All"
 
@@ -224,9 +252,12 @@ class RandomCase:
             for places in groups.values():
                 found = [copy_of(node.chunked_fields[place]) for place in places]
                 seen: dict[bytes, int] = {}
-                found.sort(key=lambda field, seen=seen: (
-                    [_rank(step, seen) for step in field.field_tag], field.message.chunk_index
-                ))  # fmt: skip
+                found.sort(
+                    key=lambda field, seen=seen: (
+                        [_rank(step, seen) for step in field.field_tag],
+                        field.message.chunk_index,
+                    )
+                )
                 for place, field in zip(places, found, strict=True):
                     node.chunked_fields[place].CopyFrom(field)
             todo += [field.message for field in node.chunked_fields]

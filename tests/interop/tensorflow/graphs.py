@@ -57,10 +57,12 @@ def describe(graph: tf.Graph) -> dict[str, list]:
     """Return ``{name: [op, [[source, output], ...], [control sources]]}``."""
     return {
         op.name: [
-            op.type, [[text.op.name, text.value_index] for text in op.inputs], sorted(c.name for c in op.control_inputs)
+            op.type,
+            [[text.op.name, text.value_index] for text in op.inputs],
+            sorted(c.name for c in op.control_inputs),
         ]
         for op in graph.get_operations()
-    }  # fmt: skip
+    }
 
 
 def main() -> None:

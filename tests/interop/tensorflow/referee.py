@@ -69,9 +69,12 @@ class Child:
             self._log.seek(0)
             self._log.truncate()
             self._process = subprocess.Popen(
-                self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log,
+                self._command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._log,
                 env={**os.environ, **QUIET},
-            )  # fmt: skip
+            )
             self.started += 1
         return self._process
 

@@ -130,9 +130,12 @@ class Package:
                 super().__init__()
                 self.weight = tf.Variable(chooser.standard_normal((160, 4)).astype("float32"))
                 initializer = tf.lookup.TextFileInitializer(
-                    str(words), tf.string, tf.lookup.TextFileIndex.WHOLE_LINE,
-                    tf.int64, tf.lookup.TextFileIndex.LINE_NUMBER,
-                )  # fmt: skip
+                    str(words),
+                    tf.string,
+                    tf.lookup.TextFileIndex.WHOLE_LINE,
+                    tf.int64,
+                    tf.lookup.TextFileIndex.LINE_NUMBER,
+                )
                 self.table = tf.lookup.StaticVocabularyTable(initializer, num_oov_buckets=1)
 
             @tf.function(input_signature=[tf.TensorSpec([None, 160], tf.float32)])
