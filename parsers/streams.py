@@ -166,7 +166,7 @@ class GzipParser(StreamParser):
             yield from super().entries_of(node)
 
     def _member_entries(self) -> Iterator[Entry]:
-        self.settle()
+        self.drain()
         places = self.content.member_places()
         for number, (start, out) in enumerate(places):
             last = number + 1 == len(places)

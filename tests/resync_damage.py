@@ -50,8 +50,8 @@ class Salvage:
             settings = {"codec": codec, "size": None, "budget": self.budget, "limits": Limits(), "scratch": None}
             self.pieces = list(find(self.source, self.failure, poll=None, **(settings | options)))
         self.end = len(self.head)
-        if self.failure is not None and self.failure.doubt_from is not None:
-            self.end = self.failure.doubt_from
+        if self.failure is not None and self.failure.suspect_from is not None:
+            self.end = self.failure.suspect_from
 
     def contents(self, piece):
         """Return the stretches of a piece that are there and not in doubt: (offset, bytes)."""
@@ -63,9 +63,9 @@ class Salvage:
                 at += gap.length
                 continue
             stretch, start = chunk, at
-            for doubt in data.doubts:
-                if doubt.start < at + len(chunk) and at < doubt.end:
-                    stretch, start = chunk[: max(0, doubt.start - at)], at
+            for suspect in data.suspect_ranges:
+                if suspect.start < at + len(chunk) and at < suspect.end:
+                    stretch, start = chunk[: max(0, suspect.start - at)], at
             found.append((start, stretch))
             at += len(chunk)
         return found

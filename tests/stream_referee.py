@@ -99,10 +99,10 @@ def read_all(data: ResumedData) -> list[Stretch]:
         offset += len(chunk)
     for stretch in stretches:
         stretch.there += stretch.known
-    for doubt in data.doubts:
+    for suspect in data.suspect_ranges:
         for stretch in stretches:
-            first = max(doubt.start - stretch.start, 0)
-            last = min(doubt.end - stretch.start, len(stretch.known))
+            first = max(suspect.start - stretch.start, 0)
+            last = min(suspect.end - stretch.start, len(stretch.known))
             if first < last:
                 stretch.known[first:last] = bytes(last - first)
     return stretches
@@ -137,7 +137,9 @@ def hold_against(truth: bytes, data: ResumedData, blocks: list[tuple[int, int]] 
         elif number:  # all of it is in doubt, and may be right
             place = locate(Stretch(stretch.start, stretch.content, stretch.there), truth) or 0
         wrong = wrong_at(stretch, truth, place)
-        assert wrong is None, f"byte {stretch.start + wrong} is wrong: gaps {data.gaps[:3]}, doubts {data.doubts}"
+        assert wrong is None, (
+            f"byte {stretch.start + wrong} is wrong: gaps {data.gaps[:3]}, doubts {data.suspect_ranges}"
+        )
         mark_right(stretch, truth, place, 0, len(truth), covered)
         content = bytes(stretch.content)
         for first, last in blocks if stretch.there != stretch.known else ():

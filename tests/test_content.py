@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import pparse
 from pparse.containers.content import GapLog, Verdict, read_through, status_of
-from pparse.data.base import BytesData, Data, Doubt, Gap
+from pparse.data.base import BytesData, Data, Gap, SuspectRange
 from pparse.data.spliced import MissingData, SplicedData, ZeroData
 from pparse.errors import (
     CancelledError,
@@ -33,9 +33,9 @@ SIZE = len(TEXT)
 class Content(FakeData):
     """Bytes with gaps, doubts and an error."""
 
-    def __init__(self, content=TEXT, gaps=(), doubts=(), error=None, size=-1):
+    def __init__(self, content=TEXT, gaps=(), suspect_ranges=(), error=None, size=-1):
         super().__init__(content)
-        self.gaps, self.doubts, self.error = tuple(gaps), tuple(doubts), error
+        self.gaps, self.suspect_ranges, self.error = tuple(gaps), tuple(suspect_ranges), error
         if size != -1:
             self.size = size
 
@@ -246,7 +246,7 @@ def test_more_than_it_should_hold(session):
 
 
 def test_doubt(session):
-    data = Content(doubts=[Doubt(50, 60, "somebody said so")])
+    data = Content(suspect_ranges=[SuspectRange(50, 60, "somebody said so")])
     assert through(session, data)[0].status is Status.DAMAGED
     assert through(session, data)[0].reason == "somebody said so"
     assert through(session, data, 0, 50)[0].status is Status.COMPLETE
@@ -254,7 +254,7 @@ def test_doubt(session):
 
 
 def test_a_checksum_settles_a_doubt(session):
-    data = Content(doubts=[Doubt(50, 60, "somebody said so")])
+    data = Content(suspect_ranges=[SuspectRange(50, 60, "somebody said so")])
     verdict, _ = through(session, data, checksum=crc(TEXT))
     assert (verdict.status, verdict.verified, verdict.reason) == (Status.COMPLETE, True, None)
     verdict, _ = through(session, data, checksum=crc(b"x"))

@@ -536,7 +536,7 @@ def test_indices_across_slices():
     assert agree(data)["many"] == [{"int32": 7}, {"int32": 1, "bool": True}, {"int32": 2}, {"int32": 3}]
 
 
-def test_a_graft_at_two_levels_of_one_list():
+def test_an_overlay_entry_at_two_levels_of_one_list():
     """What is appended to a list by an inner tree can be addressed there, and not before."""
     inner = tree(1, ((NUMBER["many"], At(0)), tree(2)), ((NUMBER["many"], At(1)), tree(3)))
     data = write(

@@ -12,7 +12,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from pparse.data.base import Access, BytesData, Data, Doubt, FileData, Gap, GapTable, IoStats, copy_into
+from pparse.data.base import Access, BytesData, Data, FileData, Gap, GapTable, IoStats, SuspectRange, copy_into
 from pparse.data.file_object import StreamData
 from pparse.data.files import DescriptorPool, FileIdentity
 from pparse.errors import ClosedError, DataChangedError, EndOfDataError, GapError, SourceError
@@ -1242,8 +1242,8 @@ class FakeOfSize(Data):
 
 def test_doubt():
     data = BytesData(CONTENT)
-    assert data.doubtful(0, len(CONTENT)) is None
-    data.doubts = (Doubt(10, 20, "one"), Doubt(30, 40, "two"))
+    assert data.why_suspect(0, len(CONTENT)) is None
+    data.suspect_ranges = (SuspectRange(10, 20, "one"), SuspectRange(30, 40, "two"))
     for start, end, wanted in (
         (0, 10, None),
         (0, 11, "one"),
@@ -1253,7 +1253,7 @@ def test_doubt():
         (0, 99, "one"),
         (40, 99, None),
     ):
-        assert data.doubtful(start, end) == wanted, (start, end)
+        assert data.why_suspect(start, end) == wanted, (start, end)
 
 
 # -- all documents of the process ------------------------------------------------------------------------------------

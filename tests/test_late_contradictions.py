@@ -143,19 +143,19 @@ def raw(content: bytes) -> bytes:
 def test_a_bounded_stream_that_goes_on_beyond_its_end_is_in_doubt() -> None:
     data = resumed(raw(WORDS)[:-40], "deflate", bounded=True)
     data.finish()
-    assert data.doubtful(0, 1_000) == "the stream does not end where it should"
+    assert data.why_suspect(0, 1_000) == "the stream does not end where it should"
     cut = resumed(raw(WORDS)[:-40], "deflate")
     cut.finish()
-    assert cut.doubtful(0, 1_000) is None
+    assert cut.why_suspect(0, 1_000) is None
 
 
 def test_a_bounded_stream_that_ends_before_its_end_is_in_doubt_unless_its_checksum_agrees() -> None:
     data = resumed(raw(WORDS) + b"more of it", "deflate", bounded=True)
     data.finish()
-    assert data.doubtful(0, len(WORDS)) == "the stream does not end where it should"
+    assert data.why_suspect(0, len(WORDS)) == "the stream does not end where it should"
     proved = resumed(raw(WORDS) + b"more of it", "deflate", bounded=True, checksum=("crc32", zlib.crc32(WORDS)))
     proved.finish()
-    assert proved.doubtful(0, len(WORDS)) is None
+    assert proved.why_suspect(0, len(WORDS)) is None
     assert proved.is_proved(0, len(WORDS))
 
 
@@ -163,18 +163,18 @@ def test_blocks_with_checksums_of_their_own_are_not_in_doubt_where_their_stream_
     packed = bz2.compress(WORDS * 20, 1)
     data = resumed(packed[:-12], "bz2", bounded=True)
     data.finish()
-    assert data.doubtful(0, 90_000) is None
+    assert data.why_suspect(0, 90_000) is None
     packed = lzma.compress(WORDS, check=lzma.CHECK_NONE)
     data = resumed(packed[:-60], "xz", bounded=True)
     data.finish()
-    assert data.doubtful(0, 1_000) is not None
+    assert data.why_suspect(0, 1_000) is not None
 
 
 def test_a_stream_that_ends_in_too_few_zeros_for_a_page_is_in_doubt_before_them() -> None:
     packed = gzip.compress(WORDS, mtime=0)
     data = resumed(packed[:-30] + bytes(30), "gzip")
     data.finish()
-    assert data.doubtful(0, data.gaps[-1].offset) is not None
+    assert data.why_suspect(0, data.gaps[-1].offset) is not None
 
 
 @pytest.fixture

@@ -90,7 +90,7 @@ def test_a_tag_cut_at_the_end_hides_nothing():
         assert doc.status is Status.TRUNCATED
 
 
-def test_a_graft_does_not_heal_a_damaged_pair():
+def test_an_overlay_entry_does_not_heal_a_damaged_pair():
     pair = length(1, b"k") + encode_varint(2 << 3 | 2) + encode_varint(4) + number_field(1, 5)
     base = length(5, pair)
     tree = number_field(1, 0) + chunked_field(steps(5, "k"), 1)
@@ -100,7 +100,7 @@ def test_a_graft_does_not_heal_a_damaged_pair():
         assert list(doc.check())
 
 
-def test_damage_below_a_graft_is_found():
+def test_damage_below_an_overlay_entry_is_found():
     """Bytes of the base that a later value replaces are damaged: what is shown is whole, and `check` says it."""
     bad = length(5, length(1, b"k") + encode_varint(2 << 3 | 2) + encode_varint(90))
     good = length(5, length(1, b"k") + length(2, number_field(3, 1)))

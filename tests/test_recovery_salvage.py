@@ -280,7 +280,7 @@ def test_a_gap_in_the_header(save, tmp_path):
 
 def test_tensors_in_doubt_go_into_a_second_model(save, tmp_path):
     class Doubted(BytesData):
-        def doubtful(self, start: int, end: int) -> str | None:
+        def why_suspect(self, start: int, end: int) -> str | None:
             return "the stream's checksum differs" if start < size - 5 < end else None
 
     header = {
@@ -306,7 +306,7 @@ def test_tensors_in_doubt_go_into_a_second_model(save, tmp_path):
 
 def test_a_model_of_which_all_is_in_doubt_is_only_the_second(save, tmp_path):
     class Doubted(BytesData):
-        def doubtful(self, start: int, end: int) -> str | None:
+        def why_suspect(self, start: int, end: int) -> str | None:
             return "the stream's checksum differs" if start < end else None
 
     header = {"a": {"dtype": "U8", "shape": [10], "data_offsets": [0, 10]}}

@@ -524,13 +524,13 @@ def test_a_stream_that_gives_too_much_is_stopped(out):
     with pytest.raises(LimitError):
         Expansion(0).add(64 * MIB + 1)
     block = bytes(MIB)
-    with out.create("a", packed=10) as file:
+    with out.create("a", compressed_size=10) as file:
         for _ in range(64):
             file.write(block)
         with pytest.raises(LimitError, match="expansion_ratio"):
             file.write(block)
     assert file.bytes == 64 * MIB
-    with out.create("b", packed=10) as file:
+    with out.create("b", compressed_size=10) as file:
         file.skip(100 * MIB)  # holes do not come out of the stream
         with pytest.raises(LimitError, match="expansion_ratio"):
             file.write_zeros(65 * MIB)

@@ -20,7 +20,7 @@ import pparse.compressed.resync
 from pparse.budget import MemoryBudget
 from pparse.compressed.resumed import ResumedData
 from pparse.compressed.resync.pieces import Piece
-from pparse.data.base import BytesData, Doubt, Gap
+from pparse.data.base import BytesData, Gap, SuspectRange
 from pparse.errors import ClosedError, EndOfDataError, GapError, LimitError, MalformedError, PparseError, SourceError
 from pparse.limits import MIB, Limits
 from pparse.testing.fakes import FailingData, FakeData, GappyData, UnknownSizeData
@@ -43,12 +43,12 @@ TRUTH = bytes(range(250)) * (HALF // 250)
 def planted(monkeypatch):
     """Have these pieces found behind the damage; returns what makes the data."""
 
-    def make(*pieces, doubt_from=None, **more) -> ResumedData:
+    def make(*pieces, suspect_from=None, **more) -> ResumedData:
         seen = []
 
         def find(source, failure, **settings):
             seen.append((failure, settings))
-            failure.doubt_from = doubt_from
+            failure.suspect_from = suspect_from
             yield from pieces
 
         monkeypatch.setattr(pparse.compressed.resync, "pieces_for", lambda codec: find)
@@ -60,10 +60,10 @@ def planted(monkeypatch):
     return make
 
 
-def piece(text: bytes, at: int, position=None, *, gaps=(), doubts=(), **more) -> Piece:
+def piece(text: bytes, at: int, position=None, *, gaps=(), suspect_ranges=(), **more) -> Piece:
     data = GappyData(text, [(gap.offset, gap.length) for gap in gaps])
     data.gaps = tuple(gaps)
-    data.doubts = tuple(doubts)
+    data.suspect_ranges = tuple(suspect_ranges)
     return Piece(data, at, more.pop("end", at + 10), position=position, **more)
 
 
@@ -137,25 +137,25 @@ def test_pieces_that_join_share_an_exact_gap(planted):
 
 def test_a_piece_begins_before_what_came_out_ends(planted):
     """The last bytes before the failure were garbage, and too many."""
-    data = planted(piece(b"abcdef", 1100, HALF - 200), doubt_from=HALF - 300)
+    data = planted(piece(b"abcdef", 1100, HALF - 200), suspect_from=HALF - 300)
     data.finish()
     assert tuple(data.gaps) == ()
     assert all_of(data) == (TRUTH[: HALF - 200] + b"abcdef", [])
     assert data.size == HALF - 194
-    assert data.doubtful(HALF - 200, HALF) is None
-    assert data.doubtful(HALF - 201, HALF - 200) is not None
-    assert data.doubtful(0, HALF - 300) is None
+    assert data.why_suspect(HALF - 200, HALF) is None
+    assert data.why_suspect(HALF - 201, HALF - 200) is not None
+    assert data.why_suspect(0, HALF - 300) is None
 
 
 def test_gaps_and_doubts_of_pieces_move_with_them(planted):
-    one = piece(b"abcdefgh", 1500, HALF + 100, gaps=[Gap(2, 3)], doubts=[Doubt(6, 8, "why")])
+    one = piece(b"abcdefgh", 1500, HALF + 100, gaps=[Gap(2, 3)], suspect_ranges=[SuspectRange(6, 8, "why")])
     data = planted(one)
     data.finish()
     assert tuple(data.gaps) == (Gap(HALF, 100), Gap(HALF + 102, 3))
     assert all_of(data)[0][HALF + 100 :] == b"ab\0\0\0fgh"
     assert all_of(data)[1] == [(HALF, 100), (HALF + 102, 3)]
-    assert data.doubtful(HALF + 106, HALF + 107) == "why"
-    assert data.doubtful(HALF + 100, HALF + 106) is None
+    assert data.why_suspect(HALF + 106, HALF + 107) == "why"
+    assert data.why_suspect(HALF + 100, HALF + 106) is None
 
 
 def test_where_the_last_piece_ends_by_damage_it_goes_on_nowhere(planted):
@@ -386,11 +386,11 @@ def test_doubts_of_the_source_are_passed_on_unless_a_checksum_clears_them():
     stream = gzip.compress(content("text", 5000))
     for codec, reason in (("deflate", "somebody said so"), ("gzip", None)):
         source = FakeData(stream[10:-8] if codec == "deflate" else stream)
-        source.doubts = (Doubt(100, 200, "somebody said so"),)
+        source.suspect_ranges = (SuspectRange(100, 200, "somebody said so"),)
         data = resumed(stream, codec, source=source)
-        assert data.doubtful(0, 1) == "somebody said so"
+        assert data.why_suspect(0, 1) == "somebody said so"
         data.finish()
-        assert data.doubtful(0, 1) == reason
+        assert data.why_suspect(0, 1) == reason
         assert data.standing(0, 5000).verified is (reason is None)
 
 
@@ -413,7 +413,7 @@ def test_errors_of_the_source_pass_through_and_leave_no_trace(name):
         assert data.read_known(0, 1 << 22)[0] == known.content, number
         assert tuple(data.gaps) == known.gaps, number
         assert repr(data.problems) == repr(plain.problems), number
-        assert repr(data.doubts) == repr(plain.doubts), number
+        assert repr(data.suspect_ranges) == repr(plain.suspect_ranges), number
         if source.reads < number:
             break
     assert failing
@@ -442,7 +442,7 @@ def test_a_search_that_is_interrupted_can_be_begun_again():
             data.finish()
         assert data.read_known(0, 1 << 22)[0] == known.content
         assert repr(data.problems) == repr(plain.problems)
-        assert repr(data.doubts) == repr(plain.doubts)
+        assert repr(data.suspect_ranges) == repr(plain.suspect_ranges)
 
 
 def test_the_limit_of_what_comes_out():
@@ -537,7 +537,7 @@ def test_a_stream_that_is_cut_is_no_damage():
         data = resumed(stream[:cut])
         data.finish()
         assert isinstance(data.error, EndOfDataError)
-        assert data.doubts == ()
+        assert data.suspect_ranges == ()
         assert data.size is None
         assert tuple(data.gaps) == (Gap(len(data.read_known(0, 1 << 20)[0]), None),)
 

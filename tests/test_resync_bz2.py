@@ -102,7 +102,7 @@ def test_what_a_block_with_a_wrong_crc_gave_is_in_doubt():
     first = BLOCKS[3]
     salvage = Salvage("bz2", flip(PACKED, first[0] + 9))  # in its CRC, whatever the bit where it begins
     assert salvage.failure.out > first[2]
-    assert salvage.failure.doubt_from == first[2]
+    assert salvage.failure.suspect_from == first[2]
 
 
 def test_a_false_mark_is_no_block():
@@ -132,7 +132,7 @@ def test_a_gap_of_the_source():
     source = GappyData(PACKED, [(at, 3000)])
     salvage = Salvage("bz2", PACKED, source=source)
     salvage.check(TRUTH, BLOCKS, at, at + 3000)
-    assert salvage.failure.doubt_from is None
+    assert salvage.failure.suspect_from is None
 
 
 @rows("cut", range(0, len(PACKED), 24_001))

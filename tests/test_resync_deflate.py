@@ -86,7 +86,7 @@ def test_what_is_whole_is_served_whole(name, codec):
     known = from_sample(name, codec)
     data = read(known.stream, known)
     data.finish()
-    assert (data.error, data.gaps, data.doubts, data.problems) == (None, (), (), [])
+    assert (data.error, data.gaps, data.suspect_ranges, data.problems) == (None, (), (), [])
     assert data.size == len(known.truth)
     assert data.read_known(0, 1 << 20) == (known.truth, [])
 
@@ -185,8 +185,8 @@ def test_a_checksum_that_contradicts_puts_all_in_doubt():
         cut, _, _ = flip(known.stream, len(known.stream) + at)
         data = read(cut, known)
         assert data.read_known(0, 1 << 20) == (known.truth, [])
-        assert data.doubtful(0, 1) is not None
-        assert data.doubtful(len(known.truth) - 1, len(known.truth)) is not None
+        assert data.why_suspect(0, 1) is not None
+        assert data.why_suspect(len(known.truth) - 1, len(known.truth)) is not None
         assert data.size == len(known.truth)
         assert isinstance(data.error, MalformedError)
         assert data.gaps == ()
@@ -200,8 +200,8 @@ def test_doubt_ends_where_damage_cannot_reach():
     data = read(cut, known)
     hold_against(known.truth, data)
     before, after = known.blocks()[20][0], known.blocks()[40][0]
-    assert data.doubtful(0, before) is None
-    assert data.doubtful(after, len(known.truth)) is None
+    assert data.why_suspect(0, before) is None
+    assert data.why_suspect(after, len(known.truth)) is None
 
 
 # -- headers ---------------------------------------------------------------------------------------------------------
@@ -261,9 +261,9 @@ def test_members_with_a_damaged_checksum(number):
     start = sum(map(len, CONTENTS[:number]))
     end = start + len(CONTENTS[number])
     for first, last in ((start, start + 1), (end - 1, end)):
-        assert data.doubtful(first, last) is not None
-    assert start == 0 or data.doubtful(0, start) is None
-    assert end == len(WHOLE) or data.doubtful(end, len(WHOLE)) is None
+        assert data.why_suspect(first, last) is not None
+    assert start == 0 or data.why_suspect(0, start) is None
+    assert end == len(WHOLE) or data.why_suspect(end, len(WHOLE)) is None
 
 
 @pytest.mark.parametrize("number", range(3))
@@ -490,7 +490,7 @@ def test_a_source_with_gaps():
         got = sum(one & other for one, other in zip(wanted, came, strict=True))
         assert got >= 0.95 * sum(wanted)
         # Where bytes are missing is known: nothing before that is in doubt, only what was put together behind it.
-        assert all(doubt.start >= data.gaps[0].offset for doubt in data.doubts)
+        assert all(suspect.start >= data.gaps[0].offset for suspect in data.suspect_ranges)
         assert data.size == len(known.truth)
 
 
@@ -601,7 +601,7 @@ def test_thousands_of_members_whose_checksum_contradicts():
     data = resumed((member[:-8] + b"01234567") * count)
     data.finish()
     assert data.read_known(0, 1 << 20)[0] == part * count
-    assert data.doubtful(0, 1) is not None
+    assert data.why_suspect(0, 1) is not None
 
 
 def test_the_limit_of_what_comes_out_holds_behind_damage():
@@ -658,7 +658,7 @@ def test_pieces_ascend_and_do_not_overlap(codec):
         cut, _, _ = noise(cut, at, 300)
     failure, pieces = found_behind(cut, codec)
     assert pieces
-    assert failure.doubt_from is not None
+    assert failure.suspect_from is not None
     assert failure.start <= failure.at
     for piece in pieces:
         assert piece.at < piece.end <= len(cut)

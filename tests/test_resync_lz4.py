@@ -80,7 +80,7 @@ def test_a_hole_costs_the_blocks_it_touches(kind):
     data, blocks = ALL[kind]
     for at in range(100, len(data) - 600, 14_983):
         found = Salvage("lz4", hole(data, at, seed=at))
-        if found.failure is not None and (found.failure.doubt or "").startswith("the checksum"):
+        if found.failure is not None and (found.failure.why_suspect or "").startswith("the checksum"):
             continue  # it decodes; all of its frame is in doubt
         found.check(TRUTH, blocks, at, at + 512)
 
@@ -137,9 +137,9 @@ def test_what_a_damaged_block_gave_is_in_doubt():
     data, blocks = ALL["sized"]
     found = Salvage("lz4", hole(data, blocks[3][0] + 20_000))
     assert found.failure.out > 3 * FULL
-    assert found.failure.doubt_from == 3 * FULL
+    assert found.failure.suspect_from == 3 * FULL
     found = Salvage("lz4", flip(data, len(data) - 1))
-    assert found.failure.doubt_from == 0
+    assert found.failure.suspect_from == 0
 
 
 def test_a_frame_that_is_stored_inside_is_in_doubt():
@@ -149,9 +149,9 @@ def test_a_frame_that_is_stored_inside_is_in_doubt():
     assert inner in outer
     data = outer[:4] + b"\xff" + outer[5:9] + b"\x7f" + outer[10:] + ALL["plain"][0]
     found = Salvage("lz4", data)
-    assert found.pieces[0].data.doubts
+    assert found.pieces[0].data.suspect_ranges
     assert found.pieces[-1].data.pread(0, MIB) == TRUTH
-    assert found.pieces[-1].data.doubts == ()
+    assert found.pieces[-1].data.suspect_ranges == ()
 
 
 def test_a_gap_of_the_source():
@@ -159,7 +159,7 @@ def test_a_gap_of_the_source():
     at = blocks[4][0] + 999
     found = Salvage("lz4", data, source=GappyData(data, [(at, 3000)]))
     found.check(TRUTH, blocks, at, at + 3000)
-    assert found.failure.doubt_from is None
+    assert found.failure.suspect_from is None
 
 
 @pytest.mark.parametrize("kind", ALL)
@@ -214,8 +214,8 @@ def test_bytes_that_went_out_of_the_last_block_put_all_of_it_in_doubt(stored):
         errors = [finding.reason for finding in doc.check()]
         assert any("what looks like the lz4 frame's end" in reason for reason in errors)
         content = doc.result.parser.content
-        assert content.doubtful(3 * FULL, 3 * FULL + 1)
-        assert not content.doubtful(0, 2 * FULL)
+        assert content.why_suspect(3 * FULL, 3 * FULL + 1)
+        assert not content.why_suspect(0, 2 * FULL)
         assert content.pread(0, 2 * FULL) == truth[: 2 * FULL]
     with pparse.open(data[:-40], format="lz4") as doc:  # cut
-        assert [str(doc.status), doc.result.parser.content.doubtful(0, 3 * FULL + 100)] == ["truncated", None]
+        assert [str(doc.status), doc.result.parser.content.why_suspect(0, 3 * FULL + 100)] == ["truncated", None]

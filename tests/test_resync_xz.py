@@ -140,19 +140,19 @@ def test_several_holes_end_pieces():
     assert [piece.position for piece in found.pieces] == [2 * STEP, 3 * STEP, 6 * STEP]
     assert [piece.error is None for piece in found.pieces] == [False, False, True]
     assert found.pieces[0].data.gaps[-1].offset < STEP
-    assert found.pieces[0].data.doubts[0].start == 0
+    assert found.pieces[0].data.suspect_ranges[0].start == 0
 
 
 def test_a_check_that_contradicts_costs_nothing_but_trust():
     at = SIZED_BLOCKS[3][1] - 3
     found = Salvage("xz", flip(SIZED, at))
-    assert found.failure.doubt_from == 3 * STEP
+    assert found.failure.suspect_from == 3 * STEP
     assert [(piece.position, piece.joins) for piece in found.pieces] == [(4 * STEP, True)]
     data = flip(flip(SIZED, at), SIZED_BLOCKS[6][1] - 3)
     found = Salvage("xz", data)
     assert [(piece.position, piece.joins) for piece in found.pieces] == [(4 * STEP, True), (7 * STEP, True)]
-    (doubt,) = found.pieces[0].data.doubts
-    assert (doubt.start, doubt.end) == (2 * STEP, 3 * STEP)
+    (suspect,) = found.pieces[0].data.suspect_ranges
+    assert (suspect.start, suspect.end) == (2 * STEP, 3 * STEP)
     assert found.pieces[0].data.gaps == ()
 
 
@@ -177,8 +177,8 @@ def test_a_failure_in_the_next_block_does_not_cost_it():
     )
     assert piece.position == 4 * STEP
     assert piece.data.pread(0, MIB) == TRUTH[4 * STEP :]
-    assert failure.doubt_from is not None
-    assert failure.doubt_from < 4 * STEP
+    assert failure.suspect_from is not None
+    assert failure.suspect_from < 4 * STEP
 
 
 def test_an_xz_file_that_is_stored_inside_is_no_piece():
@@ -197,7 +197,7 @@ def test_a_gap_of_the_source():
     at = SIZED_BLOCKS[2][0] + 999
     found = Salvage("xz", SIZED, source=GappyData(SIZED, [(at, 3000)]))
     found.check(TRUTH, SIZED_BLOCKS, at, at + 3000)
-    assert found.failure.doubt_from is None
+    assert found.failure.suspect_from is None
     assert found.pieces[0].position == 3 * STEP
 
 
@@ -243,9 +243,9 @@ def test_damage_is_learned_by_reading():
     assert len(known) == len(TRUTH)
     assert known[3 * STEP :] == TRUTH[3 * STEP :]
     assert unknown == [(len(got), 3 * STEP - len(got))]
-    assert blocks.doubtful(2 * STEP, 2 * STEP + 1)
-    assert blocks.doubtful(0, 2 * STEP) is None
-    assert blocks.doubtful(3 * STEP, 9 * STEP) is None
+    assert blocks.why_suspect(2 * STEP, 2 * STEP + 1)
+    assert blocks.why_suspect(0, 2 * STEP) is None
+    assert blocks.why_suspect(3 * STEP, 9 * STEP) is None
     assert isinstance(blocks.error, MalformedError)
 
 

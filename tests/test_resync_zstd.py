@@ -110,10 +110,10 @@ def test_a_size_in_a_damaged_header_is_not_believed():
 
 def test_a_checksum_that_contradicts_costs_nothing_but_trust():
     found = Salvage("zstd", flip(flip(SIZED, SIZED_BLOCKS[2][1] - 1), SIZED_BLOCKS[5][1] - 1))
-    assert found.failure.doubt_from == 2 * STEP
+    assert found.failure.suspect_from == 2 * STEP
     assert [(piece.position, piece.joins) for piece in found.pieces] == [(3 * STEP, True), (6 * STEP, True)]
-    (doubt,) = found.pieces[0].data.doubts
-    assert (doubt.start, doubt.end) == (2 * STEP, 3 * STEP)
+    (suspect,) = found.pieces[0].data.suspect_ranges
+    assert (suspect.start, suspect.end) == (2 * STEP, 3 * STEP)
 
 
 def test_several_holes_end_pieces():
@@ -132,16 +132,16 @@ def test_a_frame_that_is_stored_inside_is_in_doubt():
     data = frame(noise(50_000) + inner + noise(150_000)) + SIZED
     assert inner in data
     found = Salvage("zstd", b"\0" + data[1:])
-    assert found.pieces[0].data.doubts
+    assert found.pieces[0].data.suspect_ranges
     assert found.pieces[-1].data.pread(0, MIB) == TRUTH
-    assert found.pieces[-1].data.doubts == ()
+    assert found.pieces[-1].data.suspect_ranges == ()
 
 
 def test_a_gap_of_the_source():
     at = SIZED_BLOCKS[2][0] + 999
     found = Salvage("zstd", SIZED, source=GappyData(SIZED, [(at, 3000)]))
     found.check(TRUTH, SIZED_BLOCKS, at, at + 3000)
-    assert found.failure.doubt_from is None
+    assert found.failure.suspect_from is None
 
 
 @pytest.mark.parametrize("kind", ALL)

@@ -165,7 +165,7 @@ def test_what_no_hash_covers_stays_in_doubt():
     data.condemn(0, len(content), "the checksum contradicts")
     with RecordReader(data, verify="all", recovery=lambda _region: True) as reader:
         assert len(list(reader)) == 1000
-    assert data.doubts_in(0, len(content)) == [(65536, 65536 + 24)]
+    assert data.suspect_ranges_in(0, len(content)) == [(65536, 65536 + 24)]
 
 
 def test_what_was_not_confirmed_is_what_lies_between_proofs():

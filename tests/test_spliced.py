@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pparse.data.base import Access, BytesData, Data, Doubt, FileData, Gap
+from pparse.data.base import Access, BytesData, Data, FileData, Gap, SuspectRange
 from pparse.data.spliced import MissingData, SplicedData, ZeroData
 from pparse.errors import ClosedError, DataChangedError, EndOfDataError, GapError, SourceError
 from pparse.testing.fakes import FailingData, FakeData, GappyData, RestartData, ShortData, UnknownSizeData
@@ -433,24 +433,24 @@ def test_read_known_lets_errors_pass():
 
 def test_doubt_of_the_parts():
     part = BytesData(DIGITS)
-    part.doubts = (Doubt(2, 4, "why"),)
+    part.suspect_ranges = (SuspectRange(2, 4, "why"),)
     joined = splice((BytesData(DIGITS), 0, 5), (part, 3, 10), (part, 0, 3))
-    assert joined.doubtful(0, 5) is None
-    assert joined.doubtful(5, 6) == "why"
-    assert joined.doubtful(6, 12) is None
-    assert joined.doubtful(12, 14) is None
-    assert joined.doubtful(14, 15) == "why"
-    assert joined.doubtful(0, 99) == "why"
+    assert joined.why_suspect(0, 5) is None
+    assert joined.why_suspect(5, 6) == "why"
+    assert joined.why_suspect(6, 12) is None
+    assert joined.why_suspect(12, 14) is None
+    assert joined.why_suspect(14, 15) == "why"
+    assert joined.why_suspect(0, 99) == "why"
 
 
 def test_doubts_are_in_its_own_offsets():
     part = BytesData(DIGITS)
-    part.doubts = (Doubt(2, 4, "why"), Doubt(8, 9, "why"))
+    part.suspect_ranges = (SuspectRange(2, 4, "why"), SuspectRange(8, 9, "why"))
     joined = splice((BytesData(DIGITS), 0, 5), (part, 3, 10), (part, 0, 3))
-    assert joined.doubts_in(0, 99) == [(5, 6), (10, 11), (14, 15)]
-    assert joined.doubts_in(0, 11) == [(5, 6), (10, 11)]
-    assert joined.doubts_in(6, 10) == []
-    assert joined.doubts_in(0, 0) == []
+    assert joined.suspect_ranges_in(0, 99) == [(5, 6), (10, 11), (14, 15)]
+    assert joined.suspect_ranges_in(0, 11) == [(5, 6), (10, 11)]
+    assert joined.suspect_ranges_in(6, 10) == []
+    assert joined.suspect_ranges_in(0, 0) == []
 
 
 def test_zeros():

@@ -14,7 +14,7 @@ import pytest
 import pparse
 from pparse.data.base import BytesData, GapTable
 from pparse.data.hidden import HiddenData
-from pparse.data.standing import Condemned, Doubt, Proofs
+from pparse.data.standing import Condemned, Proofs, SuspectRange
 from pparse.data.zero_runs import zero_runs
 from pparse.errors import DamagedTensorError, MissingTensorError, TruncatedTensorError
 from pparse.findings import Status
@@ -75,7 +75,7 @@ def test_proofs_that_meet_are_one():
 def test_a_condemned_stretch_is_found_behind_shorter_ones():
     condemned = Condemned()
     for start, end in ((50, 60), (0, 1000), (10, 11), (2000, 2001)):
-        condemned.add(Doubt(start, end, f"{start}"))
+        condemned.add(SuspectRange(start, end, f"{start}"))
     assert condemned.touching(900, 901).reason == "0"
     assert condemned.touching(1000, 2000) is None
     assert condemned.touching(1999, 2001).reason == "2000"
@@ -116,8 +116,8 @@ def test_what_is_condemned_is_damaged_unless_a_proof_covers_it():
     assert data.standing(30, 40).verified is True
     assert data.standing(29, 40).status is Status.DAMAGED
     assert data.standing(50, 60).status is Status.COMPLETE
-    assert data.doubts_in(0, 100) == [(10, 30), (40, 50)]
-    assert data.doubts_in(60, 100) == []
+    assert data.suspect_ranges_in(0, 100) == [(10, 30), (40, 50)]
+    assert data.suspect_ranges_in(60, 100) == []
 
 
 def test_hidden_stretches_are_gaps_and_their_doubts_are_settled():
@@ -126,8 +126,8 @@ def test_hidden_stretches_are_gaps_and_their_doubts_are_settled():
     data.condemn(60, 61, "wrong too")
     hidden = HiddenData(data, [(20, 30)])
     assert hidden.read_known(15, 20) == (bytes(range(15, 20)) + bytes(10) + bytes(range(30, 35)), [(20, 10)])
-    assert hidden.doubtful(0, 50) is None
-    assert hidden.doubtful(0, 70) == "wrong too"
+    assert hidden.why_suspect(0, 50) is None
+    assert hidden.why_suspect(0, 70) == "wrong too"
 
 
 # -- a member of a zip -------------------------------------------------------------------------------------------------

@@ -106,7 +106,13 @@ def test_the_content(codec, size):
         assert codes(document) == []
         assert len(document.root["gaps"]) == 0
         data = content_of(document)
-        assert (data.size, tuple(data.gaps), tuple(data.doubts), data.error, data.problems) == (size, (), (), None, [])
+        assert (data.size, tuple(data.gaps), tuple(data.suspect_ranges), data.error, data.problems) == (
+            size,
+            (),
+            (),
+            None,
+            [],
+        )
 
 
 @pytest.mark.parametrize("codec", CODECS)
@@ -216,8 +222,8 @@ def test_every_byte_changed(codec):
             known = bytearray(b"\1" * len(got))
             for start, count in unknown:
                 known[start : start + count] = bytes(count)
-            for doubt in data.doubts:
-                known[doubt.start : doubt.end] = bytes(len(known[doubt.start : doubt.end]))
+            for suspect in data.suspect_ranges:
+                known[suspect.start : suspect.end] = bytes(len(known[suspect.start : suspect.end]))
             unsure = [gap.offset for gap in data.gaps if not gap.exact]
             for place in range(min([len(got), *unsure])):
                 assert not known[place] or got[place : place + 1] == SMALL[place : place + 1], (at, place)
@@ -253,7 +259,7 @@ def test_what_precedes_a_failure_is_in_doubt(codec):
             got = data.read_known(0, 1 << 20)[0]
             if isinstance(data.error, MalformedError) and len(got) < len(SMALL) and got != SMALL[: len(got)]:
                 failed += 1
-                assert data.doubtful(0, len(got)) is not None
+                assert data.why_suspect(0, len(got)) is not None
     assert failed > 10
 
 
@@ -268,7 +274,7 @@ def test_a_false_end_of_raw_deflate():
             if data.error is not None and data.error.reason.startswith("bytes follow"):
                 found += 1
                 got = data.read_known(0, 1 << 20)[0]
-                assert got == SMALL[: len(got)] or data.doubtful(0, len(got)) is not None
+                assert got == SMALL[: len(got)] or data.why_suspect(0, len(got)) is not None
     assert found
 
 
@@ -426,7 +432,7 @@ def test_damage_of_an_outer_stream_is_passed_on():
         inner.finish()
         got, _ = inner.read_known(0, 1 << 20)
         assert got[:60_000] == truth[:60_000]
-        assert inner.gaps or inner.doubtful(0, 1) is not None
+        assert inner.gaps or inner.why_suspect(0, 1) is not None
         assert codes(outer)
 
 

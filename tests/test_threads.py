@@ -20,7 +20,7 @@ import pparse
 from pparse.budget import MemoryBudget
 from pparse.compressed.inflated import InflatedData
 from pparse.data.base import BytesData, IoStats
-from pparse.data.standing import Condemned, Doubt, Proofs
+from pparse.data.standing import Condemned, Proofs, SuspectRange
 from pparse.errors import PparseError
 from pparse.findings import Finding, FindingList
 from pparse.locking import GROUP, guarded, steps
@@ -510,13 +510,13 @@ def test_stretches_are_noted_and_looked_up_at_one_time() -> None:
     proofs, condemned = Proofs(), Condemned()
     far = 1 << 40  # behind all the others: its place in the tables changes all the time
     proofs.add(far, far + 10)
-    condemned.add(Doubt(far, far + 10, "bad"))
+    condemned.add(SuspectRange(far, far + 10, "bad"))
 
     def work(number: int) -> bool:
         for at in range(200):
             start = 20 * (THREADS * (at * 37 % 200) + number)
             proofs.add(start, start + 10)
-            condemned.add(Doubt(start, start + 10, "bad"))
+            condemned.add(SuspectRange(start, start + 10, "bad"))
             if not proofs.covers(far + 2, far + 5) or condemned.touching(far + 2, far + 5) is None:
                 return False
         return True

@@ -17,11 +17,15 @@ def field(number: int, value: bytes) -> bytes:
 class TestHeaders:
     def test_local_header(self) -> None:
         made = Made("name.txt", b"content" * 9, method=8, extra=field(0x5455, b"\1\0\0\0\0"))
-        block = b"??" + made.local() + made.packed
+        block = b"??" + made.local() + made.compressed_size
         header = records.read_local(block, 2)
         assert header is not None
         assert (header.raw_name, header.method, header.crc) == (b"name.txt", 8, zlib.crc32(made.content))
-        assert (header.packed, header.size, header.length) == (len(made.packed), 63, len(made.local()))
+        assert (header.compressed_size, header.size, header.length) == (
+            len(made.compressed_size),
+            63,
+            len(made.local()),
+        )
         assert records.local_length(block, 2) == len(made.local())
         assert records.read_local(block, 1) is None
         broken = b"PK\3\5" + made.local()[4:]
@@ -43,7 +47,13 @@ class TestHeaders:
         made.at = 1234
         entry = records.read_central(made.central())
         assert entry is not None
-        assert (entry.raw_name, entry.offset, entry.packed, entry.size, entry.creator) == (b"dir/link", 1234, 6, 6, 3)
+        assert (entry.raw_name, entry.offset, entry.compressed_size, entry.size, entry.creator) == (
+            b"dir/link",
+            1234,
+            6,
+            6,
+            3,
+        )
         assert records.kind_of("dir/link", entry.creator, entry.external) == "symlink"
         assert records.mode_of(entry.creator, entry.external) == 0o777
         assert entry.length == len(made.central()) == records.central_length(made.central())
@@ -70,7 +80,7 @@ class TestHeaders:
         header = records.read_local(Made("name.txt", b"content").local())
         assert header is not None
         assert header.mask([(14, 1), (33, 2)])
-        assert (header.crc, header.packed, header.raw_name, header.whole) == (None, 7, b"nam??txt", False)
+        assert (header.crc, header.compressed_size, header.raw_name, header.whole) == (None, 7, b"nam??txt", False)
         assert not header.mask([(27, 1)]), "without its lengths it is nothing"
         assert not header.mask([(8, 1)]), "nor without its method"
 
@@ -96,15 +106,15 @@ class TestZip64Field:
     def test_only_what_is_full(self) -> None:
         full = records.FULL
         extra = field(9, b"x") + field(1, struct.pack("<QQQI", 1 << 40, 1 << 41, 1 << 42, 7))
-        assert records.widen(extra, full, full, full, 0xFFFF) == (1 << 40, 1 << 41, 1 << 42, 7)
-        assert records.widen(extra, 5, full, full, 0) == (5, 1 << 40, 1 << 41, 0)
-        assert records.widen(extra, 5, 6, full, 0) == (5, 6, 1 << 40, 0)
-        assert records.widen(extra, 5, 6, 7, 0) == (5, 6, 7, 0)
+        assert records.with_zip64(extra, full, full, full, 0xFFFF) == (1 << 40, 1 << 41, 1 << 42, 7)
+        assert records.with_zip64(extra, 5, full, full, 0) == (5, 1 << 40, 1 << 41, 0)
+        assert records.with_zip64(extra, 5, 6, full, 0) == (5, 6, 1 << 40, 0)
+        assert records.with_zip64(extra, 5, 6, 7, 0) == (5, 6, 7, 0)
 
     def test_field_that_is_short_or_missing(self) -> None:
         full = records.FULL
-        assert records.widen(b"", full, full) == (full, full)
-        assert records.widen(field(1, struct.pack("<Q", 9)), full, full) == (9, full)
+        assert records.with_zip64(b"", full, full) == (full, full)
+        assert records.with_zip64(field(1, struct.pack("<Q", 9)), full, full) == (9, full)
 
     def test_malformed_fields_end_them(self) -> None:
         extra = field(7, b"one") + struct.pack("<HH", 8, 50) + b"too short"

@@ -69,7 +69,7 @@ def scan_whole(part: Range, only: tuple[int, ...] = ()) -> PartScan:
             raise MalformedError("the metadata end early", offset=pos, wanted=end - pos)
         stop = len(block) if final else len(block) - SLACK + 1
         after, _ = scan(block + PADDING if final else block, 0, stop, found.found, found.groups, pos)
-        found.settle(pos)
+        found.complete(pos)
         if only and not all(tag in only for tag in found.found):
             raise MalformedError("the last record is no chunk metadata", offset=part.start)
         pos += after

@@ -17,7 +17,7 @@ from array import array
 
 from pparse.errors import PASSING, Fault, MalformedError, PparseError
 from pparse.parsers.cpb.metadata import INDEX, KEY
-from pparse.parsers.protobuf.index import ChunkRange, FieldGraft, Graft, Lost
+from pparse.parsers.protobuf.index import ChunkRange, Lost, OverlayEntry, OverlayField
 from pparse.tree.key_table import ranked
 
 TYPE_CHECKING = False
@@ -164,7 +164,7 @@ class Scope:
         return pieces
 
 
-class Overlay(Graft):
+class Overlay(OverlayEntry):
     """The chunked fields of a scope that go below one path, at ``depth`` steps."""
 
     __slots__ = ("_parted", "depth", "ordinals", "scope")
@@ -190,12 +190,12 @@ class Overlay(Graft):
         """Return the numbers of the fields that chunks go to, ascending."""
         return sorted(self._parts())
 
-    def field(self, number: int) -> FieldGraft:
+    def field(self, number: int) -> OverlayField:
         """Return what chunks add to one field."""
         return FieldOverlay(self, self._parts()[number])
 
 
-class FieldOverlay(FieldGraft):
+class FieldOverlay(OverlayField):
     """What chunks add to one field."""
 
     __slots__ = ("_given", "_indices", "_keys", "_ordinals", "_starts", "_whole")

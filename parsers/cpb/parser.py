@@ -1,8 +1,8 @@
 """Chunked protos (``.cpb``): a message cut into the records of a Riegeli file, merged field by field when asked for.
 
 States: those of a message (`pparse.parsers.protobuf.parser`). What is different is what the messages are made of: the
-last record, the ``ChunkMetadata``, says which chunks belong to which path; they are laid over the message as grafts
-(`pparse.parsers.cpb.overlay`). Opening reads the last record only; a field costs the parts of its message.
+last record, the ``ChunkMetadata``, says which chunks belong to which path; they are laid over the message as overlay
+entries (`pparse.parsers.cpb.overlay`). Opening reads the last record only; a field costs the parts of its message.
 
 If the metadata are lost, or the file is cut before them, the root is the list of all records that are there, each with
 the type that its shape suggests.
@@ -29,7 +29,7 @@ from pparse.parsers.cpb.metadata import TYPE_NAMES, ChunkMetadata
 from pparse.parsers.cpb.moved import check_belongs, chunks_moved
 from pparse.parsers.cpb.overlay import Chunks, Scope
 from pparse.parsers.protobuf.fits import fits
-from pparse.parsers.protobuf.index import FieldGraft, Lost, Origin
+from pparse.parsers.protobuf.index import Lost, Origin, OverlayField
 from pparse.parsers.protobuf.parser import ProtobufParser
 from pparse.parsers.protobuf.schema import builtin_schema
 from pparse.riegeli.layout import FILE_SIGNATURE
@@ -117,7 +117,7 @@ class CpbParser(ProtobufParser):
         self.result = result
         self.verdicts = Verdicts()
         self._sightings = Sightings()
-        self._doubts: dict[str, Finding] = {}
+        self._suspect_ranges: dict[str, Finding] = {}
         self._known: dict[int, Chunk] = {}  # of a file that bytes moved in
         self.last_found: int | None = None  # the position of its last record
         self.lookup = self._new_lookup(verify)
@@ -372,20 +372,20 @@ class CpbParser(ProtobufParser):
     def _judged(self, entry: Entry) -> Entry:
         """Return an entry, DAMAGED where it is made of a chunk whose hash was found wrong: then nothing of it loads."""
         if entry.status is None or entry.status is Status.COMPLETE or entry.status is Status.TRUNCATED:
-            reason = self.make.doubt(_made_of(entry.parts, entry.note))
+            reason = self.make.why_suspect(_made_of(entry.parts, entry.note))
             if reason is not None:
-                entry.status, entry.finding = Status.DAMAGED, self._doubt_finding(reason, entry.start)
+                entry.status, entry.finding = Status.DAMAGED, self._suspect_finding(reason, entry.start)
                 entry.value = UNLOADED_VALUE
         return entry
 
-    def _doubt_finding(self, reason: str, offset: int) -> Finding:
+    def _suspect_finding(self, reason: str, offset: int) -> Finding:
         """Return the finding on a chunk: one for all that is made of it."""
-        found = self._doubts.get(reason)
+        found = self._suspect_ranges.get(reason)
         if found is None:
-            if len(self._doubts) >= _DOUBTS:
-                self._doubts.clear()
+            if len(self._suspect_ranges) >= _DOUBTS:
+                self._suspect_ranges.clear()
             found = Finding("hash", reason, source=self.result.extraction.name, offset=offset)
-            self._doubts[reason] = found
+            self._suspect_ranges[reason] = found
         return found
 
     def _tell_living(self, _begin: int) -> None:
@@ -399,9 +399,9 @@ class CpbParser(ProtobufParser):
                     self._judged(entry)
             if node.known_status is Status.DAMAGED or node.known_status is Status.UNSUPPORTED:
                 continue
-            reason = self.make.doubt(_made_of(node._extra[1] if node._extra is not None else None, node.note))
+            reason = self.make.why_suspect(_made_of(node._extra[1] if node._extra is not None else None, node.note))
             if reason is not None:
-                self.result.close_node(node, Status.DAMAGED, self._doubt_finding(reason, node.start))
+                self.result.close_node(node, Status.DAMAGED, self._suspect_finding(reason, node.start))
                 if node.shape == SCALAR:
                     node.unload()
 
@@ -563,7 +563,7 @@ def _made_of(parts: tuple[Range, ...] | None, note: Any) -> Iterator[Range]:
             if isinstance(piece, Range):
                 yield piece
         for item in note.contributions:
-            if not isinstance(item, FieldGraft):
+            if not isinstance(item, OverlayField):
                 yield item[0].part
 
 

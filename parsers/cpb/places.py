@@ -7,7 +7,7 @@ place, or to none, it may be that chunk's.
 from __future__ import annotations
 
 from pparse.errors import EndOfDataError, GapError, LimitError, MalformedError, UnsupportedError
-from pparse.parsers.protobuf.index import FieldGraft, Graft, Lost, MessageIndex, Origin
+from pparse.parsers.protobuf.index import Lost, MessageIndex, Origin, OverlayEntry, OverlayField
 from pparse.parsers.protobuf.lists import ListIndex
 from pparse.parsers.protobuf.parser import check_whole
 from pparse.parsers.protobuf.values import is_message
@@ -71,14 +71,16 @@ def _below(node: Node) -> Iterator[Node]:
             yield from (node.child(ordinal) for ordinal in index.touched())
     else:
         for child in node.children():
-            if isinstance(child.note, Origin) and any(isinstance(piece, Graft | Lost) for piece in child.note.pieces):
+            if isinstance(child.note, Origin) and any(
+                isinstance(piece, OverlayEntry | Lost) for piece in child.note.pieces
+            ):
                 yield child
 
 
 def _fields(node: Node, origin: Origin, index: MessageIndex) -> Iterator[Node]:
     for number, contributions in index.contributions(origin.type).items():
-        grafts = [item for item in contributions if isinstance(item, FieldGraft)]
-        if not grafts:
+        overlays = [item for item in contributions if isinstance(item, OverlayField)]
+        if not overlays:
             continue
         field = origin.type.fields.get(number) if origin.type is not None else None
         if field is None:
@@ -86,17 +88,17 @@ def _fields(node: Node, origin: Origin, index: MessageIndex) -> Iterator[Node]:
                 raise _Misplaced(f"a chunk is for field {number}, which {origin.type.full_name} does not have")
             continue
         if not field.repeated:
-            for graft in grafts:
-                _check_whole(graft, field.name)
-            if not is_message(field) and sum(graft.claims() for graft in grafts) > 1:
+            for overlay in overlays:
+                _check_whole(overlay, field.name)
+            if not is_message(field) and sum(overlay.claims() for overlay in overlays) > 1:
                 raise _Misplaced(f"several chunks are for one {field.name}, of which the last one counts")
         child = node.find(field.name)
         if child is not None:
             yield child
 
 
-def _check_whole(graft: FieldGraft, name: str) -> None:
+def _check_whole(overlay: OverlayField, name: str) -> None:
     try:
-        check_whole(graft, name)
+        check_whole(overlay, name)
     except MalformedError as error:
         raise _Misplaced(error.reason) from error

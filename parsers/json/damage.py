@@ -162,11 +162,11 @@ class DamagedText(Parser):
 
     def fill(self, node: Node, index: ChildIndex) -> bool:
         """Index a container that was hit from what is known of it; any other is parsed."""
-        if self._mended is None and not self._is_large and self._is_doubtful():
+        if self._mended is None and not self._is_large and self._is_suspect():
             self.mended()
         return bool(self._mended) and self._take_mended(node, index)
 
-    def _is_doubtful(self) -> bool:
+    def _is_suspect(self) -> bool:
         """Say whether the document is small and may not parse: larger ones are looked at when a fault is met."""
         root, extraction = self.result.root, self.result.extraction
         size = extraction.known_end() - root.start
@@ -248,7 +248,7 @@ class DamagedText(Parser):
             found.append(entry)
         return found
 
-    def doubt_about(self, start: int) -> Finding | None:
+    def finding_about(self, start: int) -> Finding | None:
         """Return what is to be said of the value at ``start``: that its number is not sure, or of its elements."""
         place = bisect_right(self.unsure, start, key=_start_of)
         source = self.result.extraction.name
@@ -260,7 +260,7 @@ class DamagedText(Parser):
 
     def unnumbered(self, entry: Entry) -> Entry:
         """Return an entry with what is known of its place in the document, if it can be read and says nothing else."""
-        finding = self.doubt_about(entry.start) if entry.status is Status.COMPLETE else None
+        finding = self.finding_about(entry.start) if entry.status is Status.COMPLETE else None
         if finding is None:
             return entry
         return Entry(entry.key, entry.kind, entry.start, entry.end, entry.value, Status.DAMAGED, finding, at=entry.at)

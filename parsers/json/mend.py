@@ -538,9 +538,9 @@ class Mender:
         """Join what was read since the last fault to what was open there: its first level is at ``depth``."""
         trunk, levels = self.trunk, [*self.shed, self.stack[0]]
         assert trunk is not None  # noqa: S101 -- the callers looked
-        doubt = None
+        why_suspect = None
         if depth is None:
-            depth, doubt = self._choose(trunk, levels)
+            depth, why_suspect = self._choose(trunk, levels)
         self.moved = self.moved or depth != len(trunk)
         while len(trunk) > max(1, depth):
             self._give_up(trunk, self.went_on)
@@ -557,7 +557,7 @@ class Mender:
                 elif trunk[-1].ends:
                     trunk[-1].ends[-1] = max(trunk[-1].ends[-1], stop)
             again = None if number else self._repeats(trunk[at - 1], level)
-            trunk[at - 1].take(level, doubt or again)
+            trunk[at - 1].take(level, why_suspect or again)
         self.stack = trunk + self.stack[1:]
         self.trunk, self.shed = None, []
 

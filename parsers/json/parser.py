@@ -625,9 +625,9 @@ class JsonParser(DamagedText):
                 if findings[looked_at].code == "malformed":
                     self.mended()
                 looked_at += 1
-            doubt = self.doubt_about(visit.start) if self.unsure and visit.status is Status.COMPLETE else None
-            if doubt is not None:
-                visit.status, visit.finding = Status.DAMAGED, doubt
+            why_suspect = self.finding_about(visit.start) if self.unsure and visit.status is Status.COMPLETE else None
+            if why_suspect is not None:
+                visit.status, visit.finding = Status.DAMAGED, why_suspect
             yield visit
         if self._mended is None and any(finding.code == "malformed" for finding in findings):
             self.mended()

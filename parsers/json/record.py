@@ -112,7 +112,7 @@ class Open:
             self.seen.add(_sort(first))
         self.after, self.fresh = True, False
 
-    def take(self, other: Open, doubt: str | None) -> None:
+    def take(self, other: Open, why_suspect: str | None) -> None:
         """Add the members of ``other``, which turned out to be this one further on."""
         count = len(self.starts)
         self.lost = self.lost or other.lost
@@ -120,9 +120,9 @@ class Open:
         self.ends.extend(other.ends)
         for at, wrong in other.bad.items():
             self.bad[count + at] = wrong
-        if doubt is not None:
+        if why_suspect is not None:
             for at in range(count, len(self.starts)):
-                self.bad.setdefault(at, doubt)
+                self.bad.setdefault(at, why_suspect)
         self.seen |= other.seen
         self.finding = self.finding or other.finding
         self.after, self.fresh, self.item, self.end = other.after, other.fresh, other.item, other.end

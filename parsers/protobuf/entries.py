@@ -6,7 +6,7 @@ from pparse.data.reader import Range
 from pparse.errors import EndOfDataError, GapError, LimitError, MalformedError, PparseError, UnsupportedError
 from pparse.findings import Finding, Status
 from pparse.kernels.wire import LEN, START_GROUP
-from pparse.parsers.protobuf.index import ChunkRange, Graft, Lost, Origin
+from pparse.parsers.protobuf.index import ChunkRange, Lost, Origin, OverlayEntry
 from pparse.parsers.protobuf.values import WIRE_KINDS, decode, decode_text, is_message, scalar_kind
 from pparse.tree.entry import UNLOADED_VALUE, Entry
 
@@ -38,7 +38,7 @@ class ValueEntries:
         self.extraction = extraction
         self.types = types
         self._longest = max(map(len, types), default=0)
-        # What everything is placed by (the metadata of a `.cpb`): where that is in doubt, all is.
+        # What everything is placed by (the metadata of a `.cpb`): where that is in why_suspect, all is.
         self.witness: Range | None = None
         self._origins: dict[FieldType | None, Origin] = {}
 
@@ -49,10 +49,10 @@ class ValueEntries:
             found = self._origins[field] = Origin(field)
         return found
 
-    def doubt(self, parts: Iterable[Range]) -> str | None:
+    def why_suspect(self, parts: Iterable[Range]) -> str | None:
         """Say why these bytes may be wrong though they can be read: a checksum over them failed, or their source's."""
         for part in parts if self.witness is None else (self.witness, *parts):
-            reason = part.data.doubtful(part.start, part.end)
+            reason = part.data.why_suspect(part.start, part.end)
             if reason is not None:
                 return reason
         return None
@@ -143,7 +143,7 @@ class ValueEntries:
         extra: Sequence[Piece] = (),
         trail: tuple[int, ...] = (),
     ) -> Entry:
-        """Return the entry of one value from the field that holds it, and the pieces that grafts add to it.
+        """Return the entry of one value from the field that holds it, and the pieces that overlay entries add to it.
 
         ``trail`` are the field numbers that lead to it, where there is no schema.
         """
@@ -159,7 +159,7 @@ class ValueEntries:
                 key, Origin(field, field.message, pieces=(self.payload(part, found), *extra)), status, finding
             )
         elif extra:
-            return self.grafted(key, field, extra)
+            return self.overlaid(key, field, extra)
         else:
             kind = scalar_kind(field)
         start, end = self.place(part.data, found.start, found.end)
@@ -184,12 +184,14 @@ class ValueEntries:
             key, kind, start, end, value, Status.COMPLETE if known else None, parts=parts, note=self._plain(field)
         )
 
-    def grafted(self, key: Key, field: FieldType | None, pieces: Sequence[Piece], trail: tuple[int, ...] = ()) -> Entry:
-        """Return the entry of a value that grafts make: a message, or a scalar that a chunk holds.
+    def overlaid(
+        self, key: Key, field: FieldType | None, pieces: Sequence[Piece], trail: tuple[int, ...] = ()
+    ) -> Entry:
+        """Return the entry of a value that overlay entries make: a message, or a scalar that a chunk holds.
 
         Raises `MalformedError` where chunks go below a scalar.
         """
-        deeper = any(isinstance(piece, Graft) for piece in pieces)
+        deeper = any(isinstance(piece, OverlayEntry) for piece in pieces)
         lost = next((piece for piece in reversed(pieces) if isinstance(piece, Lost)), None)
         ranges = [piece for piece in pieces if isinstance(piece, Range)]
         if field is not None and is_message(field):

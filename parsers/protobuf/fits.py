@@ -25,7 +25,7 @@ def fits(head: bytes, type: MessageType, *, complete: bool) -> bool:
                 pos, _ = scan(raw + PADDING, 0, len(raw) if whole else max(0, len(raw) - SLACK), found.found, [])
             except MalformedError:
                 return False
-            found.settle(0)
+            found.complete(0)
             if (whole and pos > len(raw)) or any(key < 0 or key not in kind.fields for key in found.slots):
                 return False
             for key in found.slots:

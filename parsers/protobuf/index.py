@@ -1,9 +1,9 @@
 """Where the fields of a message are: what one pass over its parts leaves behind.
 
-A message is made of *pieces*, in order: ranges of bytes, each a serialized message, and *grafts*, what another source
-(the chunks of a ``.cpb``) adds at its place. Parsing the concatenation of the ranges merges them, the last of a scalar
-wins: that is protobuf's own rule (protobuf.dev, "Encoding"). A `PartScan` says for one range where the fields of each
-number begin.
+A message is made of *pieces*, in order: ranges of bytes, each a serialized message, and *overlay entries*, what another
+source (the chunks of a ``.cpb``) adds at its place. Parsing the concatenation of the ranges merges them, the last of a
+scalar wins: that is protobuf's own rule (protobuf.dev, "Encoding"). A `PartScan` says for one range where the fields of
+each number begin.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from pparse.errors import Fault, PparseError
     from pparse.protobuf.schema import FieldType, MessageType
 
-    Piece: TypeAlias = "Range | Graft | Lost"
-    # Contribution to a field: occurrences in a part, or what a graft has for it.
-    Contribution: TypeAlias = "tuple[PartScan, Occurrences] | FieldGraft"
+    Piece: TypeAlias = "Range | OverlayEntry | Lost"
+    # Contribution to a field: occurrences in a part, or what an overlay entry has for it.
+    Contribution: TypeAlias = "tuple[PartScan, Occurrences] | OverlayField"
 
 DENSE: Final = 100_000
 OFTEN: Final = 4_096
@@ -35,7 +35,7 @@ STRIDE: Final = 64
 _COST: Final = 400
 
 
-class Graft:
+class OverlayEntry:
     """What another source adds to a message, field by field; see `pparse.parsers.cpb.overlay`."""
 
     __slots__ = ()
@@ -44,7 +44,7 @@ class Graft:
         """Return the numbers of the fields that something is added to, each once, ascending."""
         raise NotImplementedError
 
-    def field(self, number: int) -> FieldGraft:
+    def field(self, number: int) -> OverlayField:
         """Return what is added to one field."""
         raise NotImplementedError
 
@@ -78,17 +78,17 @@ class Lost:
         self.fault = fault
 
 
-class FieldGraft:
+class OverlayField:
     """What another source (``owner``) adds to one field: as a whole, by index, or by key."""
 
     __slots__ = ("owner",)
 
-    owner: Graft
+    owner: OverlayEntry
 
     def whole(self, *, scalar: bool = False) -> list[Piece]:
         """Return the pieces for the field as such (one that is not repeated).
 
-        Of a field that is said to be a ``scalar`` these are its values, of which the last wins; a graft, if there is
+        Of a field that is said to be a ``scalar`` these are its values, of which the last wins; a overlay, if there is
         one, comes last: something is added below the scalar, where nothing can be.
         """
         raise NotImplementedError
@@ -97,7 +97,7 @@ class FieldGraft:
         """Return how many sources there are for the field as such."""
         return len(self.whole(scalar=True))
 
-    def elements(self) -> FieldGraft:
+    def elements(self) -> OverlayField:
         """Return the same for a field that is known to be a list: what is by a number as key is by index there."""
         return self
 
@@ -210,7 +210,7 @@ class PartScan:
         field = self.type.fields.get(tag >> 3)
         return tag >> 3 if field is None or accepts(field, tag & 7) else ~tag
 
-    def settle(self, base: int) -> None:
+    def complete(self, base: int) -> None:
         """Take over what `wire.scan` found in a block that begins at ``base``."""
         for key, begins in self.fresh.items():
             if begins:
@@ -325,7 +325,7 @@ class MessageIndex:
 
     def __init__(self, pieces: Sequence[Piece]) -> None:
         self.queue = list(reversed(pieces))
-        self.parts: list[PartScan | Graft] = []
+        self.parts: list[PartScan | OverlayEntry] = []
         self._counted = self._memory = 0
         self.misfits: set[int] = set()  # numbers of fields whose wire type is not the schema's
         self.kept: tuple[Range, bytes] | None = None  # the last block, which for small messages holds all of it
@@ -356,7 +356,7 @@ class MessageIndex:
                     if key < 0:
                         self.misfits.add(~key >> 3)
                     found.setdefault(key, []).append((part, slot))
-            elif isinstance(part, Graft):
+            elif isinstance(part, OverlayEntry):
                 for number in part.numbers():
                     found.setdefault(number, []).append(part.field(number))
         if type is not None and len(found) > 1:
@@ -367,15 +367,15 @@ class MessageIndex:
                     groups.setdefault(field.oneof, []).append(key)
             for keys in groups.values():
                 if len(keys) > 1:
-                    self._settle_oneof(keys, found)
+                    self._choose_oneof(keys, found)
         return found
 
-    def _settle_oneof(self, keys: list[int], found: dict[int, list[Contribution]]) -> None:
+    def _choose_oneof(self, keys: list[int], found: dict[int, list[Contribution]]) -> None:
         """Setting a member of a oneof clears the others: drop those, and what was set before the last of them."""
         order = {id(part): number for number, part in enumerate(self.parts)}
 
         def place(key: int, item: Contribution) -> tuple[int, int]:
-            if isinstance(item, FieldGraft):  # applied in the order of field numbers
+            if isinstance(item, OverlayField):  # applied in the order of field numbers
                 return order[id(item.owner)], key
             return order[id(item[0])], item[1].last
 
@@ -385,7 +385,7 @@ class MessageIndex:
         kept: list[Contribution] = []
         for item in found[winner]:
             if place(winner, item) > after:
-                number = order[id(item[0])] if not isinstance(item, FieldGraft) else -1
+                number = order[id(item[0])] if not isinstance(item, OverlayField) else -1
                 kept.append((item[0], item[1].behind(after[1])) if number == after[0] else item)  # type: ignore[index]
         for key in keys:
             if key != winner:

@@ -1,7 +1,9 @@
-"""The elements of a repeated field: in which part, at which offset, packed or not; and what grafts add to them.
+"""The elements of a repeated field: in which part, at which offset, packed or not; and what overlay entries add to
+them.
 
 A list is a row of *segments*. Elements that stand one by one are a `Run` (the field's `Occurrences`); numbers that are
-packed are a `_Packed`; elements that only a graft makes are `_New`, one that stands for those that damage took `_Gone`.
+packed are a `_Packed`; elements that only an overlay entry makes are `_New`, one that stands for those that damage took
+`_Gone`.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from pparse.errors import EndOfDataError, GapError, MalformedError, PparseError
 from pparse.findings import Status
 from pparse.kernels.packed import count_varints, varint_checkpoints
 from pparse.kernels.wire import LEN, read_value
-from pparse.parsers.protobuf.index import FieldGraft, Origin
+from pparse.parsers.protobuf.index import Origin, OverlayField
 from pparse.parsers.protobuf.resume import LostElement
 from pparse.parsers.protobuf.values import decode, fixed_size, is_message, number_of, scalar_kind
 from pparse.parsers.protobuf.window import Window
@@ -72,12 +74,12 @@ class ListIndex:
         self.count = 0
         self.segments: list[Run | _Packed | _New | _Gone] = []
         self.firsts: list[int] = []
-        self._grafts: list[FieldGraft] = []
+        self._overlays: list[OverlayField] = []
         for contribution in origin.contributions:
             if isinstance(contribution, LostElement):
                 self._add(_Gone(contribution.owner.begin, contribution.owner.end))
-            elif isinstance(contribution, FieldGraft):
-                self._add_graft(contribution)
+            elif isinstance(contribution, OverlayField):
+                self._add_overlay(contribution)
             else:
                 self._add_part(contribution[0])
 
@@ -98,16 +100,16 @@ class ListIndex:
         else:
             self._add(Run(scan, self.key))
 
-    def _add_graft(self, graft: FieldGraft) -> None:
+    def _add_overlay(self, overlay: OverlayField) -> None:
         if self.field is not None:
-            graft = graft.elements()
-        if graft.keys() or graft.whole():
+            overlay = overlay.elements()
+        if overlay.keys() or overlay.whole():
             reason = "a chunk is for the repeated field as such, or for a key of it, and not for an element"
             self.problems.append((reason, None, False))
-        indices = graft.indices()
+        indices = overlay.indices()
         if not len(indices):
             return
-        self._grafts.append(graft)
+        self._overlays.append(overlay)
         beyond = bisect_left(indices, self.count)
         fresh = 0
         while beyond + fresh < len(indices) and indices[beyond + fresh] == self.count + fresh:
@@ -123,32 +125,32 @@ class ListIndex:
         return sum(200 + segment.memory for segment in self.segments)
 
     def pieces(self, ordinal: int) -> list[Piece]:
-        """Return what grafts add to an element."""
+        """Return what overlay entries add to an element."""
         found: list[Piece] = []
         scalar = self.field is not None and not is_message(self.field)
-        for graft in self._grafts:
-            indices = graft.indices()
+        for overlay in self._overlays:
+            indices = overlay.indices()
             at = bisect_left(indices, ordinal)
             if at < len(indices) and indices[at] == ordinal:
-                found += graft.at_index(ordinal, scalar=scalar)
+                found += overlay.at_index(ordinal, scalar=scalar)
         return found
 
-    def grafted(self, ordinal: int) -> Entry:
-        """Return the entry of an element that grafts make; one that says what is wrong, where they cannot."""
+    def overlaid(self, ordinal: int) -> Entry:
+        """Return the entry of an element that overlay entries make; one that says what is wrong, where they cannot."""
         try:
-            return self.make.grafted(None, self.field, self.pieces(ordinal), self.trail)
+            return self.make.overlaid(None, self.field, self.pieces(ordinal), self.trail)
         except MalformedError as error:
             return self.make.bad(None, "bytes", 0, error)
 
     def entries(self, first: int, count: int) -> list[Entry]:
         """Return the entries of elements ``[first, first + count)``, or of fewer.
 
-        One that grafts touch comes alone: nobody wants to open the chunks of its neighbours.
+        One that overlay entries touch comes alone: nobody wants to open the chunks of its neighbours.
         """
         found: list[Entry] = []
         stop = min(first + count, self.count)
-        for graft in self._grafts:
-            indices = graft.indices()
+        for overlay in self._overlays:
+            indices = overlay.indices()
             at = bisect_left(indices, first)
             if at < len(indices):
                 stop = min(stop, max(first + 1, indices[at]))
@@ -161,13 +163,13 @@ class ListIndex:
         return found
 
     def touched(self) -> list[int]:
-        """Return the numbers of the elements that grafts make, or add to, ascending."""
-        return sorted({index for graft in self._grafts for index in graft.indices() if index < self.count})
+        """Return the numbers of the elements that overlay entries make, or add to, ascending."""
+        return sorted({index for overlay in self._overlays for index in overlay.indices() if index < self.count})
 
     def wire(self) -> Iterator[Range | int]:
         """Yield the elements as they stand on the wire, tags and all, in stretches as long as may be.
 
-        Instead of an element that grafts make, or add to, its number is yielded.
+        Instead of an element that overlay entries make, or add to, its number is yielded.
         """
         touched = self.touched()
         for first, segment in zip(self.firsts, self.segments, strict=True):
@@ -181,7 +183,7 @@ class ListIndex:
         from pparse.kernels.packed import packed_array
 
         field = self.field
-        if field is None or is_message(field) or field.wire_type == LEN or self._grafts:
+        if field is None or is_message(field) or field.wire_type == LEN or self._overlays:
             raise TypeError("not a list of numbers")
         pieces = [packed_array(raw, field.type) for segment in self.segments for raw in segment.raw(field)]
         if len(pieces) == 1:
@@ -206,7 +208,7 @@ class Run:
                 yield field
                 return
             try:
-                extra = owner.pieces(ordinal) if owner._grafts else ()
+                extra = owner.pieces(ordinal) if owner._overlays else ()
                 yield owner.make.value(None, owner.field, self.scan.part, field, window, extra, owner.trail)
             except MalformedError as error:
                 at, _ = owner.make.place(self.scan.part.data, field.begin, field.begin)
@@ -369,9 +371,9 @@ class _Packed:
                     yield owner.make.bad(None, "bytes", owner.make.place(part.data, offset, offset)[0], lost)
                     offset, first, ordinal = end, first + 1, ordinal + 1
                     continue
-                extra = owner.pieces(ordinal) if owner._grafts else ()
+                extra = owner.pieces(ordinal) if owner._overlays else ()
                 if extra:
-                    yield owner.grafted(ordinal)
+                    yield owner.overlaid(ordinal)
                 else:
                     where = owner.make.place(part.data, offset, end)
                     parts = (part.data.range(offset, end),) if away else None
@@ -422,7 +424,7 @@ class _Packed:
 
 
 class _New:
-    """Elements that are made of what grafts add, and of nothing else."""
+    """Elements that are made of what overlay entries add, and of nothing else."""
 
     memory = 0
 
@@ -431,7 +433,7 @@ class _New:
 
     def entries(self, owner: ListIndex, first: int, ordinal: int) -> Iterator[Entry]:
         for number in range(ordinal, ordinal + self.count - first):
-            yield owner.grafted(number)
+            yield owner.overlaid(number)
 
     def wire(self, first: int, touched: list[int]) -> Iterator[Range | int]:
         yield from range(first, first + self.count)

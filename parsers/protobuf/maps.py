@@ -7,7 +7,7 @@ from itertools import chain, product
 
 from pparse.errors import PASSING, EndOfDataError, GapError, LimitError, MalformedError, PparseError
 from pparse.kernels.wire import LEN
-from pparse.parsers.protobuf.index import FieldGraft, Origin, accepts
+from pparse.parsers.protobuf.index import Origin, OverlayField, accepts
 from pparse.parsers.protobuf.lists import whole_fields
 from pparse.parsers.protobuf.values import decode, is_message
 from pparse.parsers.protobuf.window import Field, Window
@@ -40,8 +40,8 @@ def map_entries(make: ValueEntries, origin: Origin) -> Iterable[Entry]:
 
 def _collect(make: ValueEntries, origin: Origin, found: dict[Any, Entry], account: Callable[[], object]) -> None:
     for contribution in origin.contributions:
-        if isinstance(contribution, FieldGraft):
-            _graft(make, origin, contribution, found)
+        if isinstance(contribution, OverlayField):
+            _overlay(make, origin, contribution, found)
             continue
         scan = contribution[0]
         window = scan.window()
@@ -130,17 +130,17 @@ def _default(make: ValueEntries, key: Any, value_type: FieldType | None, part: R
     return Entry(key, scalar_kind(value_type), start, end, value, parts=(), note=Origin(value_type))
 
 
-def _graft(make: ValueEntries, origin: Origin, graft: FieldGraft, found: dict[Any, Entry]) -> None:
+def _overlay(make: ValueEntries, origin: Origin, overlay: OverlayField, found: dict[Any, Entry]) -> None:
     """Add what chunks have for single keys: onto a message, or instead of a scalar."""
     field = origin.field
     value_type = field.map_value if field is not None else None
-    indices = graft.indices()
-    if graft.whole() or (field is None and len(indices)):
+    indices = overlay.indices()
+    if overlay.whole() or (field is None and len(indices)):
         entry = make.bad(None, "bytes", 0, MalformedError("a chunk is for a map as such, and not for a key of it"))
         found["problem", 0, 0] = entry
     scalar = value_type is not None and not is_message(value_type)
     numbers = () if field is None else indices
-    for raw_key, pieces_at in chain(product(numbers, (graft.at_index,)), product(graft.keys(), (graft.at_key,))):
+    for raw_key, pieces_at in chain(product(numbers, (overlay.at_index,)), product(overlay.keys(), (overlay.at_key,))):
         try:
             key = _key_like(raw_key, field.map_key if field is not None else None)
             pieces = pieces_at(raw_key, scalar=scalar)
@@ -148,7 +148,7 @@ def _graft(make: ValueEntries, origin: Origin, graft: FieldGraft, found: dict[An
             merged = before is not None and not scalar
             if before is not None and merged:
                 pieces = [*before.note.pieces, *pieces]
-            entry = make.grafted(key, value_type, pieces, make.below(origin.trail, _VALUE))
+            entry = make.overlaid(key, value_type, pieces, make.below(origin.trail, _VALUE))
             if before is not None and merged and before.finding is not None:
                 entry.status, entry.finding = before.status, before.finding
             found[_typed(key)] = entry

@@ -34,7 +34,7 @@ from pparse.errors import (
 from pparse.findings import Finding, Severity, Status
 from pparse.kernels.wire import PADDING, SLACK, scan
 from pparse.parsers.protobuf.entries import ValueEntries
-from pparse.parsers.protobuf.index import ChunkRange, FieldGraft, Graft, Lost, MessageIndex, Origin, PartScan
+from pparse.parsers.protobuf.index import ChunkRange, Lost, MessageIndex, Origin, OverlayEntry, OverlayField, PartScan
 from pparse.parsers.protobuf.lists import ListIndex
 from pparse.parsers.protobuf.resume import LostFields, find_resumption
 from pparse.parsers.protobuf.schema import find_type
@@ -170,7 +170,7 @@ class ProtobufParser(Parser):
             except MalformedError as error:
                 self.damage(ctx.node, error.reason, fault=error.fault)
                 continue
-            if isinstance(piece, Graft):
+            if isinstance(piece, OverlayEntry):
                 index.parts.append(piece)
             elif piece.end > piece.start:
                 index.parts.append(PartScan(piece, origin.type))
@@ -226,7 +226,7 @@ class ProtobufParser(Parser):
                 raise
             pos, last = stop + 1, error.offset - base
         finally:
-            part.settle(base)
+            part.complete(base)
         if final and pos > stop and _all_continue(block[last:stop]):
             part.drop(base + last)  # the tag was read on in the padding, and is another one
         return pos
@@ -386,9 +386,9 @@ class ProtobufParser(Parser):
             if is_message(field):
                 return self._message_entry(ctx, field, contributions, key)
             last = contributions[-1]
-            if isinstance(last, FieldGraft):
+            if isinstance(last, OverlayField):
                 check_whole(last, field.name)
-                return self.make.grafted(field.name, field, last.whole(scalar=True))
+                return self.make.overlaid(field.name, field, last.whole(scalar=True))
             window = self._window(ctx, last[0])
             return self.make.value(field.name, field, last[0].part, last[0].last(key, window), window)
         except PASSING:
@@ -399,7 +399,7 @@ class ProtobufParser(Parser):
             name: Key = field.name if field is not None else number
             last = contributions[-1]
             at = ctx.node.start
-            if not isinstance(last, FieldGraft):
+            if not isinstance(last, OverlayField):
                 at, _ = self.make.place(last[0].part.data, last[1].last, last[1].last)
             return self.make.bad(name, "bytes", at, error)
 
@@ -416,7 +416,7 @@ class ProtobufParser(Parser):
         key = origin.key
         start, end = parent.start, parent.end
         only = origin.contributions[0]
-        if len(origin.contributions) == 1 and not isinstance(only, FieldGraft):
+        if len(origin.contributions) == 1 and not isinstance(only, OverlayField):
             part, slot = only
             try:
                 after = min(part.window().field(slot.last).next, part.part.end)
@@ -427,12 +427,12 @@ class ProtobufParser(Parser):
         return Entry(name, kind, start, end, status=None, note=origin)
 
     def _message_entry(self, ctx: NodeContext, field: FieldType, contributions: list[Contribution], key: int) -> Entry:
-        """Return the entry of a singular message: all its occurrences, and what grafts add, in order."""
+        """Return the entry of a singular message: all its occurrences, and what overlay entries add, in order."""
         pieces: list[Piece] = []
         finding: Finding | None = None
         status: Status | None = None
         for item in contributions:
-            if isinstance(item, FieldGraft):
+            if isinstance(item, OverlayField):
                 check_whole(item, field.name)
                 pieces += item.whole()
                 continue
@@ -450,16 +450,16 @@ class ProtobufParser(Parser):
         """Return the entry of a field that no schema knows."""
         trail = self.make.below(ctx.node.note.trail, number)
         origin = Origin(None, contributions=contributions, key=key, trail=trail)
-        grafts = [item for item in contributions if isinstance(item, FieldGraft)]
-        if any(graft.keys() for graft in grafts):
+        overlays = [item for item in contributions if isinstance(item, OverlayField)]
+        if any(overlay.keys() for overlay in overlays):
             return self._container_entry(ctx.node, "map<?, ?>", origin)
-        count = sum(item[1].count for item in contributions if not isinstance(item, FieldGraft))
-        if count > 1 or any(len(graft.indices()) for graft in grafts):
+        count = sum(item[1].count for item in contributions if not isinstance(item, OverlayField))
+        if count > 1 or any(len(overlay.indices()) for overlay in overlays):
             return self._container_entry(ctx.node, "field[]", origin)
-        pieces: list[Piece] = [piece for graft in grafts for piece in graft.whole()]
-        parts = [item[0] for item in contributions if not isinstance(item, FieldGraft)]
+        pieces: list[Piece] = [piece for overlay in overlays for piece in overlay.whole()]
+        parts = [item[0] for item in contributions if not isinstance(item, OverlayField)]
         if not parts:
-            return self.make.grafted(number, None, pieces, trail)
+            return self.make.overlaid(number, None, pieces, trail)
         window = self._window(ctx, parts[0])
         return self.make.value(number, None, parts[0].part, parts[0].last(key, window), window, pieces, trail)
 
@@ -599,9 +599,9 @@ def _all_continue(head: bytes) -> bool:
     return bool(head) and min(head) >= 0x80
 
 
-def check_whole(graft: FieldGraft, name: str) -> None:
+def check_whole(overlay: OverlayField, name: str) -> None:
     """Refuse chunks for elements or keys of a field that has none. Raises `MalformedError`."""
-    if len(graft.indices()) or graft.keys():
+    if len(overlay.indices()) or overlay.keys():
         raise MalformedError(f"a chunk is for an element of {name}, which is neither repeated nor a map")
 
 

@@ -22,7 +22,7 @@ from pparse.kernels.varint import encode_varint
 from pparse.kernels.wire import LEN, START_GROUP
 from pparse.parsers.protobuf.check import Checker
 from pparse.parsers.protobuf.fits import fits, is_text
-from pparse.parsers.protobuf.index import FieldGraft, Graft, accepts
+from pparse.parsers.protobuf.index import OverlayEntry, OverlayField, accepts
 from pparse.parsers.protobuf.values import is_message
 from pparse.parsers.protobuf.window import Window
 from pparse.protobuf.schema import TYPE_BYTES, TYPE_STRING
@@ -66,7 +66,7 @@ class Resumption:
         self.number = number
 
 
-class LostFields(Graft):
+class LostFields(OverlayEntry):
     """Stands for the fields that were lost: one element of the list that is read on, so that most keep numbers."""
 
     __slots__ = ("begin", "end", "number")
@@ -80,12 +80,12 @@ class LostFields(Graft):
         """Return the number of the list."""
         return (self.number,)
 
-    def field(self, number: int) -> FieldGraft:
+    def field(self, number: int) -> OverlayField:
         """Return what stands for the element."""
         return LostElement(self)
 
 
-class LostElement(FieldGraft):
+class LostElement(OverlayField):
     """An element, or several, that were lost."""
 
     __slots__ = ()

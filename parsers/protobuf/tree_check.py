@@ -138,5 +138,5 @@ class TreeCheck:
                 return False
             if isinstance(part, ChunkRange) and part.type > 1:
                 return False
-        # With grafts, what the bytes say is not all.
+        # With overlay entries, what the bytes say is not all.
         return True if ranges and len(ranges) == len(origin.pieces) else None

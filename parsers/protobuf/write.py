@@ -1,8 +1,8 @@
 """Writing a message of the lazy tree as plain bytes, whatever it is made of.
 
-What no graft touches is copied as it stands; along the paths that grafts go to, messages are put together anew. Their
-lengths come before their content, so everything is gone through twice: once to add up the lengths (8 bytes are kept for
-each message that is touched), once to write.
+What no overlay entry touches is copied as it stands; along the paths that overlay entries go to, messages are put
+together anew. Their lengths come before their content, so everything is gone through twice: once to add up the lengths
+(8 bytes are kept for each message that is touched), once to write.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pparse.errors import EndOfDataError, MalformedError, PparseError
 from pparse.findings import Status
 from pparse.kernels.varint import encode_varint
 from pparse.kernels.wire import END_GROUP, LEN, START_GROUP
-from pparse.parsers.protobuf.index import ChunkRange, FieldGraft, Graft, MessageIndex, PartScan
+from pparse.parsers.protobuf.index import ChunkRange, MessageIndex, OverlayEntry, OverlayField, PartScan
 from pparse.parsers.protobuf.lists import ListIndex
 from pparse.parsers.protobuf.values import encode, is_message
 from pparse.protobuf.schema import TYPE_BYTES, TYPE_GROUP, TYPE_STRING
@@ -100,8 +100,8 @@ def _message(node: Node) -> Iterator[Any]:
     _require_whole(node)
     index: MessageIndex = node.index.note  # type: ignore[union-attr]
     origin: Origin = node.note
-    grafts = [part for part in index.parts if isinstance(part, Graft)]
-    numbers = {number for graft in grafts for number in graft.numbers()}
+    overlays = [part for part in index.parts if isinstance(part, OverlayEntry)]
+    numbers = {number for overlay in overlays for number in overlay.numbers()}
     if origin.type is not None:
         numbers |= _rivals(origin, index, numbers)
     for part in index.parts:
@@ -153,7 +153,7 @@ def _field(node: Node, number: int, contributions: list[Contribution]) -> Iterat
         yield from _submessage(field, _child(node, field.name))
     else:
         last = contributions[-1]
-        if isinstance(last, FieldGraft):
+        if isinstance(last, OverlayField):
             yield from _scalar(field, _child(node, field.name))
         else:
             found = last[0].last(number)

@@ -39,7 +39,7 @@ class HashedParser(Parser):
     _source: Source
     _chunks: ChunkReader
     _opened: tuple[int, ChunkRecords] | None
-    _settled: int = -1  # the chunk whose hash was compared last since the file around it is in doubt
+    _resolved: int = -1  # the chunk whose hash was compared last since the file around it is in why_suspect
 
     def chunk(self, node: Node) -> Chunk:
         """Return the chunk that ``node``, a child of the root, is."""
@@ -113,13 +113,13 @@ class HashedParser(Parser):
                 source=self.result.extraction.name,
             )
 
-    def _settle_doubt(self, node: Node) -> None:
+    def _resolve_suspect(self, node: Node) -> None:
         """Compare the hash of a chunk whose bytes may be wrong, as is known of the file around it: it knows better."""
         data = self.result.extraction.data
         if not data.flawed or self.verify == "headers" or node.known_status is not Status.COMPLETE or node.end is None:
             return
-        if node.start != self._settled and data.doubtful(node.start, node.end) is not None:
-            self._settled = node.start
+        if node.start != self._resolved and data.why_suspect(node.start, node.end) is not None:
+            self._resolved = node.start
             self._hash_problem(self.chunk(node))
 
     def _hash_problem(self, chunk: Chunk) -> PparseError | None:

@@ -346,7 +346,7 @@ class RiegeliParser(HashedParser):
             return [self._judged(entry) for entry in found] if self.verdicts.version else found
         if node.kind in ("metadata", "descriptors"):
             return metadata_entries(node, self._metadata(node))[first : first + count]
-        self._settle_doubt(node)
+        self._resolve_suspect(node)
         records = self.records(node)
         # By what is known of its bytes, too: what is stored behind a gap is there, what is compressed is not.
         cut = node.known_status is not Status.COMPLETE or (node.status is not Status.COMPLETE and not records.stored)
@@ -376,7 +376,7 @@ class RiegeliParser(HashedParser):
             end = self._start + chunk.layout.offset(chunk.begin, CHUNK_HEADER_SIZE + part.end - 1) + 1
         data = self.result.extraction.data
         if status is Status.COMPLETE and data.flawed:
-            reason = part.data.doubtful(part.start, part.end)
+            reason = part.data.why_suspect(part.start, part.end)
             gap = data.next_gap(start) if records.stored and len(part) else None
             if gap is not None and end is not None and gap.offset < end:
                 reason = "bytes of it are lost"
@@ -394,7 +394,7 @@ class RiegeliParser(HashedParser):
         records = self.records(chunk_node)
         record = records.read(node.ordinal)
         if self.verify != "headers" and chunk_node.known_status is Status.COMPLETE and records.total <= TOUCHED:
-            records.settle(whole=self.verdicts.is_sound(chunk_node.start - self._start))
+            records.conclude(whole=self.verdicts.is_sound(chunk_node.start - self._start))
         return record
 
     def open_scalar(self, node: Node) -> Range:
@@ -490,7 +490,7 @@ class RiegeliParser(HashedParser):
         try:
             node.index_to(None)
             if node.known_status is Status.COMPLETE:
-                self.records(node).settle(whole=True)
+                self.records(node).conclude(whole=True)
         except LimitError as error:
             self.result.note_limit(node, error)
         except UnsupportedError as error:

@@ -43,7 +43,7 @@ class LengthFinder:
     """Finds out where the header of a file ends, by its text and by the tensors it names.
 
     ``wrong``: what is wrong with its length, ``adrift``: why it cannot be told where tensors begin, ``unproved``:
-    whether the header may end behind its length; all as `settle` finds out.
+    whether the header may end behind its length; all as `determine` finds out.
     """
 
     def __init__(self, result: Result) -> None:
@@ -52,7 +52,7 @@ class LengthFinder:
         self.adrift: str | None = None
         self.unproved = False
 
-    def settle(self, length: int, there: int) -> int:
+    def determine(self, length: int, there: int) -> int:
         """Return the header's length, which the file says is ``length``; ``there`` are bytes from its text on."""
         odd = self.oddity(length, there)
         if not odd:

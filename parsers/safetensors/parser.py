@@ -141,7 +141,7 @@ class SafetensorsParser(Parser):
         length = int.from_bytes(head, "little")
         there = max(0, extraction.known_end() - extraction.start - 8)
         finder = LengthFinder(self.result)
-        length = finder.settle(length, there)
+        length = finder.determine(length, there)
         self.adrift, self._unproved = finder.adrift or self.adrift, finder.unproved
         if finder.wrong is not None:
             self.wrong_length = finder.wrong

@@ -228,8 +228,8 @@ class SparseMap:
         """How many bytes the stretches have together."""
         return sum(self.pairs[1::2])
 
-    def check(self, packed: int) -> None:
-        """Cut the map where it contradicts itself, the file's size, or the ``packed`` bytes that are stored."""
+    def check(self, compressed_size: int) -> None:
+        """Cut the map where it contradicts itself, the size of the file, or ``compressed_size``, the bytes stored."""
         end = used = 0
         pairs = self.pairs
         for at in range(0, len(pairs), 2):
@@ -239,7 +239,7 @@ class SparseMap:
                 reason = "is not in ascending order"
             elif pairs[at + 1] > self.real_size - pairs[at]:
                 reason = "goes beyond the size of the file"
-            elif pairs[at + 1] > packed - used:
+            elif pairs[at + 1] > compressed_size - used:
                 reason = "lists more than is stored"
             else:
                 used += pairs[at + 1]

@@ -269,7 +269,7 @@ class TarParser(ArchiveParser):
                 start,
                 start + size,
                 size,
-                packed=size,
+                compressed_size=size,
                 mtime=int(mtime, 8),
                 mode=int(mode, 8) & 0o7777,
             )
@@ -330,7 +330,7 @@ class TarParser(ArchiveParser):
         verdict = super().examine(member, sink, skip)
         if member.finding is not None and member.finding.code == "unwritten" and member.extra is None:
             found = stretches_unwritten(self.walker.source, member.start, member.end)
-            verdict.doubtful = tuple((low - member.start, high - low) for low, high in found)
+            verdict.suspect = tuple((low - member.start, high - low) for low, high in found)
             verdict.source = None  # the file system knows of it, and tells whoever asks
         elif verdict.status is Status.COMPLETE and self._tail is None:
             self._tail = zeros_to_the_end(self.walker.source, member)

@@ -320,7 +320,7 @@ class TarWalker:
         )
         if declared != kind and not body.reason:
             reason = f"its type says {declared}; it holds bytes, and is a file"
-            member.finding = self._finding("kind", reason, member.name, member.start, member.packed, "note")
+            member.finding = self._finding("kind", reason, member.name, member.start, member.compressed_size, "note")
             return Outcome(member, body.next, None, member.finding)
         return self._outcome(member, body)
 
@@ -328,7 +328,7 @@ class TarWalker:
         if not body.reason:
             return Outcome(member, body.next)
         member.status = body.status
-        place, length = body.place or (member.start, member.packed)
+        place, length = body.place or (member.start, member.compressed_size)
         member.finding = self._finding(body.code, body.reason, member.name, place, length)
         return Outcome(member, body.next, body.status, member.finding)
 
@@ -389,7 +389,7 @@ class TarWalker:
         elif there < body.next:
             body.next = self._unpadded = there
         elif not header.sound:
-            self._check_doubted(body, pos)
+            self._check_suspect(body, pos)
         elif self._is_bad(body.next):
             self._check_size(body, pos)
         elif source.probe(body.next) is Blank.ZERO:
@@ -510,7 +510,7 @@ class TarWalker:
         padding, _ = self.source.read(body.end, body.next - body.end)
         return bool(padding.strip(b"\0"))
 
-    def _check_doubted(self, body: Body, pos: int) -> None:
+    def _check_suspect(self, body: Body, pos: int) -> None:
         """The header is damaged, and the size may be what is damaged in it: any header before its end decides."""
         after = self.search_from(body.start, pos)
         if after is None:
@@ -599,7 +599,7 @@ class TarWalker:
         if after is None and zeros >= 2 and gap is None and not source.lost_in(pos, body.end)[0]:
             # Behind the mark of the end, and nothing in it is an archive: somebody else's bytes.
             reason = f"{count_words(body.end - pos, 'byte')} follow the end of the archive"
-            member.finding = self._finding("trailing", reason, member.name, pos, member.packed, "warning")
+            member.finding = self._finding("trailing", reason, member.name, pos, member.compressed_size, "warning")
             return Outcome(member, body.next, None, member.finding)
         body.spoil(Status.DAMAGED, "header", reason)
         return self._outcome(member, body)

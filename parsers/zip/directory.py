@@ -91,7 +91,7 @@ class Directory:
 
     Its entries lie in ``[begin, end)``, ``count`` of them; a member's local header stands at its offset plus ``shift``;
     the lowest of these is ``first``. ``finish`` is where the archive ends, its comment included, ``declared`` how many
-    entries the end record names. ``wide``: some of them have zip64 fields; ``torn``: local headers are damaged.
+    entries the end record names. ``zip64``: some of them have zip64 fields; ``torn``: local headers are damaged.
     """
 
     __slots__ = (
@@ -105,7 +105,7 @@ class Directory:
         "first",
         "shift",
         "torn",
-        "wide",
+        "zip64",
     )
 
     def __init__(self, begin: int, end: int, shift: int) -> None:
@@ -116,7 +116,7 @@ class Directory:
         self.first = end
         self.finish = end
         self.declared = 0
-        self.wide = False
+        self.zip64 = False
         self.torn = False
         self._overlaps = array("q")
         self._charge: Charge | None = None
@@ -175,10 +175,10 @@ def read_end_at(data: Data, at: int, start: int, end: int) -> tuple[EndRecord, i
         return (record, at) if not record.needs_64 or record.entries == 0xFFFF else None
     for where in (place - END64_SIZE, start + offset):
         if start <= where < place:
-            wide = read_end64(known_bytes(data, where, END64_SIZE))
-            if wide is not None:
-                wide.comment, wide.length = record.comment, record.length
-                return wide, where
+            zip64 = read_end64(known_bytes(data, where, END64_SIZE))
+            if zip64 is not None:
+                zip64.comment, zip64.length = record.comment, record.length
+                return zip64, where
     return None if record.needs_64 else (record, place)
 
 
@@ -219,16 +219,18 @@ def _survey(data: Data, directory: Directory, start: int, stop: int, budget: Mem
         if len(samples) < SAMPLES:
             samples.append(at)
         while pos <= last:
-            signature, flags, crc, packed, name, extra, comment, offset = survey(block, pos)
+            signature, flags, crc, compressed_size, name, extra, comment, offset = survey(block, pos)
             length = size + name + extra + comment
             if signature != central or pos + length > there:
                 break
-            if (flags & reserved or (crc and not packed)) and len(odd) < SAMPLES:
+            if (flags & reserved or (crc and not compressed_size)) and len(odd) < SAMPLES:
                 odd.append(at + pos)
-            if packed == full or offset == full:
-                directory.wide = True
+            if compressed_size == full or offset == full:
+                directory.zip64 = True
                 entry = read_central(block, pos)
-                packed, offset = (entry.packed, entry.offset) if entry is not None else (packed, offset)
+                compressed_size, offset = (
+                    (entry.compressed_size, entry.offset) if entry is not None else (compressed_size, offset)
+                )
             if offset < reached:
                 if lowest_at < 0:
                     lowest, lowest_at = offset, at + pos
@@ -236,7 +238,7 @@ def _survey(data: Data, directory: Directory, start: int, stop: int, budget: Mem
                     ordered = False
                     if offset < lowest:
                         lowest, lowest_at = offset, at + pos
-            reached = offset + local + name + packed
+            reached = offset + local + name + compressed_size
             pos += length
             count += 1
         if not pos:
@@ -300,7 +302,7 @@ def _denies(data: Data, directory: Directory, place: int) -> bool:
     header = local_at(data, pos, directory.begin)
     if entry.flags & RESERVED:
         return header is None or header.flags != entry.flags
-    if entry.packed or not entry.crc or header is None:
+    if entry.compressed_size or not entry.crc or header is None:
         return False
     return pos + header.length != directory.begin and known_bytes(data, pos + header.length, 2) != LOCAL[:2]
 
@@ -329,7 +331,7 @@ def _find_overlaps(data: Data, directory: Directory, budget: MemoryBudget) -> ar
     with budget.charge(48 * directory.count, "comparing where members lie"):
         for at, entry in entries(data, directory.begin, directory.end):
             offsets.append(min(entry.offset, 1 << 62))
-            lengths.append(min(LOCAL_SIZE + len(entry.raw_name) + entry.packed, 1 << 62))
+            lengths.append(min(LOCAL_SIZE + len(entry.raw_name) + entry.compressed_size, 1 << 62))
             places.append(at)
         offsets, order = ranked(offsets)
         found = array("q")
@@ -414,7 +416,7 @@ class Hints:
                     offsets.append(entry.offset)
                     places.append(at)
                     names.append(hash(entry.raw_name))
-                    ends.append(entry.offset + LOCAL_SIZE + len(entry.raw_name) + min(entry.packed, 1 << 61))
+                    ends.append(entry.offset + LOCAL_SIZE + len(entry.raw_name) + min(entry.compressed_size, 1 << 61))
             self._charge.resize(64 * len(offsets))
             high = low
         offsets, places, names, ends = self._without_nested(offsets, places, names, ends)

@@ -200,8 +200,8 @@ class Descriptors:
     def _note(self, block: bytes, place: int, base: int, length: int, layout: Struct, start: int) -> None:
         if place < 0 or len(block) - place < length:
             return
-        crc, packed, size = layout.unpack_from(block, place)
-        begin = base + place - packed
+        crc, compressed_size, size = layout.unpack_from(block, place)
+        begin = base + place - compressed_size
         if begin < self._from or size >= _MOST_SIZE:
             return
         kept = self._found.setdefault(begin, [])
@@ -230,7 +230,7 @@ def descriptor_before(data: Data, at: int, start: int, least: int | None = None)
         block, unknown = data.read_known(place, length)
         if unknown or len(block) < length or (signed and not block.startswith(DESCRIPTOR)):
             continue
-        crc, packed, size = layout.unpack_from(block)
-        if packed == place - start or (least is not None and least <= packed < _MOST_SIZE):
-            return place, crc, packed, size
+        crc, compressed_size, size = layout.unpack_from(block)
+        if compressed_size == place - start or (least is not None and least <= compressed_size < _MOST_SIZE):
+            return place, crc, compressed_size, size
     return None

@@ -136,9 +136,9 @@ def _is_directory(data: Data, begin: int, stop: int) -> bool:
 def _leads_on(data: Data, at: int, end: int) -> bool:
     """Say whether another record follows the member whose local header stands at ``at``."""
     header = local_at(data, at, end)
-    if header is None or header.packed is None or header.flags & STREAMED:
+    if header is None or header.compressed_size is None or header.flags & STREAMED:
         return False
-    return known_bytes(data, at + header.length + header.packed, 4) in (LOCAL, CENTRAL)
+    return known_bytes(data, at + header.length + header.compressed_size, 4) in (LOCAL, CENTRAL)
 
 
 def find_record(data: Data, start: int, end: int, poll: Callable[[], object]) -> int | None:

@@ -211,12 +211,12 @@ class ZipParser(ArchiveParser):
     def listed(self, entry: CentralEntry, at: int, directory: Directory) -> ArchiveMember:
         """Return the member that an entry of a trusted directory says."""
         start = entry.offset + directory.shift
-        end = start + LOCAL_SIZE + len(entry.raw_name) + entry.packed
+        end = start + LOCAL_SIZE + len(entry.raw_name) + entry.compressed_size
         name = decode_name(entry.raw_name, entry.flags, entry.extra)
         member = ArchiveMember(
-            name, entry.raw_name, kind_of(name, entry.creator, entry.external, entry.packed and entry.size), at, start,
-            end, entry.size,
-            packed=entry.packed, mtime=modified(entry.date, entry.time, entry.extra),
+            name, entry.raw_name, kind_of(name, entry.creator, entry.external, entry.compressed_size and entry.size),
+            at, start, end, entry.size,
+            compressed_size=entry.compressed_size, mtime=modified(entry.date, entry.time, entry.extra),
             mode=mode_of(entry.creator, entry.external), method=method_name(entry.method, entry.flags),
             checksum=("crc32", entry.crc), extra=ZipNote(
                 entry.flags, entry.method, declared_kind(name, entry.creator, entry.external), listed=True,
@@ -227,7 +227,7 @@ class ZipParser(ArchiveParser):
             self._blame(member, Status.DAMAGED, "overlap", "its bytes are those of a member before it")
         elif start >= directory.begin:
             self._blame(member, Status.DAMAGED, "malformed", "it should begin behind all members")
-        elif not self._refuse(member, entry.extra) and not self._doubt_size(member):
+        elif not self._refuse(member, entry.extra) and not self._check_size(member):
             gap = self.result.extraction.data.next_gap(start) if self.result.extraction.data.gaps else None
             if gap is not None and gap.offset < end:
                 self._blame(member, Status.DAMAGED, "gap", "bytes of it are missing")
@@ -251,10 +251,10 @@ class ZipParser(ArchiveParser):
             return False
         return True
 
-    def _doubt_size(self, member: ArchiveMember) -> bool:
+    def _check_size(self, member: ArchiveMember) -> bool:
         """Say whether the member cannot be as large as is said; its size then is not known."""
         method = member.extra.method
-        most = _MOST_INFLATED.get(method, _MOST_RATIO) * (member.packed + 64)
+        most = _MOST_INFLATED.get(method, _MOST_RATIO) * (member.compressed_size + 64)
         if method == STORED or member.size is None or member.size <= most:
             return False
         self._blame(member, Status.COMPLETE, "contradiction", f"{member.size:,} bytes do not fit into so few")
@@ -265,7 +265,7 @@ class ZipParser(ArchiveParser):
         member.status = status
         member.finding = Finding(
             code, reason, path=member.name, source=self.result.extraction.name, offset=member.start,
-            length=member.packed, severity=Severity.WARNING if status is Status.COMPLETE else Severity.ERROR,
+            length=member.compressed_size, severity=Severity.WARNING if status is Status.COMPLETE else Severity.ERROR,
         )  # fmt: skip
 
     def _note_archive(self, directory: Directory) -> None:
@@ -297,7 +297,7 @@ class ZipParser(ArchiveParser):
             wanted=numbers.get("wanted"), got=numbers.get("got"),
         ))  # fmt: skip
 
-    def is_doubted(self, member: ArchiveMember) -> bool:
+    def is_suspect(self, member: ArchiveMember) -> bool:
         """Say whether only its CRC could tell that ``member`` is right: bytes at or before its own are not."""
         note, directory = member.extra, self.directory
         if not isinstance(note, ZipNote) or member.checksum is None or member.status is not Status.COMPLETE:
@@ -305,7 +305,7 @@ class ZipParser(ArchiveParser):
         lost = note.broken
         if note.listed and directory is not None and directory.torn:
             lost = local_at(self.result.extraction.data, member.start, self.result.extraction.known_end()) is None
-        return lost or super().is_doubted(member)
+        return lost or super().is_suspect(member)
 
     def members(self) -> Iterator[Member]:
         """Yield what `pparse ls` lists; by a trusted directory, without making nodes."""
@@ -378,7 +378,7 @@ class ZipParser(ArchiveParser):
         member = ArchiveMember(
             name, header.raw_name, kind_of(name, creator, external, extent.content), found.at, extent.start, extent.end,
             extent.size,
-            packed=extent.packed, mtime=modified(times.date, times.time, times.extra),
+            compressed_size=extent.compressed_size, mtime=modified(times.date, times.time, times.extra),
             mode=mode_of(creator, external), method=method_name(header.method, header.flags),
             checksum=None if extent.crc is None else ("crc32", extent.crc),
             extra=ZipNote(
@@ -390,7 +390,7 @@ class ZipParser(ArchiveParser):
         if extent.missing is not None:
             member.pieces = self._pieces(extent)
         if not self._refuse(member, header.extra):
-            self._doubt_size(member)
+            self._check_size(member)
             self._judge(member, header, extent)
         return member
 
@@ -414,7 +414,7 @@ class ZipParser(ArchiveParser):
 
         data, missing = self.result.extraction.data, extent.missing or 0
         head, tail = extent.gap_start - extent.start, max(0, extent.end - extent.gap_end)
-        head = min(head, max(0, extent.packed - tail))  # damage may have brought bytes in, too
+        head = min(head, max(0, extent.compressed_size - tail))  # damage may have brought bytes in, too
         pieces = [data.range(extent.start, extent.start + head)]
         if missing:
             pieces.append(MissingData(missing).range(0, missing))
@@ -470,7 +470,7 @@ class ZipParser(ArchiveParser):
             self._note_member(
                 member, "local-header", "its local header is damaged; the directory has it", Severity.ERROR
             )
-        return pos + header.length, pos + header.length + member.packed
+        return pos + header.length, pos + header.length + member.compressed_size
 
     def _locate(self, member: ArchiveMember) -> tuple[int, LocalHeader | None]:
         """Look for the local header of a listed member that is not where the directory says."""
@@ -562,19 +562,25 @@ class ZipParser(ArchiveParser):
             return False
         crc = member.checksum[1] if member.checksum is not None else None
         if not header.flags & STREAMED:
-            return (header.packed, header.size) == (member.packed, member.size) and crc in (None, header.crc)
-        at = member.start + header.length + member.packed
+            return (header.compressed_size, header.size) == (member.compressed_size, member.size) and crc in (
+                None,
+                header.crc,
+            )
+        at = member.start + header.length + member.compressed_size
         return (
-            match_descriptor(known_bytes(self.result.extraction.data, at, 24), 0, crc, member.packed, member.size) > 0
+            match_descriptor(
+                known_bytes(self.result.extraction.data, at, 24), 0, crc, member.compressed_size, member.size
+            )
+            > 0
         )
 
     def _local_crc(self, member: ArchiveMember, header: LocalHeader) -> int | None:
         """Return the CRC-32 that the local header of a listed member, or the descriptor behind it, says; None: none."""
         if header.flags & STREAMED:
-            at = member.start + header.length + member.packed
+            at = member.start + header.length + member.compressed_size
             block = known_bytes(self.result.extraction.data, at, 24)
-            return descriptor_crc(block, member.packed, member.size)
-        return header.crc if header.crc or header.packed or header.size else None
+            return descriptor_crc(block, member.compressed_size, member.size)
+        return header.crc if header.crc or header.compressed_size or header.size else None
 
     def _better(self, member: ArchiveMember) -> ArchiveMember:
         """Return ``member`` as its local header says, if only that is right."""

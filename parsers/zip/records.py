@@ -90,19 +90,20 @@ _CONTROL: Final = bytes([*range(32), 127])
 
 
 class LocalHeader:
-    """What stands before a member's bytes. ``packed``, ``size`` and ``crc`` are None where the bytes are not known.
+    """What stands before a member's bytes. ``compressed_size``, ``size`` and ``crc`` are None where the bytes are not
+    known.
 
     ``whole``: whether all of the name is known.
     """
 
     __slots__ = (
+        "compressed_size",
         "crc",
         "date",
         "extra",
         "flags",
         "length",
         "method",
-        "packed",
         "raw_name",
         "size",
         "time",
@@ -112,11 +113,11 @@ class LocalHeader:
 
     def __init__(self, fields: tuple[int, ...], raw_name: bytes, extra: bytes) -> None:
         self.version, self.flags, self.method, self.time, self.date = fields[:5]
-        crc, packed, size = fields[5:8]
-        if FULL in (packed, size):
-            size, packed = widen(extra, size, packed)
+        crc, compressed_size, size = fields[5:8]
+        if FULL in (compressed_size, size):
+            size, compressed_size = with_zip64(extra, size, compressed_size)
         self.crc: int | None = crc
-        self.packed: int | None = packed
+        self.compressed_size: int | None = compressed_size
         self.size: int | None = size
         self.raw_name = raw_name
         self.extra = extra
@@ -135,7 +136,7 @@ class LocalHeader:
             if first < 18 and last > 14:
                 self.crc = None
             if first < 22 and last > 18:
-                self.packed = None
+                self.compressed_size = None
             if first < 26 and last > 22:
                 self.size = None
             low, high = max(0, first - LOCAL_SIZE), min(len(self.raw_name), last - LOCAL_SIZE)
@@ -191,6 +192,7 @@ class CentralEntry:
     """An entry of the central directory. ``offset`` as stored; ``length`` of the entry itself."""
 
     __slots__ = (
+        "compressed_size",
         "crc",
         "creator",
         "date",
@@ -201,19 +203,18 @@ class CentralEntry:
         "length",
         "method",
         "offset",
-        "packed",
         "raw_name",
         "size",
         "time",
     )
 
     def __init__(self, fields: tuple[int, ...], raw_name: bytes, extra: bytes) -> None:
-        made, _, self.flags, self.method, self.time, self.date, self.crc, packed, size = fields[:9]
+        made, _, self.flags, self.method, self.time, self.date, self.crc, compressed_size, size = fields[:9]
         _, _, comment, disk, _, self.external, offset = fields[9:]
-        if packed == FULL or size == FULL or offset == FULL:
-            size, packed, offset, disk = widen(extra, size, packed, offset, disk)
+        if compressed_size == FULL or size == FULL or offset == FULL:
+            size, compressed_size, offset, disk = with_zip64(extra, size, compressed_size, offset, disk)
         self.creator = made >> 8
-        self.packed = packed
+        self.compressed_size = compressed_size
         self.size = size
         self.offset = offset
         self.disk = disk
@@ -307,7 +308,7 @@ LAYOUTS: Final = (
 )
 
 
-def match_descriptor(block: bytes, at: int, crc: int | None, packed: int, size: int | None) -> int:
+def match_descriptor(block: bytes, at: int, crc: int | None, compressed_size: int, size: int | None) -> int:
     """Return the length of the data descriptor at ``at`` that says just this; 0 if none of the four layouts does.
 
     ``crc`` or ``size`` None: whatever it says.
@@ -316,18 +317,18 @@ def match_descriptor(block: bytes, at: int, crc: int | None, packed: int, size: 
         if len(block) - at < length or (signed and not block.startswith(DESCRIPTOR, at)):
             continue
         said = layout.unpack_from(block, at)
-        if said[1] == packed and crc in (None, said[0]) and size in (None, said[2]):
+        if said[1] == compressed_size and crc in (None, said[0]) and size in (None, said[2]):
             return length
     return 0
 
 
-def descriptor_crc(block: bytes, packed: int, size: int | None) -> int | None:
+def descriptor_crc(block: bytes, compressed_size: int, size: int | None) -> int | None:
     """Return the CRC-32 in the data descriptor that begins ``block`` and says these sizes; None if none does."""
     for length, signed, layout in LAYOUTS:
         if len(block) < length or (signed and not block.startswith(DESCRIPTOR)):
             continue
         crc, *sizes = layout.unpack_from(block)
-        if sizes[0] == packed and size in (None, sizes[1]):
+        if sizes[0] == compressed_size and size in (None, sizes[1]):
             return int(crc)
     return None
 
@@ -352,7 +353,7 @@ def extra_field(extra: bytes, wanted: int) -> bytes | None:
     return next((value for number, value in extra_fields(extra) if number == wanted), None)
 
 
-def widen(extra: bytes, *values: int) -> tuple[int, ...]:
+def with_zip64(extra: bytes, *values: int) -> tuple[int, ...]:
     """Return ``values`` (size, packed, offset, disk) with those that are all ones taken from the zip64 field.
 
     The field holds only those, in this order, in 8 bytes (the disk in 4). What it lacks stays as it was.

@@ -140,7 +140,7 @@ def _rows(parser: ZipParser, directory: Directory, base: int) -> tuple[list[Memb
     """Return the rows of a block of entries from ``base`` on, and their length. The entries were surveyed."""
     parser.result.extraction.session.check_cancelled()
     block = parser.result.extraction.data.pread(base, min(BLOCK, directory.end - base))
-    shift, plain, wide = directory.shift, _PLAIN, directory.wide
+    shift, plain, zip64 = directory.shift, _PLAIN, directory.zip64
     rows: list[Member] = []
     # Locals save a tenth of the time.
     append, row, folder, listed, modes = rows.append, ZipRow, _ZipFolder, _LISTED, _MODES
@@ -159,7 +159,7 @@ def _rows(parser: ZipParser, directory: Directory, base: int) -> tuple[list[Memb
             mode in modes
             and not (size and name[-1:] == "/")
             and how in plain
-            and not (wide and FULL in (size, offset))
+            and not (zip64 and FULL in (size, offset))
             and name.isascii()
             and not (extra_length and b"up" in block[name_end : name_end + extra_length])
         ):

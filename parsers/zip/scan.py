@@ -59,14 +59,15 @@ _MOST_INSERTED: Final = 16 << 20
 class Extent:
     """The stored bytes ``[start, end)`` of a member, and where scanning goes on (``next``).
 
-    ``size`` and ``crc`` of the content (None: unknown) and ``packed`` as somebody says, or as measured. ``code`` and
-    ``reason`` say what is wrong (empty: nothing), ``cut`` that it is an end that is missing. ``missing`` bytes are
-    lost somewhere in ``[gap_start, gap_end)``; None where there is no such gap. ``rival`` is a CRC that somebody else
-    says of it, if another one.
+    ``size`` and ``crc`` of the content (None: unknown) and ``compressed_size`` as somebody says, or as measured.
+    ``code`` and ``reason`` say what is wrong (empty: nothing), ``cut`` that it is an end that is missing. ``missing``
+    bytes are lost somewhere in ``[gap_start, gap_end)``; None where there is no such gap. ``rival`` is a CRC that
+    somebody else says of it, if another one.
     """
 
     __slots__ = (
         "code",
+        "compressed_size",
         "crc",
         "cut",
         "end",
@@ -74,7 +75,6 @@ class Extent:
         "gap_start",
         "missing",
         "next",
-        "packed",
         "reason",
         "rival",
         "size",
@@ -87,7 +87,7 @@ class Extent:
         self.next = following
         self.size = size
         self.crc = crc
-        self.packed = end - start
+        self.compressed_size = end - start
         self.code = self.reason = ""
         self.cut = False
         self.missing: int | None = None
@@ -97,7 +97,7 @@ class Extent:
     @property
     def content(self) -> int:
         """How many bytes it holds, as far as known; of unknown ones, how many are stored."""
-        return self.packed if self.size is None else self.packed and self.size
+        return self.compressed_size if self.size is None else self.compressed_size and self.size
 
     def blame(self, code: str, reason: str, *, cut: bool = False) -> Extent:
         """Say what is wrong, and return this."""
@@ -106,12 +106,12 @@ class Extent:
 
 
 class Claim:
-    """What somebody says of a member's bytes: ``packed``, ``size``, ``crc``; ``listed``: the directory does."""
+    """What somebody says of a member: ``compressed_size``, ``size``, ``crc``; ``listed``: the directory says it."""
 
-    __slots__ = ("crc", "listed", "packed", "size")
+    __slots__ = ("compressed_size", "crc", "listed", "size")
 
-    def __init__(self, packed: int, size: int | None, crc: int | None, *, listed: bool) -> None:
-        self.packed = packed
+    def __init__(self, compressed_size: int, size: int | None, crc: int | None, *, listed: bool) -> None:
+        self.compressed_size = compressed_size
         self.size = size
         self.crc = crc
         self.listed = listed
@@ -217,7 +217,7 @@ class Scanner(Walker):
         extent = self._claimed_extent(pos + header.length, header, claims)
         said = [claim.crc for claim in claims]
         if header.flags & STREAMED and not extent.cut:
-            said.append(descriptor_crc(self.read(extent.end, LAYOUTS[0][0])[0], extent.packed, extent.size))
+            said.append(descriptor_crc(self.read(extent.end, LAYOUTS[0][0])[0], extent.compressed_size, extent.size))
         if extent.crc is not None:
             extent.rival = next((crc for crc in said if crc not in (None, extent.crc)), None)
         return extent
@@ -225,12 +225,12 @@ class Scanner(Walker):
     def _claimed_extent(self, start: int, header: LocalHeader, claims: list[Claim]) -> Extent:
         streamed = bool(header.flags & STREAMED)
         for claim in claims:
-            gap = inexact_gap(self.data, start, start + claim.packed)
+            gap = inexact_gap(self.data, start, start + claim.compressed_size)
             if gap is not None:
                 return self._over_gap(start, header, claim, gap)
-            following = self._fit(start + claim.packed, claim, streamed)
+            following = self._fit(start + claim.compressed_size, claim, streamed)
             if following is not None:
-                extent = Extent(start, start + claim.packed, following, claim.size, claim.crc)
+                extent = Extent(start, start + claim.compressed_size, following, claim.size, claim.crc)
                 # A local header may have known the size, and not yet the CRC.
                 if claim.crc is None and following > extent.end:
                     self._false_descriptor(extent, self.read(extent.end, 28)[0])
@@ -248,7 +248,7 @@ class Scanner(Walker):
             return None
         block, _ = self.read(end, 28)
         if streamed or block.startswith(DESCRIPTOR):
-            length = match_descriptor(block, 0, claim.crc, claim.packed, claim.size)
+            length = match_descriptor(block, 0, claim.crc, claim.compressed_size, claim.size)
             if length:
                 return end + length
         if self.is_boundary(end):
@@ -274,8 +274,8 @@ class Scanner(Walker):
     def _undecoded(self, start: int, header: LocalHeader, claim: Claim | None) -> Extent:
         if claim is None:
             return self._by_descriptor(start, header)
-        end = min(start + claim.packed, self.end)
-        return _cut(Extent(start, end, end, claim.size, claim.crc), claim.packed)
+        end = min(start + claim.compressed_size, self.end)
+        return _cut(Extent(start, end, end, claim.size, claim.crc), claim.compressed_size)
 
     def _by_decoding(self, start: int, header: LocalHeader, claim: Claim | None) -> Extent:
         size = claim.size if claim is not None else None
@@ -286,7 +286,7 @@ class Scanner(Walker):
             return self._over_gap(start, header, claim, gap)
         if isinstance(found.error, LimitError | UnsupportedError):
             return self._undecoded(start, header, claim)
-        end = start + claim.packed if claim is not None else self.end
+        end = start + claim.compressed_size if claim is not None else self.end
         if isinstance(found.error, EndOfDataError):
             extent = Extent(start, self.end, self.end, size, claim.crc if claim is not None else None)
             following = None if claim is None else self._successor(start, min(end, self.end), header)
@@ -324,21 +324,24 @@ class Scanner(Walker):
 
     def _measured(self, start: int, header: LocalHeader, claim: Claim | None, found: Measure) -> Extent:
         """The stream ended by itself: look for its descriptor."""
-        packed = found.end - start
+        compressed_size = found.end - start
         extent = Extent(start, found.end, found.end, found.size, None)
         if claim is not None:
             extent.size, extent.crc = claim.size, claim.crc
-            if found.crc != claim.crc and packed != claim.packed:
-                return self._false_end(extent, claim.packed)
+            if found.crc != claim.crc and compressed_size != claim.compressed_size:
+                return self._false_end(extent, claim.compressed_size)
             if found.crc != claim.crc and (following := self._successor(start, found.end, header)) is not None:
                 extent.end = extent.next = following
-                return extent.blame("malformed", _followed(following - start, packed))
-            if packed != claim.packed or found.size != claim.size:
+                return extent.blame("malformed", _followed(following - start, compressed_size))
+            if compressed_size != claim.compressed_size or found.size != claim.size:
                 extent.size = found.size
-                extent.blame("contradiction", f"it ends after {packed:,} compressed bytes, not {claim.packed:,}")
+                extent.blame(
+                    "contradiction",
+                    f"it ends after {compressed_size:,} compressed bytes, not {claim.compressed_size:,}",
+                )
         block, _ = self.read(found.end, 28)
         if header.flags & STREAMED or block.startswith(DESCRIPTOR):
-            length = match_descriptor(block, 0, found.crc, packed, found.size)
+            length = match_descriptor(block, 0, found.crc, compressed_size, found.size)
             extent.next += length
             if length:
                 extent.crc = found.crc if claim is None else claim.crc
@@ -360,10 +363,10 @@ class Scanner(Walker):
             return None
         return Extent(start, said[0], found[0] + found[1], said[3], said[1])
 
-    def _false_end(self, extent: Extent, packed: int) -> Extent:
+    def _false_end(self, extent: Extent, compressed_size: int) -> Extent:
         """The stream ended by itself, but not where it should: what follows the end is looked through."""
         following = self._next_behind(extent.start, extent.end)
-        extent.end = extent.next = min(following, extent.start + packed, self.end)
+        extent.end = extent.next = min(following, extent.start + compressed_size, self.end)
         return extent.blame("malformed", "its compressed bytes are damaged (they end elsewhere)")
 
     def _false_descriptor(self, extent: Extent, block: bytes) -> None:
@@ -371,14 +374,14 @@ class Scanner(Walker):
 
         Its CRC is what should have come, if one of its sizes agrees.
         """
-        packed, size = extent.end - extent.start, extent.size
+        compressed_size, size = extent.end - extent.start, extent.size
         for length, signed, layout in LAYOUTS:
             behind = extent.end + length
             if signed is not block.startswith(DESCRIPTOR) or behind > self.end or not self.is_boundary(behind):
                 continue
             said = layout.unpack_from(block)
             extent.next = behind
-            if extent.crc is None and (said[1] == packed or said[2] == size):
+            if extent.crc is None and (said[1] == compressed_size or said[2] == size):
                 extent.crc = said[0]
             return
         if 0 < self.end - extent.end < LAYOUTS[0][0]:  # the data end in it
@@ -386,7 +389,7 @@ class Scanner(Walker):
 
     def _by_sum(self, start: int, header: LocalHeader, claim: Claim) -> Extent:
         """Stored bytes that are not followed by what should follow: the CRC decides where they end."""
-        end = start + claim.packed
+        end = start + claim.compressed_size
         summing = Summing(self.data, start, self.work)
         low, inside, beyond = start, -1, 0
         while claim.crc is not None and summing.known and beyond < _MOST_BEYOND:
@@ -398,9 +401,13 @@ class Scanner(Walker):
             for length in (*LENGTHS, 0) if header.flags & STREAMED else (0,):
                 if at - length >= start and summing.at(at - length) == claim.crc:
                     extent = Extent(start, at - length, at, None, claim.crc)
-                    return extent.blame("contradiction", f"it has {at - length - start:,} bytes, not {claim.packed:,}")
+                    return extent.blame(
+                        "contradiction", f"it has {at - length - start:,} bytes, not {claim.compressed_size:,}"
+                    )
             low = at + 1
-        if not claim.packed and summing.known and summing.at(self.end) == claim.crc:  # the last one; no size was said
+        if (
+            not claim.compressed_size and summing.known and summing.at(self.end) == claim.crc
+        ):  # the last one; no size was said
             return Extent(start, self.end, self.end, None, claim.crc).blame(
                 "contradiction", f"it has {self.end - start:,} bytes, not 0"
             )
@@ -412,7 +419,7 @@ class Scanner(Walker):
                 following = inside
             if following is not None:
                 extent = Extent(start, following, following, claim.size, claim.crc)
-                return extent.blame("malformed", _followed(following - start, claim.packed))
+                return extent.blame("malformed", _followed(following - start, claim.compressed_size))
         if not whole and end < self.end and (following := self._late_successor(end, header)) is not None:
             extent = Extent(start, following, following, claim.size, claim.crc)
             return extent.blame(
@@ -420,7 +427,7 @@ class Scanner(Walker):
                 f"the next member begins after {following - start:,} bytes, {following - end:,} more than it has",
             )
         end = min(end, self.end)
-        return _cut(Extent(start, end, end, claim.size, claim.crc), claim.packed)
+        return _cut(Extent(start, end, end, claim.size, claim.crc), claim.compressed_size)
 
     def _successor(self, start: int, end: int, header: LocalHeader) -> int | None:
         """Return where in ``(start, end)`` the record begins that the directory has right behind the member.
@@ -510,7 +517,7 @@ class Scanner(Walker):
         """The bytes run into a gap of unknown length: the record behind it, and the size, tell what is missing."""
         if gap.length is None:
             extent = Extent(start, gap.offset, self.end, claim.size if claim else None, claim.crc if claim else None)
-            return _cut(extent, claim.packed if claim is not None else None)
+            return _cut(extent, claim.compressed_size if claim is not None else None)
         following = self.find_next(gap.offset + gap.length)
         last = gap
         while (more := inexact_gap(self.data, (last.offset + (last.length or 0)), following)) is not None:
@@ -532,11 +539,11 @@ class Scanner(Walker):
         if claim is None:
             return extent
         tail = max(0, end - resumed)
-        missing = claim.packed - head - tail
+        missing = claim.compressed_size - head - tail
         believable = 2 * (resumed - gap_start) + _SLACK
         follows = self._follows(header, following)
         sure = missing >= 0 and follows is not False and (follows or missing <= believable)
-        extent.packed = claim.packed
+        extent.compressed_size = claim.compressed_size
         extent.gap_start, extent.gap_end = gap_start, resumed
         if sure:
             extent.missing = missing
@@ -559,7 +566,7 @@ class Scanner(Walker):
         """Return the length of the descriptor before ``end`` that says what ``claim`` does; 0 if none does."""
         for length in LENGTHS:
             block, unknown = self.read(end - length, length)
-            if not unknown and match_descriptor(block, 0, claim.crc, claim.packed, claim.size) == length:
+            if not unknown and match_descriptor(block, 0, claim.crc, claim.compressed_size, claim.size) == length:
                 return length
         return 0
 
@@ -578,17 +585,21 @@ def _claims(header: LocalHeader, entry: CentralEntry | None) -> list[Claim]:
     """Return what directory and local header say of a member's bytes; zeros before a descriptor say nothing."""
     claims = []
     if entry is not None:
-        claims.append(Claim(entry.packed, entry.size, entry.crc, listed=True))
-    if header.packed is not None and (header.packed or not header.flags & STREAMED):
+        claims.append(Claim(entry.compressed_size, entry.size, entry.crc, listed=True))
+    if header.compressed_size is not None and (header.compressed_size or not header.flags & STREAMED):
         crc = header.crc if header.crc or not header.flags & STREAMED else None
         size = header.size if header.size or not header.flags & STREAMED else None
-        if not claims or (header.packed, size, crc) != (claims[0].packed, claims[0].size, claims[0].crc):
-            claims.append(Claim(header.packed, size, crc, listed=False))
+        if not claims or (header.compressed_size, size, crc) != (
+            claims[0].compressed_size,
+            claims[0].size,
+            claims[0].crc,
+        ):
+            claims.append(Claim(header.compressed_size, size, crc, listed=False))
     return claims
 
 
-def _followed(have: int, packed: int) -> str:
-    return f"another member begins after {have:,} of {packed:,} bytes"
+def _followed(have: int, compressed_size: int) -> str:
+    return f"another member begins after {have:,} of {compressed_size:,} bytes"
 
 
 def _contradiction(extent: Extent, claim: Claim, claims: list[Claim]) -> Extent:
@@ -596,20 +607,26 @@ def _contradiction(extent: Extent, claim: Claim, claims: list[Claim]) -> Extent:
     if len(claims) < 2:
         return extent
     other = claims[1] if claim is claims[0] else claims[0]
-    if (other.packed, other.size or claim.size, other.crc or claim.crc) != (claim.packed, claim.size, claim.crc):
+    if (other.compressed_size, other.size or claim.size, other.crc or claim.crc) != (
+        claim.compressed_size,
+        claim.size,
+        claim.crc,
+    ):
         who = "local header" if claim.listed else "directory"
         extent.blame("contradiction", f"the {who} says other sizes, or another CRC, than fit the file")
     return extent
 
 
-def _cut(extent: Extent, packed: int | None) -> Extent:
+def _cut(extent: Extent, compressed_size: int | None) -> Extent:
     """Say that the data end before the member does, if so."""
     have = extent.end - extent.start
-    if packed is None:
+    if compressed_size is None:
         return extent.blame("truncated", f"the archive ends in it, after {have:,} bytes", cut=True)
-    if packed > have:
-        extent.packed = packed
-        return extent.blame("truncated", f"the archive ends in it, after {have:,} of {packed:,} bytes", cut=True)
+    if compressed_size > have:
+        extent.compressed_size = compressed_size
+        return extent.blame(
+            "truncated", f"the archive ends in it, after {have:,} of {compressed_size:,} bytes", cut=True
+        )
     return extent
 
 

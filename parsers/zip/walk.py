@@ -102,9 +102,9 @@ class Walker:
 
     def _leads_on(self, pos: int, header: LocalHeader) -> bool:
         """Say whether a record follows where a header with an odd name, method or flag says that its member ends."""
-        if header.packed is None or (header.flags & STREAMED and not header.packed):
+        if header.compressed_size is None or (header.flags & STREAMED and not header.compressed_size):
             return False
-        end = pos + header.length + header.packed
+        end = pos + header.length + header.compressed_size
         signature, unknown = self.read(end, 4)
         return end == self.end or (not unknown and signature in (LOCAL, DESCRIPTOR, *_BOUNDARIES))
 
@@ -149,7 +149,7 @@ class Walker:
             return None
         fields = (20, entry.flags, entry.method, entry.time, entry.date, entry.crc, 0, 0)
         header = LocalHeader(fields, entry.raw_name, b"")
-        header.packed = header.size = header.crc = None
+        header.compressed_size = header.size = header.crc = None
         header.length = start - pos
         return header, entry
 
@@ -160,10 +160,10 @@ class Walker:
             return None
         block, unknown = self.read(pos, local_length(head))
         header = read_local(block, broken=True)
-        if header is None or unknown or not header.is_sane() or header.packed is None:
+        if header is None or unknown or not header.is_sane() or header.compressed_size is None:
             return None
         alike = sum(have == meant for have, meant in zip(head, LOCAL, strict=False))
-        fits = bool(header.packed) and self.is_boundary(pos + header.length + header.packed)
+        fits = bool(header.compressed_size) and self.is_boundary(pos + header.length + header.compressed_size)
         return header if alike == 3 or (alike and fits) else None
 
     def _start_before_next(self, pos: int, entry: CentralEntry) -> int | None:
@@ -171,16 +171,16 @@ class Walker:
         least = pos + LOCAL_SIZE + len(entry.raw_name)
         end = self.hints.next_position(pos + 1)
         if end is None:
-            low = least + entry.packed
+            low = least + entry.compressed_size
             end = self.next_record(low, min(low + 0xFFFF + LENGTHS[0], self.end), members=False)
         if not self.is_boundary(end) and self.read(end, 4) != (bytes(4), [(0, 4)]):
             return None
         for length in (*(LENGTHS if entry.flags & STREAMED else ()), 0):
-            start: int = end - length - entry.packed
+            start: int = end - length - entry.compressed_size
             if not least <= start <= least + 0xFFFF:
                 continue
             block, _ = self.read(end - length, length)
-            if not length or match_descriptor(block, 0, entry.crc, entry.packed, entry.size) == length:
+            if not length or match_descriptor(block, 0, entry.crc, entry.compressed_size, entry.size) == length:
                 return start
         return None
 
@@ -196,8 +196,10 @@ class Walker:
         least = pos + LOCAL_SIZE + len(entry.raw_name)
         end = self.hints.next_position(pos + 1) or self.hints.first_place
         lengths = (*(LENGTHS if entry.flags & STREAMED else ()), 0)
-        starts = dict.fromkeys((*(end - length - entry.packed for length in lengths), least + len(entry.extra), least))
-        possible = [at for at in starts if least <= at <= least + 0xFFFF and at + entry.packed <= end]
+        starts = dict.fromkeys(
+            (*(end - length - entry.compressed_size for length in lengths), least + len(entry.extra), least)
+        )
+        possible = [at for at in starts if least <= at <= least + 0xFFFF and at + entry.compressed_size <= end]
         found = next((at for at in possible if self._sums_up(at, entry)), None)
         if found is None and possible:
             found = possible[0]
@@ -209,8 +211,8 @@ class Walker:
 
     def _sums_up(self, start: int, entry: CentralEntry) -> bool:
         """Say whether a member whose bytes begin at ``start`` has the CRC that the directory says."""
-        end = start + entry.packed
-        if entry.flags & (ENCRYPTED | MASKED) or not self.work.spend(entry.packed):
+        end = start + entry.compressed_size
+        if entry.flags & (ENCRYPTED | MASKED) or not self.work.spend(entry.compressed_size):
             return False
         if entry.method == STORED:
             return Summing(self.data, start, self.work).at(end) == entry.crc

@@ -47,7 +47,7 @@ def _is_member(node: Node) -> bool:
 
 def give_node(node: Node, options: Any, out: Output) -> int:
     """Give a node: as text, JSON, or the bytes it is made of; a member of an archive as its content."""
-    _settle_form(node, options)
+    _choose_form(node, options)
     if _is_member(node) and not options.json:
         return give_member(node.result.parser, node.note, options.path or node.path, options, out)
     if options.raw:
@@ -72,7 +72,7 @@ def give_node(node: Node, options: Any, out: Output) -> int:
     return OK if _known_status(node) in (None, Status.COMPLETE) else DAMAGED
 
 
-def _settle_form(node: Node, options: Any) -> None:
+def _choose_form(node: Node, options: Any) -> None:
     """Have a node written as JSON if the extension says so. Raises `PathError` for a form that only tensors have."""
     refuse_dtype(options)
     as_bytes = options.raw or (_is_member(node) and not options.json)
@@ -108,7 +108,7 @@ def give_slice(node: Node, index: tuple[Any, ...], options: Any, out: Output) ->
     cut = index[0] if len(index) == 1 else None
     if not isinstance(cut, slice) or cut.step not in (None, 1) or node.shape != SCALAR:
         raise PathError("bytes and texts take one slice, [a:b]", path=node.path)
-    _settle_form(node, options)
+    _choose_form(node, options)
     text = node.load() if node.kind in _TEXTS and not options.raw else None
     if isinstance(text, str):
         return _give_text(node, text, cut, options, out)

@@ -285,7 +285,7 @@ def _tensors_as_json(viewer: Viewer, listing: _Listing, tensors: Iterable[Tensor
 
 
 def _list_members(document: Extraction, options: Any, matches: Callable[[str], bool], out: Output) -> int:
-    counted = _Counted(_settled_members(document, options), document.result.parser.member_word)
+    counted = _Counted(_drained_members(document, options), document.result.parser.member_word)
     chosen = (member for member in counted if matches(member.name))
     held = Held(document.session.budget, member_weight, asked=True)
     how = options.sort or "none"
@@ -309,7 +309,7 @@ def _list_members(document: Extraction, options: Any, matches: Callable[[str], b
             words = out.status(status) if status is not Status.COMPLETE else status_words(status, None)
             more = _long_cells(member, size) if options.long else ()
             table.row(safe(member.name), member.kind, *more, size(member.size), words)
-    document.parsed.settle_streams(unless_indexed=True)
+    document.parsed.drain_streams(unless_indexed=True)
     if not options.quiet:
         table.close()
         if shown != counted.rows:
@@ -344,7 +344,7 @@ class _Counted:
             yield member
 
 
-def _settled_members(document: Extraction, options: Any) -> Iterator[Member]:
+def _drained_members(document: Extraction, options: Any) -> Iterator[Member]:
     """Yield the members of a document; in a compressed stream, none before the end of that was seen.
 
     A stream may contradict itself at its end, and the rows must say so, as the findings do. To walk an archive in it
@@ -357,7 +357,7 @@ def _settled_members(document: Extraction, options: Any) -> Iterator[Member]:
     rows = _members(document, options)
     held = Held(document.session.budget, member_weight)
     held.fill(rows)
-    inner.settle_streams(unless_indexed=True)
+    inner.drain_streams(unless_indexed=True)
     if inner.data.flawed:
         document.forget()
         held.items.clear()
@@ -377,7 +377,7 @@ def _members(document: Extraction, options: Any) -> Iterator[Member]:
     for path, extraction in documents_below(result):
         parser = extraction.parse().parser
         if isinstance(parser, ArchiveParser):
-            extraction.parsed.settle_streams(unless_indexed=True)
+            extraction.parsed.drain_streams(unless_indexed=True)
             for member in parser.members():
                 member.name = f"{path}::{quoted(member.name)}"
                 yield member
@@ -398,12 +398,12 @@ def _long_cells(member: Member, size: Callable[[int], str]) -> tuple[str, str, s
         when = "-" if mtime is None else time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(mtime))
     except (OverflowError, OSError, ValueError):
         when = "?"
-    packed = getattr(note, "packed", None)
+    compressed_size = getattr(note, "compressed_size", None)
     return (
         "-" if mode is None else f"{mode & 0o7777:04o}",
         when,
         getattr(note, "method", "-"),
-        "-" if packed is None else size(packed),
+        "-" if compressed_size is None else size(compressed_size),
     )
 
 
@@ -432,7 +432,7 @@ def archive_member_to_dict(note: Any) -> dict[str, object]:
         return {}
     checksum = note.checksum
     return {
-        "packed": note.packed,
+        "packed": note.compressed_size,
         "offset": note.start,
         "method": note.method,
         "mtime": note.mtime,

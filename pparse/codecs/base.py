@@ -214,7 +214,7 @@ class Decompressor:
         """
         return None
 
-    def rest(self, evict: Callable[[], None]) -> None:
+    def park(self, evict: Callable[[], None]) -> None:
         """Let the budget call ``evict`` if it needs the window's memory; ``evict`` must drop the decompressor."""
         try:
             self._recharge(evict)

@@ -130,7 +130,7 @@ class DeflateEntry:
         return edges
 
     @property
-    def settled(self) -> bool:
+    def resolved(self) -> bool:
         """Whether nothing unknown can come any more: the last 32 KiB are known. One decoder is enough then."""
         return self._second is None
 
@@ -185,14 +185,14 @@ class EntryDecompressor(LibraryDecompressor):
     ) -> None:
         holes = tuple(holes)
         first = DeflateEntry(phase, window, unknown, holes)  # complains now, not in the midst of decoding
-        states = CHECKPOINT if first.settled else 2 * CHECKPOINT
-        memory = 2 * states + (WINDOW if first.settled else _BESIDE)
+        states = CHECKPOINT if first.resolved else 2 * CHECKPOINT
+        memory = 2 * states + (WINDOW if first.resolved else _BESIDE)
 
         def make(_: int) -> Core:
             return DeflateEntry(phase, window, unknown, holes)
 
         super().__init__("deflate", lambda *_: Plan(memory, make), (zlib.error,), budget, size, reread)
-        self._settled = first.settled
+        self._resolved = first.resolved
         self._edges = array("q")
         self._compared = 0  # output of which the stretches are known
 
@@ -217,15 +217,15 @@ class EntryDecompressor(LibraryDecompressor):
         return taken
 
     @property
-    def settled(self) -> bool:
+    def resolved(self) -> bool:
         """Whether all that comes after the output so far is known."""
-        return self._settled
+        return self._resolved
 
     @property
     def checkpoint(self) -> int:
         """The bytes that a `copy` taken now holds."""
         base = self._base
-        return 2 * (CHECKPOINT + WINDOW) if isinstance(base, DeflateEntry) and not base.settled else CHECKPOINT
+        return 2 * (CHECKPOINT + WINDOW) if isinstance(base, DeflateEntry) and not base.resolved else CHECKPOINT
 
     def _collect(self) -> None:
         """Take over what the core knows. After damage a second one goes the same way: what it repeats is left out."""
@@ -245,7 +245,7 @@ class EntryDecompressor(LibraryDecompressor):
                 done += 1
             self._edges += edges[done:]
         self._compared = max(self._compared, core.total_out)
-        self._settled = self._settled or core.settled
+        self._resolved = self._resolved or core.resolved
 
     def _produce(self) -> bytes:
         out = super()._produce()
@@ -259,7 +259,7 @@ class EntryDecompressor(LibraryDecompressor):
             other._edges = array("q")
             other._compared = other.total_out
             base = other._base
-            other._settled = isinstance(base, DeflateEntry) and base.settled
+            other._resolved = isinstance(base, DeflateEntry) and base.resolved
         return other
 
     def _drop(self) -> None:

@@ -458,7 +458,7 @@ class IndexedData(InflatedData):
         if self._held(offset, 1):
             return 0
         run = self._run
-        near = max(point.out for point in self._points if point.alive and point.out <= offset)
+        near = max(point.out for point in self._checkpoints if point.alive and point.out <= offset)
         return offset - (max(near, run.out) if run.decoder is not None and run.out <= offset else near)
 
     def close(self) -> None:

@@ -46,7 +46,7 @@ _LEFT_OUT: Final = 16 * MIB
 # Output that a decoder entering at a point must have in common with the one that comes there.
 _PROOF: Final = 32 * KIB
 # Damage may have gone unnoticed for a while: so many bytes of the source before it are not indexed.
-_DOUBTED: Final = 1 * MIB
+_SUSPECTED: Final = 1 * MIB
 _POINTS_CHARGED: Final = 1_000
 
 
@@ -201,13 +201,13 @@ class _Builder:
                 last_member = self._member_out
         except _Ended as ended:
             report.error = ended.error
-        report.end, report.size, report.members = self._settle(report.error, at)
+        report.end, report.size, report.members = self._conclude(report.error, at)
         report.points = len(self._table)
         self._source.data.check_unchanged()
         report.file_size = self._table.finish(report, min(last_member, report.size), self._spacing)
         return report
 
-    def _settle(self, error: PparseError | None, at: int) -> tuple[int, int, int]:
+    def _conclude(self, error: PparseError | None, at: int) -> tuple[int, int, int]:
         """Return what is sound: bytes of the source, of the output, members."""
         table = self._table
         if error is None or error.fault is Fault.TRAILING:
@@ -220,7 +220,7 @@ class _Builder:
         end, out, members = self._member_at, self._member_out, self._members
         if error.fault not in (Fault.CHECKSUM, Fault.LENGTH):
             number = len(table) - 1
-            while number and (error.offset or 0) - (table.row(number)[0] >> 3) < _DOUBTED:
+            while number and (error.offset or 0) - (table.row(number)[0] >> 3) < _SUSPECTED:
                 number -= 1
             if number and table.row(number)[1] > out:
                 end, out, members = (table.row(number)[0] + 7) >> 3, table.row(number)[1], members + 1

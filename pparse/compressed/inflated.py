@@ -13,7 +13,7 @@ from operator import attrgetter
 from zlib import crc32
 
 from pparse.codecs import CODECS, decompressor
-from pparse.codecs.kept import Kept, Point, Run, drop, reread
+from pparse.codecs.output_cache import Checkpoint, OutputCache, Run, drop, reread
 from pparse.data.base import Access, Data, Gap
 from pparse.data.scratch import no_scratch
 from pparse.errors import (
@@ -134,12 +134,12 @@ class InflatedData(Data):
         self._block = b""  # the latest of the source
         self._block_at = 0
         self._ahead = _FIRST_INPUT
-        self._points = [Point(0, source.start, 0)]
+        self._checkpoints = [Checkpoint(0, source.start, 0)]
         self._spacing = _SPACING
-        self._run = self._begin(self._points[0])  # raises UnsupportedError
-        self._cache = Kept(budget, self._cache_limit, 0)
-        self._whole: Kept | None = None
-        self._aside: Kept | None = None  # what somebody wants to come back to
+        self._run = self._begin(self._checkpoints[0])  # raises UnsupportedError
+        self._cache = OutputCache(budget, self._cache_limit, 0)
+        self._whole: OutputCache | None = None
+        self._aside: OutputCache | None = None  # what somebody wants to come back to
         self._spool: Spool | None = None
         self._codec = CODECS[codec]
         self.access = Access.CHECKPOINT if self._codec.copies else Access.RESTART
@@ -197,7 +197,7 @@ class InflatedData(Data):
         if not 0 < end - start <= self._budget.limit // 8:
             return
         with self._lock:
-            kept, at = Kept(self._budget, end - start, start), start
+            kept, at = OutputCache(self._budget, end - start, start), start
             while at < end and (block := self._chunk(at, end - at)):
                 kept.add(block)
                 at += len(block)
@@ -261,9 +261,9 @@ class InflatedData(Data):
     def _go_near(self, offset: int) -> None:
         """See to it that decoding goes on before ``offset``, and not further from it than need be."""
         run = self._run
-        if not all(point.alive for point in self._points):
-            self._points = [point for point in self._points if point.alive]
-        point = self._points[bisect_right(self._points, offset, key=attrgetter("out")) - 1]
+        if not all(point.alive for point in self._checkpoints):
+            self._checkpoints = [point for point in self._checkpoints if point.alive]
+        point = self._checkpoints[bisect_right(self._checkpoints, offset, key=attrgetter("out")) - 1]
         if run.decoder is not None and run.out <= offset:
             if point.out <= run.out or self._spool is not None or self._whole is not None:
                 return
@@ -271,18 +271,18 @@ class InflatedData(Data):
             point = self._check_restart(point, offset - point.out)
         run.drop()
         self._run = self._begin(point)
-        self._cache = Kept(self._budget, self._cache_limit, self._run.out)
+        self._cache = OutputCache(self._budget, self._cache_limit, self._run.out)
 
-    def _check_restart(self, point: Point, skipped: int) -> Point:
+    def _check_restart(self, point: Checkpoint, skipped: int) -> Checkpoint:
         """Choose how a codec without saved states goes back, to where ``skipped`` bytes of output come first.
 
         Raises `LimitError` if that needs scratch.
         """
         if self._spool is not None:
-            return self._points[0]  # it was interrupted; what is spooled already stays
+            return self._checkpoints[0]  # it was interrupted; what is spooled already stays
         if self.size is not None and self.size <= self._budget.limit // 4:
-            self._whole = Kept(self._budget, self.size, 0)
-            return self._points[0]
+            self._whole = OutputCache(self._budget, self.size, 0)
+            return self._checkpoints[0]
         if self._scratch is None or self._scratch.folder is None:
             if self._redone < (1 if self._aside is None else _MOST_AGAIN) * self._furthest:
                 return point
@@ -291,9 +291,9 @@ class InflatedData(Data):
         if self._scratch is None:
             raise no_scratch(f"going back in {self.codec} data again and again")
         self._spool = self._scratch.spool()
-        return self._points[0]
+        return self._checkpoints[0]
 
-    def _begin(self, point: Point) -> Run:
+    def _begin(self, point: Checkpoint) -> Run:
         """Return a run from ``point``. Raises `UnsupportedError` if the codec's library is missing."""
         saved = point.decoder
         decoder = None if saved is None else saved.copy()
@@ -314,31 +314,31 @@ class InflatedData(Data):
     def _note_point(self, run: Run, decoder: Decompressor | None) -> None:
         """Remember that decoding can begin where ``decoder`` stands (or, if None, with the member of ``run``)."""
         out = run.start_out + (0 if decoder is None else decoder.total_out)
-        place = bisect_right(self._points, out, key=attrgetter("out"))
-        near = self._points[place - 1]
+        place = bisect_right(self._checkpoints, out, key=attrgetter("out"))
+        near = self._checkpoints[place - 1]
         if near.alive and out - near.out < _SPACING:
             return
-        point = Point(out, run.start, run.start_out, decoder)
+        point = Checkpoint(out, run.start, run.start_out, decoder)
         try:
             point.hold(self._budget)
         except LimitError:
             return
-        self._points.insert(place, point)
-        if len(self._points) > _POINTS:
+        self._checkpoints.insert(place, point)
+        if len(self._checkpoints) > _POINTS:
             self._thin_out(out)
 
     def _thin_out(self, here: int) -> None:
         """Drop points, but of those shortly before ``here`` none: a reader that goes back goes there most often."""
         dense = here - _DENSE * _SPACING
-        while len(self._points) > _POINTS - _DENSE:
-            kept = self._points[:1]
-            for point in self._points[1:]:
+        while len(self._checkpoints) > _POINTS - _DENSE:
+            kept = self._checkpoints[:1]
+            for point in self._checkpoints[1:]:
                 room = _SPACING if dense <= point.out <= here else self._spacing
                 if point.alive and point.out - kept[-1].out >= room:
                     kept.append(point)
             if len(kept) > _POINTS - _DENSE:
                 self._spacing *= 2
-            self._points = kept
+            self._checkpoints = kept
 
     # -- going forward -------------------------------------------------------------------------------------------
 
@@ -362,7 +362,7 @@ class InflatedData(Data):
             raise
         finally:
             if run.decoder is not None and self._spool is None:
-                run.decoder.rest(partial(drop, weakref.ref(run)))
+                run.decoder.park(partial(drop, weakref.ref(run)))
 
     def _decode(self, run: Run, most: int) -> bytes:
         pieces: list[bytes] = []
@@ -449,7 +449,7 @@ class InflatedData(Data):
             self._whole.add(block)
         else:
             if self._cache.end != before:
-                self._cache = Kept(self._budget, self._cache_limit, before)
+                self._cache = OutputCache(self._budget, self._cache_limit, before)
             self._cache.add(block)
         if run.decoder is not None and self._codec.copies:
             self._save(run, run.decoder)
@@ -465,7 +465,7 @@ class InflatedData(Data):
             raise
 
     def _save(self, run: Run, decoder: Decompressor) -> None:
-        near = self._points[bisect_right(self._points, run.out, key=attrgetter("out")) - 1]
+        near = self._checkpoints[bisect_right(self._checkpoints, run.out, key=attrgetter("out")) - 1]
         if run.out - near.out < _SPACING and near.alive:
             return
         saved = decoder.copy()
@@ -494,7 +494,7 @@ class InflatedData(Data):
                 self.member_start, self.member_out = at, run.out
                 if len(self.places) < 2 * _PLACES:
                     self.places.extend((at, run.out))
-            run.decoder = self._begin(Point(run.out, at, run.out)).decoder
+            run.decoder = self._begin(Checkpoint(run.out, at, run.out)).decoder
             self._note_point(run, None)
             return
         error = None
@@ -554,12 +554,12 @@ class InflatedData(Data):
         """Whether anything is known against this or its source."""
         return super().flawed or self._source.flawed
 
-    def doubtful(self, start: int, end: int) -> str | None:
+    def why_suspect(self, start: int, end: int) -> str | None:
         """Say whether the checksum contradicts, or the source is in doubt."""
-        own = super().doubtful(start, end)
+        own = super().why_suspect(start, end)
         if own is not None or super().is_proved(start, end):
             return own
-        return self._source.doubtful(self._start, self._taken)
+        return self._source.why_suspect(self._start, self._taken)
 
     def is_proved(self, start: int, end: int) -> bool:
         """Say whether a checksum of this, or of its source, confirmed the bytes."""
@@ -580,9 +580,9 @@ class InflatedData(Data):
         with self._lock:
             super().close()
             self._run.drop()
-            self._points = self._points[:1]
+            self._checkpoints = self._checkpoints[:1]
             self._whole = self._aside = None
-            self._cache = Kept(self._budget, self._cache_limit, 0)
+            self._cache = OutputCache(self._budget, self._cache_limit, 0)
             self._block = b""
             if self._spool is not None:
                 self._spool.close()

@@ -19,7 +19,7 @@ from pparse.codecs.gzip_header import MAX_HEADER, parse_header
 from pparse.compressed.inflated import InflatedData
 from pparse.compressed.resync.pieces import Failure
 from pparse.data.base import Data, GapTable
-from pparse.data.standing import Doubt
+from pparse.data.standing import SuspectRange
 from pparse.errors import ClosedError, EndOfDataError, Fault, GapError, LimitError, UnsupportedError
 from pparse.findings import Status
 from pparse.limits import Limits
@@ -49,7 +49,9 @@ _CONTRADICTIONS: Final = (Fault.SHORT, Fault.OVERRUN, Fault.SIZE, Fault.CHECKSUM
 _NO_BLOCK_CHECKS: Final = ("gzip", "zlib", "deflate")
 _WRONG_SIZE: Final = "the stream does not hold as many bytes as it should"
 _WRONG_END: Final = "the stream does not end where it should"
-_SUSPECT: Final = "its compressed bytes are in doubt, and what they decode to has not the size or checksum it should"
+_SUSPECT: Final = (
+    "its compressed bytes are in why_suspect, and what they decode to has not the size or checksum it should"
+)
 
 
 def is_contradiction(data: InflatedData) -> bool:
@@ -90,7 +92,7 @@ class ResumedData(Data):
     Parameters as of `InflatedData`; ``index``, of a gzip file, makes reads in its middle cheap, and knows the size;
     ``suspect``: it is known that something is wrong with the stream (its packed bytes reach beyond the end of the file,
     say), so `look` decodes it before anything in it is called complete; ``bounded``: all of the source is the stream's.
-    ``gaps``, ``doubts``, ``error``, ``problems`` and ``size`` become final once
+    ``gaps``, ``suspect_ranges``, ``error``, ``problems`` and ``size`` become final once
     reading came to the damage, or to the end; `finish` goes there. ``error`` is what is wrong with the end: None if the
     stream ended as it should, whatever was lost before. ``problems`` are all that was met, in source order.
     """
@@ -154,8 +156,9 @@ class ResumedData(Data):
         self.access = self._head.access
         self._placed: list[_Placed] = []
         self._learned = False
-        self._passed_over: list[Doubt] = []  # where a limit of ours kept more from being had
-        self._suspects: list[tuple[int, int]] = []  # (output before, end in the source) of stretches with damage inside
+        self._passed_over: list[SuspectRange] = []  # where a limit of ours kept more from being had
+        # (output before, end in the source) of stretches with damage inside
+        self._candidates: list[tuple[int, int]] = []
         self._revision = 0
         self._source_revision = source.data.revision
 
@@ -175,7 +178,7 @@ class ResumedData(Data):
                     placed.data.close()
                 self._head.close()
                 self._head = self._inflate(self._source)
-                self._placed, self.problems, self.doubts, self.gaps, self.error = [], [], (), (), None
+                self._placed, self.problems, self.suspect_ranges, self.gaps, self.error = [], [], (), (), None
                 self.size, self._learned = self._declared, False
 
     def _pread(self, offset: int, length: int) -> bytes:
@@ -305,14 +308,14 @@ class ResumedData(Data):
         return 0 if self._learned else max(0, self._source.end - self._head.reached)
 
     @property
-    def is_in_doubt(self) -> bool:
+    def is_suspect(self) -> bool:
         """Whether anything but bytes behind its end is wrong with the stream."""
-        return any(problem.fault is not Fault.TRAILING for problem in self.problems) or bool(self.doubts)
+        return any(problem.fault is not Fault.TRAILING for problem in self.problems) or bool(self.suspect_ranges)
 
     @property
     def is_sound(self) -> bool:
         """Whether the end was seen, nothing was met, and a checksum says that all is right."""
-        return self._head.finished and not self.is_in_doubt and CODECS[self.codec].checked and self._has_checks()
+        return self._head.finished and not self.is_suspect and CODECS[self.codec].checked and self._has_checks()
 
     def _has_checks(self) -> bool:
         """Say whether all streams have a checksum that their library compares; xz has one by choice."""
@@ -341,12 +344,14 @@ class ResumedData(Data):
         """Say whether a checksum of this, or of its source, confirmed the bytes."""
         if super().is_proved(start, end):
             return True
-        return not self.is_in_doubt and self._source.data.is_proved(self._source.start, self._source.end)
+        return not self.is_suspect and self._source.data.is_proved(self._source.start, self._source.end)
 
-    def add_doubt(self, start: int, end: int, reason: str) -> None:
+    def add_suspect_range(self, start: int, end: int, reason: str) -> None:
         """Note that ``[start, end)`` may be wrong, by what was found out from what the bytes say."""
         with self._lock:
-            self.doubts = tuple(sorted((*self.doubts, Doubt(start, end, reason)), key=attrgetter("start")))
+            self.suspect_ranges = tuple(
+                sorted((*self.suspect_ranges, SuspectRange(start, end, reason)), key=attrgetter("start"))
+            )
 
     @property
     def finished(self) -> bool:
@@ -367,18 +372,18 @@ class ResumedData(Data):
                 self.on_end()
 
     def _learn(self) -> None:
-        if self._hide_suspects():
+        if self._hide_candidates():
             self._head.finish()
         head = self._head
         error = head.error
-        self.problems, self.doubts, self.error = [], (), None  # a search before may have been interrupted
+        self.problems, self.suspect_ranges, self.error = [], (), None  # a search before may have been interrupted
         self._passed_over = []
         self._placed = [_Placed(0, head.produced, head)]
         gaps = GapTable()
         self.contradiction = head.contradiction
         if head.contradiction is not None and error is not None:
             self.problems.append(Problem(error, self._source.start, self._source.end))
-            self.doubts = (Doubt(0, head.produced, error.reason),)
+            self.suspect_ranges = (SuspectRange(0, head.produced, error.reason),)
             error = None
         if isinstance(error, EndOfDataError) and self.codec in ("gzip", "zlib", "deflate", "lz4"):
             error = self._judge_cut(error, gaps)
@@ -389,18 +394,18 @@ class ResumedData(Data):
         elif error is not None and not isinstance(error, EndOfDataError | UnsupportedError):
             failure = self._failure(error)
             self._place_all(failure, gaps)
-            self._note_doubt(failure, self._placed[0].end)
-            self._doubt_end(error, self._placed[0].end)
+            self._note_suspect(failure, self._placed[0].end)
+            self._suspect_end(error, self._placed[0].end)
         elif error is not None:
             self.problems.append(Problem(error, error.offset or self._source.start, self._source.end))
             self.error = error
-        self._settle_size(gaps)
-        if self.is_sound or (not self.is_in_doubt and head.is_proved(0, head.produced)):
+        self._determine_size(gaps)
+        if self.is_sound or (not self.is_suspect and head.is_proved(0, head.produced)):
             self.vouch(0, head.produced)
 
-    def _hide_suspects(self) -> bool:
+    def _hide_candidates(self) -> bool:
         """If decoding came to the end and is contradicted there, begin again without what is probably damaged."""
-        from pparse.compressed.resync.suspects import suspects
+        from pparse.compressed.resync.damage_candidates import candidates
         from pparse.data.hidden import HiddenData
 
         error = self._head.error
@@ -414,10 +419,10 @@ class ResumedData(Data):
             first += 2
         failed_at = self._source.end if error.offset is None else min(error.offset, self._source.end)
         member = self._source.data.range(first, failed_at)
-        found = suspects(member, first)
+        found = candidates(member, first)
         if not found:
             return False
-        self._suspects = [(self._head.member_out + each.out, each.end) for each in found if not each.hidden]
+        self._candidates = [(self._head.member_out + each.out, each.end) for each in found if not each.hidden]
         self._head.close()
         hidden = HiddenData(self._source.data, [each.gap for each in found], [(each.start, each.end) for each in found])
         self._source = hidden.range(self._source.start, self._source.end)
@@ -441,7 +446,7 @@ class ResumedData(Data):
         failure = self._failure(error)
         found = judge_cut(self._source, failure, self.codec)
         if found is error:
-            self._note_doubt(failure, self._head.produced)
+            self._note_suspect(failure, self._head.produced)
         return found
 
     def _place_all(self, failure: Failure, gaps: GapTable) -> None:
@@ -452,8 +457,8 @@ class ResumedData(Data):
         reason: PparseError = failure.error
         self.error = failure.error
         if find is None:
-            failure.doubt_from = failure.start_out
-            failure.doubt = f"{self.codec} shows damage late, and nothing checks what was decoded before"
+            failure.suspect_from = failure.start_out
+            failure.why_suspect = f"{self.codec} shows damage late, and nothing checks what was decoded before"
         found = (
             []
             if find is None
@@ -487,19 +492,21 @@ class ResumedData(Data):
         self._lay(waiting, None, gaps)
         for before, placed, (piece, _) in zip(self._placed, self._placed[1:], pieces, strict=False):
             if piece.limit is not None:
-                self._passed_over.append(Doubt(before.end, placed.end, piece.limit))
+                self._passed_over.append(SuspectRange(before.end, placed.end, piece.limit))
         if failure.limit is not None:
-            self._passed_over.append(Doubt(self._placed[-1].end, 1 << 62, failure.limit))
-        for out, end in self._suspects:  # what was decoded of them, up to the place where it begins again
+            self._passed_over.append(SuspectRange(self._placed[-1].end, 1 << 62, failure.limit))
+        for out, end in self._candidates:  # what was decoded of them, up to the place where it begins again
             for placed, reached in zip(self._placed, (failure.at, *(piece.end for piece, _ in pieces)), strict=True):
                 if end <= reached + 1 and out < placed.end:
-                    self.doubts += (Doubt(max(out, placed.start), placed.end, _SUSPECT),)
+                    self.suspect_ranges += (SuspectRange(max(out, placed.start), placed.end, _SUSPECT),)
                     break
         for placed, (piece, _) in zip(self._placed[1:], pieces, strict=True):
-            for doubt in piece.data.doubts:  # known only after the failure behind it
-                start, end = placed.start + doubt.start - placed.skip, placed.start + doubt.end - placed.skip
+            for suspect in piece.data.suspect_ranges:  # known only after the failure behind it
+                start, end = placed.start + suspect.start - placed.skip, placed.start + suspect.end - placed.skip
                 if max(start, placed.start) < min(end, placed.end):
-                    self.doubts += (Doubt(max(start, placed.start), min(end, placed.end), doubt.reason),)
+                    self.suspect_ranges += (
+                        SuspectRange(max(start, placed.start), min(end, placed.end), suspect.reason),
+                    )
 
     def _lay(self, pieces: list[tuple[Piece, int]], position: int | None, gaps: GapTable) -> None:
         """Place ``pieces`` behind what is there; the last one begins at ``position``, if that is known.
@@ -531,12 +538,12 @@ class ResumedData(Data):
             self._placed.append(_Placed(start, start + (piece.data.size or 0), piece.data))
             gaps.add_all(piece.data.gaps, start)
 
-    def _note_doubt(self, failure: Failure, end: int) -> None:
-        if failure.doubt_from is not None and failure.doubt_from < end:
-            reason = failure.doubt or "decoded from damaged data shortly before that showed"
-            self.doubts = (Doubt(failure.doubt_from, end, reason), *self.doubts)
+    def _note_suspect(self, failure: Failure, end: int) -> None:
+        if failure.suspect_from is not None and failure.suspect_from < end:
+            reason = failure.why_suspect or "decoded from damaged data shortly before that showed"
+            self.suspect_ranges = (SuspectRange(failure.suspect_from, end, reason), *self.suspect_ranges)
 
-    def _doubt_end(self, error: PparseError, end: int) -> None:
+    def _suspect_end(self, error: PparseError, end: int) -> None:
         """Where a stream is not as long as it should be, packed or not, what came before its end is not right.
 
         A decoder may pass damage, be in step again behind it, and find every block that follows: nothing tells where
@@ -549,12 +556,12 @@ class ResumedData(Data):
             return
         start = 0 if early or self.codec != "zstd" else self._head.member_out
         reason = _WRONG_SIZE if early else _WRONG_END
-        kept = [doubt for doubt in self.doubts if doubt.start >= end]
+        kept = [suspect for suspect in self.suspect_ranges if suspect.start >= end]
         if start < end:
-            kept.insert(0, Doubt(start, end, reason))
-        self.doubts = tuple(kept)
+            kept.insert(0, SuspectRange(start, end, reason))
+        self.suspect_ranges = tuple(kept)
 
-    def _settle_size(self, gaps: GapTable) -> None:
+    def _determine_size(self, gaps: GapTable) -> None:
         end = self._placed[-1].end
         if self._declared is not None:
             if end < self._declared:
@@ -567,7 +574,9 @@ class ResumedData(Data):
 
     def _sums_up(self) -> bool:
         """Say whether the stream came to its proper end, and only a checksum contradicts."""
-        return bool(self.doubts) and self.error is not None and self.error.fault in (Fault.CHECKSUM, Fault.LENGTH)
+        return (
+            bool(self.suspect_ranges) and self.error is not None and self.error.fault in (Fault.CHECKSUM, Fault.LENGTH)
+        )
 
     # -- the rest ----------------------------------------------------------------------------------------------------
 
@@ -575,12 +584,12 @@ class ResumedData(Data):
         if self.closed:
             raise ClosedError("the data is closed", source=self.name)
 
-    def doubtful(self, start: int, end: int) -> str | None:
+    def why_suspect(self, start: int, end: int) -> str | None:
         """Say what damage of this stream, or of its source, touches ``[start, end)``."""
-        own = super().doubtful(start, end)
+        own = super().why_suspect(start, end)
         if own is not None or super().is_proved(start, end):
             return own
-        return self._source.data.doubtful(self._source.start, self._source.end)
+        return self._source.data.why_suspect(self._source.start, self._source.end)
 
     def passed_over(self, start: int, end: int) -> str | None:
         """Say which limit of ours kept bytes of ``[start, end)`` from being had."""

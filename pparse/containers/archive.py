@@ -62,16 +62,17 @@ class ArchiveMember:
     """What an archive says of one member.
 
     ``name`` (``/`` between folders; not safe to write to) and ``raw_name``, as stored; ``kind``: file, folder, symlink,
-    hardlink, device, fifo, gap or other; ``size`` of the content (None: unknown) and ``packed``, stored bytes; ``at``,
-    where its header begins, and ``[start, end)``, its stored bytes, in offsets of the extraction's data; ``mtime`` in
-    seconds since 1970, or None; ``mode``: permission bits, or None; ``link``: the target; ``method`` of compression;
-    ``checksum``: ``("crc32", value)`` of the content, or None; ``pieces``: what the content is made of, where that is
-    not simply ``[start, end)``; ``extra``: whatever the parser wants.
+    hardlink, device, fifo, gap or other; ``size`` of the content (None: unknown) and ``compressed_size``, stored bytes;
+    ``at``, where its header begins, and ``[start, end)``, its stored bytes, in offsets of the extraction's data;
+    ``mtime`` in seconds since 1970, or None; ``mode``: permission bits, or None; ``link``: the target; ``method`` of
+    compression; ``checksum``: ``("crc32", value)`` of the content, or None; ``pieces``: what the content is made of,
+    where that is not simply ``[start, end)``; ``extra``: whatever the parser wants.
     """
 
     __slots__ = (
         "at",
         "checksum",
+        "compressed_size",
         "end",
         "extra",
         "finding",
@@ -81,7 +82,6 @@ class ArchiveMember:
         "mode",
         "mtime",
         "name",
-        "packed",
         "pieces",
         "raw_name",
         "size",
@@ -99,7 +99,7 @@ class ArchiveMember:
         end: int,
         size: int | None,
         *,
-        packed: int | None = None,
+        compressed_size: int | None = None,
         mtime: float | None = None,
         mode: int | None = None,
         link: str | None = None,
@@ -117,7 +117,7 @@ class ArchiveMember:
         self.start = start
         self.end = end
         self.size = size
-        self.packed = end - start if packed is None else packed
+        self.compressed_size = end - start if compressed_size is None else compressed_size
         self.mtime = mtime
         self.mode = mode
         self.link = link
@@ -229,27 +229,32 @@ class ArchiveParser(Parser):
             member.status, member.finding = known
         data = self.extraction.data
         if member.checksum is None and member.status is Status.COMPLETE and data.flawed:
-            self._take_doubt(member, data)
+            self._take_suspect(member, data)
 
-    def _take_doubt(self, member: ArchiveMember, data: Data) -> None:
+    def _take_suspect(self, member: ArchiveMember, data: Data) -> None:
         """Let what is known against the bytes of a member without a checksum count for it."""
         parts = member.pieces or (data.range(member.start, member.end),)
-        reasons = (part.data.doubtful(part.start, part.end) for part in parts)
+        reasons = (part.data.why_suspect(part.start, part.end) for part in parts)
         found = next((reason for reason in reasons if reason is not None), None)
         if found is not None:
             member.status = Status.DAMAGED
             member.finding = Finding(
-                "doubt", found, path=member.name, source=self.extraction.name, offset=member.start, length=member.packed
+                "doubt",
+                found,
+                path=member.name,
+                source=self.extraction.name,
+                offset=member.start,
+                length=member.compressed_size,
             )
 
-    def is_doubted(self, member: ArchiveMember) -> bool:
+    def needs_proof(self, member: ArchiveMember) -> bool:
         """Say whether only a checksum of its own could tell that ``member`` is right: its bytes are in doubt."""
         data = self.extraction.data
         return (
             member.checksum is not None
             and member.status is Status.COMPLETE
             and data.flawed
-            and data.doubtful(member.start, member.end) is not None
+            and data.why_suspect(member.start, member.end) is not None
         )
 
     def _remember(self, member: ArchiveMember, verdict: Verdict) -> None:
@@ -260,10 +265,10 @@ class ArchiveParser(Parser):
                 data.vouch(start, start + verdict.size)
             elif data.contradiction is None:
                 data.condemn(start, start + verdict.size, verdict.reason or "its checksum does not agree")
-        elif verdict.source is not None and verdict.doubtful:
+        elif verdict.source is not None and verdict.suspect:
             data, start = verdict.source
-            if data.doubtful(start, start + verdict.size) is None:
-                for offset, length in verdict.doubtful:
+            if data.why_suspect(start, start + verdict.size) is None:
+                for offset, length in verdict.suspect:
                     data.condemn(start + offset, start + offset + length, verdict.reason or "its size is another")
         verdict.source = None
         if verdict.status is Status.COMPLETE or verdict.code == "limit" or len(self.spoilt) >= _MOST_SPOILT:
@@ -283,9 +288,9 @@ class ArchiveParser(Parser):
         """Yield what `pparse ls` lists; the second of two equal names as ``name#2``."""
         names = NameCounter()
         for member in self.files():
-            size = member.packed if member.size is None else member.size
+            size = member.compressed_size if member.size is None else member.size
             self.recall(member)
-            if self.is_doubted(member):
+            if self.needs_proof(member):
                 self.verify(member)
                 self.recall(member)
             yield Member(self.listed_name(member, names), member.kind, member.start, size or 0, member.status, member)
@@ -418,7 +423,7 @@ class ArchiveParser(Parser):
         verdict.source = data, start
         if self.lacks_bytes_inside(member, data, end) and verdict.status is Status.TRUNCATED:
             verdict.worsen(Status.DAMAGED, "doubt", _SHORT)
-            verdict.doubtful = ((0, verdict.size),)
+            verdict.suspect = ((0, verdict.size),)
         if data is not self.extraction.data and opened is None:
             data.close()
         # The checksum of a stream around it proves bytes, not where the member ends: only one of its own does.
@@ -475,7 +480,7 @@ class ArchiveParser(Parser):
         member: ArchiveMember | None = opened.origin[1] if opened.origin is not None else None
         if member is None or member.size is None:
             return
-        if member.packed > LITTLE or member.size > LITTLE_UNPACKED or (member.at, member.start) in self.spoilt:
+        if member.compressed_size > LITTLE or member.size > LITTLE_UNPACKED or (member.at, member.start) in self.spoilt:
             return
         if not opened.data.is_proved(opened.start, opened.start + member.size):
             finding = self.prove(opened)
@@ -487,7 +492,7 @@ class ArchiveParser(Parser):
         """Return what ``verdict`` says of ``member`` as a finding with a place; None where all is well."""
         finding = verdict.finding(name, self.extraction.name)
         if finding is not None and finding.offset is None:
-            finding.offset, finding.length = member.start, member.packed
+            finding.offset, finding.length = member.start, member.compressed_size
             said = member.finding
             if said is not None and said.offset is not None and said.reason == finding.reason:
                 finding.offset, finding.length = said.offset, said.length
@@ -497,19 +502,22 @@ class ArchiveParser(Parser):
         """Put in doubt what was decoded before a place where the archive breaks off, if nothing else explains that.
 
         A stream can be damaged without its decoder noticing. If no header stands where a member ends, and no gap and
-        no doubt is near, bytes of that member are wrong, or too many: since its own header the archive was in step.
+        no why_suspect is near, bytes of that member are wrong, or too many: since its own header the archive was in
+        step.
         """
         data = self.extraction.data
         if not isinstance(data, ResumedData) or data.is_sound:
             return
         before: ArchiveMember | None = None
         for member in self.files():
-            if member.kind == "gap" and member.packed >= 512 and before is not None and before.kind == "file":
+            if member.kind == "gap" and member.compressed_size >= 512 and before is not None and before.kind == "file":
                 start, end = before.start, member.start
                 gap = data.next_gap(start)
-                explained = (gap is not None and gap.offset < member.end) or data.doubtful(start, member.end)
+                explained = (gap is not None and gap.offset < member.end) or data.why_suspect(start, member.end)
                 if not explained:
-                    data.add_doubt(start, end, "no header follows where this ends: bytes of it are wrong, or too many")
+                    data.add_suspect_range(
+                        start, end, "no header follows where this ends: bytes of it are wrong, or too many"
+                    )
             before = member
 
     def check(self, *, strict: bool = False) -> Iterator[Visit]:

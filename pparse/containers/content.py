@@ -44,10 +44,10 @@ class Verdict:
 
     ``status`` and ``verified`` as everywhere; ``reason`` in words, None where all is well; ``size``: bytes of the
     content as far as known, gaps of known length included; ``gaps``: ``(offset, length)``, length None where nobody
-    knows how many bytes are missing; ``doubtful``: ``(offset, length)`` of what is there and may be wrong.
+    knows how many bytes are missing; ``suspect``: ``(offset, length)`` of what is there and may be wrong.
     """
 
-    __slots__ = ("code", "doubtful", "gaps", "offset", "passed", "reason", "size", "source", "status", "verified")
+    __slots__ = ("code", "gaps", "offset", "passed", "reason", "size", "source", "status", "suspect", "verified")
 
     def __init__(self) -> None:
         self.status = Status.COMPLETE
@@ -57,7 +57,7 @@ class Verdict:
         self.offset: int | None = None
         self.size = 0
         self.gaps = GapLog()
-        self.doubtful: tuple[tuple[int, int], ...] = ()
+        self.suspect: tuple[tuple[int, int], ...] = ()
         self.passed: list[tuple[int, int]] = []  # where gaps of unknown length were passed over, and how much in all
         self.source: tuple[Data, int] | None = None  # what was read, and where in it this begins
 
@@ -71,9 +71,9 @@ class Verdict:
             self.status = status
 
     def place(self, size: int) -> None:
-        """Put all of a content of ``size`` bytes in doubt if it is damaged, and nothing tells where."""
-        if self.status is Status.DAMAGED and size and not self.gaps and not self.doubtful:
-            self.doubtful = ((0, size),)
+        """Put all of a content of ``size`` bytes in why_suspect if it is damaged, and nothing tells where."""
+        if self.status is Status.DAMAGED and size and not self.gaps and not self.suspect:
+            self.suspect = ((0, size),)
 
     def finding(self, path: str, source: str) -> Finding | None:
         """Return the finding that says so; None where all is well."""
@@ -288,7 +288,7 @@ def _judge_own(verdict: Verdict, data: Data) -> None:
         verdict.verified, verdict.status, verdict.reason, verdict.code = True, Status.COMPLETE, None, ""
     elif (reason := data.contradiction) is not None:
         verdict.verified = False
-        verdict.doubtful = ((0, size),)
+        verdict.suspect = ((0, size),)
         verdict.worsen(Status.DAMAGED, "checksum", reason)
 
 
@@ -371,10 +371,10 @@ def _judge(
         if verdict.verified:
             verdict.reason, verdict.code, verdict.status = None, "", Status.COMPLETE
             return
-    doubt = data.doubtful(start, came) if verdict.verified is not True else None
-    if doubt is not None:
-        verdict.worsen(Status.DAMAGED, "doubt", doubt)
-        verdict.doubtful = tuple(_placed(verdict, data.doubts_in(start, came), start))
+    why_suspect = data.why_suspect(start, came) if verdict.verified is not True else None
+    if why_suspect is not None:
+        verdict.worsen(Status.DAMAGED, "doubt", why_suspect)
+        verdict.suspect = tuple(_placed(verdict, data.suspect_ranges_in(start, came), start))
     if verdict.gaps:
         lost = count_words(verdict.gaps.known, "byte") if verdict.gaps.exact else "an unknown number of bytes"
         limit = data.passed_over(start, came)
@@ -400,10 +400,10 @@ def _judge(
                 verdict.gaps.add(verdict.size, None)
             verdict.worsen(Status.DAMAGED if damaged else Status.TRUNCATED, "truncated", error.reason)
     if size is not None and verdict.size > size:
-        verdict.doubtful = ((0, verdict.size),)  # bytes came in somewhere
+        verdict.suspect = ((0, verdict.size),)  # bytes came in somewhere
         verdict.worsen(Status.DAMAGED, "malformed", f"it holds {verdict.size:,} bytes and should hold {size:,}")
     if verdict.verified is False and crc is not None and checksum is not None:
-        verdict.doubtful = verdict.doubtful or ((0, verdict.size),)
+        verdict.suspect = verdict.suspect or ((0, verdict.size),)
         verdict.worsen(Status.DAMAGED, "checksum", f"its CRC-32 is {crc.value:08x} and should be {checksum[1]:08x}")
     if verdict.verified is None and verdict.reason is None and data.is_proved(start, came):
         verdict.verified = True  # by the checksum of the stream around it, say

@@ -133,7 +133,7 @@ class StreamParser(Parser):
 
     # -- what is wrong -----------------------------------------------------------------------------------------------
 
-    def settle(self, *, unless_indexed: bool = False) -> None:
+    def drain(self, *, unless_indexed: bool = False) -> None:
         """Decode to the end, so that all that is wrong is among the findings; ``unless_indexed``: or leave it, if there
         is an index, and it fits as far as it was used."""
         if unless_indexed and self.is_indexed():
@@ -159,11 +159,11 @@ class StreamParser(Parser):
         self._noted = True
         for problem in self._content.problems:
             self.result.findings.add(self._finding(problem))
-        for doubt in self._content.doubts:
+        for suspect in self._content.suspect_ranges:
             self.result.findings.add(
                 Finding(
                     "doubt",
-                    f"bytes {doubt.start:,} to {doubt.end:,} of the content are in doubt: {doubt.reason}",
+                    f"bytes {suspect.start:,} to {suspect.end:,} of the content are in suspect: {suspect.reason}",
                     source=self.extraction.name,
                     wanted=None,
                 )
@@ -174,7 +174,7 @@ class StreamParser(Parser):
         content = self.content
         cut = isinstance(content.error, EndOfDataError) and problem is content.problems[-1]
         length = max(0, problem.end - problem.at)
-        behind = problem.fault is Fault.TRAILING and not content.is_in_doubt
+        behind = problem.fault is Fault.TRAILING and not content.is_suspect
         return Finding(
             "trailing" if behind else "truncated" if cut else "malformed",
             problem.reason,
@@ -186,10 +186,10 @@ class StreamParser(Parser):
 
     def _status(self) -> Status:
         content = self.content
-        if not content.is_in_doubt:
+        if not content.is_suspect:
             return Status.COMPLETE
         status = status_of(content.error)
-        if content.doubts or len(content.problems) > 1 or (content.problems and content.error is None):
+        if content.suspect_ranges or len(content.problems) > 1 or (content.problems and content.error is None):
             return Status.DAMAGED
         return status
 
@@ -217,7 +217,7 @@ class StreamParser(Parser):
 
     def entries_of(self, node: Node) -> Iterator[Entry]:
         """Yield the children of a container below the root."""
-        self.settle()
+        self.drain()
         for problem in self.content.problems:
             yield Entry(
                 None,
@@ -231,7 +231,7 @@ class StreamParser(Parser):
 
     def judge(self, node: Node) -> None:
         """Find out how the stream ends, by decoding it."""
-        self.settle()
+        self.drain()
         self.result.close_node(node, self._status(), None)
 
     def load_scalar(self, node: Node) -> Any:
@@ -267,7 +267,7 @@ class StreamParser(Parser):
 
     def members(self) -> Iterator[Member]:
         """Yield the content, decoding it to its end to know what it is like."""
-        self.settle()
+        self.drain()
         content = self.content
         size = content.size
         if size is None:
@@ -281,7 +281,7 @@ class StreamParser(Parser):
     def check(self, *, strict: bool = False) -> Iterator[Visit]:
         """Decode everything, and compare checksums."""
         root = self.result.root
-        self.settle()
+        self.drain()
         yield Visit.of(root, 0)
         gaps = self.content.gaps
         if strict and gaps:

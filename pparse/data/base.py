@@ -17,7 +17,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 
 from pparse.data.reader import Cursor, Range, byte_view
-from pparse.data.standing import Condemned, Doubt, Proofs, joined, standing
+from pparse.data.standing import Condemned, Proofs, SuspectRange, joined, standing
 from pparse.errors import ClosedError, EndOfDataError, GapError, SourceError
 
 TYPE_CHECKING = False
@@ -173,8 +173,8 @@ class Data(ABC):
     """A source of bytes.
 
     Attributes: ``name`` for people; ``size`` in bytes, None until the end of a stream of unknown size was seen;
-    ``access``; ``gaps``, in order, none overlapping; ``doubts``, in order; ``error``, why it does not go on as it
-    should, once reading came to that; ``checksum``, what it is held against when its end is decoded, and
+    ``access``; ``gaps``, in order, none overlapping; ``suspect_ranges``, in order; ``error``, why it does not go on as
+    it should, once reading came to that; ``checksum``, what it is held against when its end is decoded, and
     ``contradiction``, what that found if it does not agree; ``revision``, how often it turned out that what was given
     before was not right, and other bytes are given now; ``place``, where the last read ended; ``stats``.
     """
@@ -183,7 +183,7 @@ class Data(ABC):
     size: int | None
     access: Access = Access.FREE
     gaps: Sequence[Gap] = ()
-    doubts: tuple[Doubt, ...] = ()
+    suspect_ranges: tuple[SuspectRange, ...] = ()
     error: PparseError | None = None
     checksum: tuple[str, int] | None = None
     contradiction: str | None = None
@@ -312,7 +312,7 @@ class Data(ABC):
     @property
     def flawed(self) -> bool:
         """Whether anything is known against any of its bytes; cheap, and never reads."""
-        return self._condemned is not None or bool(self.gaps) or bool(self.doubts)
+        return self._condemned is not None or bool(self.gaps) or bool(self.suspect_ranges)
 
     def look(self) -> None:  # noqa: B027 -- most data know all there is to know
         """If it is known that this breaks off or is damaged somewhere, find out where. Raises `LimitError`."""
@@ -324,13 +324,15 @@ class Data(ABC):
         """Say whether the bytes ``[start, end)`` are there, and right; see `pparse.data.standing.standing`."""
         return standing(self, start, end)
 
-    def doubtful(self, start: int, end: int) -> str | None:
+    def why_suspect(self, start: int, end: int) -> str | None:
         """Say why bytes in ``[start, end)`` may be wrong though they were decoded; None where nothing says so."""
         if start >= end:
             return None
-        found: Doubt | None = None if self._condemned is None else self._condemned.touching(start, end)
+        found: SuspectRange | None = None if self._condemned is None else self._condemned.touching(start, end)
         if found is None:
-            found = next((doubt for doubt in self.doubts if doubt.start < end and start < doubt.end), None)
+            found = next(
+                (suspect for suspect in self.suspect_ranges if suspect.start < end and start < suspect.end), None
+            )
         if found is None or (self._proofs is not None and self._proofs.covers(start, end)):
             return None
         return found.reason
@@ -339,15 +341,15 @@ class Data(ABC):
         """Say which limit of ours kept bytes in ``[start, end)`` from being had, where there is a gap; None: none."""
         return None
 
-    def doubts_in(self, start: int, end: int) -> list[tuple[int, int]]:
+    def suspect_ranges_in(self, start: int, end: int) -> list[tuple[int, int]]:
         """Return the stretches ``(first, last + 1)`` of ``[start, end)`` that may be wrong, in order and apart."""
-        if self.doubtful(start, end) is None:
+        if self.why_suspect(start, end) is None:
             return []
-        doubts = (*self.doubts, *(self._condemned or ()))
+        suspect_ranges = (*self.suspect_ranges, *(self._condemned or ()))
         known = joined(
-            (max(doubt.start, start), min(doubt.end, end))
-            for doubt in doubts
-            if doubt.start < end and start < doubt.end
+            (max(suspect.start, start), min(suspect.end, end))
+            for suspect in suspect_ranges
+            if suspect.start < end and start < suspect.end
         )
         known, proofs = known or [(start, end)], self._proofs
         return known if proofs is None else [rest for pair in known for rest in proofs.without(*pair)]
@@ -358,7 +360,7 @@ class Data(ABC):
             if self._condemned is None:
                 with _MAKING:
                     self._condemned = self._condemned or Condemned()
-            self._condemned.add(Doubt(start, end, reason))
+            self._condemned.add(SuspectRange(start, end, reason))
             self.stats.discover()
 
     def vouch(self, start: int, end: int) -> None:

@@ -15,17 +15,17 @@ if TYPE_CHECKING:
 class HiddenData(Data):
     """Data of which the stretches ``hidden`` are gaps, and the rest is as it is; offsets are the same.
 
-    ``settled`` (by default those hidden) are stretches of which doubts are known and dealt with: `doubtful` speaks of
-    the others only. Both are pairs ``(start, end)``, in order and apart.
+    ``handled`` (by default those hidden) are stretches of which doubts are known and dealt with: `why_suspect` speaks
+    of the others only. Both are pairs ``(start, end)``, in order and apart.
     """
 
     def __init__(
-        self, data: Data, hidden: Sequence[tuple[int, int]], settled: Sequence[tuple[int, int]] | None = None
+        self, data: Data, hidden: Sequence[tuple[int, int]], handled: Sequence[tuple[int, int]] | None = None
     ) -> None:
         super().__init__(data.name, data.size, data.stats)
         self._data = data
-        self._settled = list(hidden if settled is None else settled)
-        self._vague = [stretch for stretch in self._settled if stretch not in set(hidden)]
+        self._handled = list(hidden if handled is None else handled)
+        self._vague = [stretch for stretch in self._handled if stretch not in set(hidden)]
         self.access = data.access
         gaps = [(gap.offset, gap.end, gap.exact) for gap in data.gaps]
         gaps += [(start, end, True) for start, end in hidden]
@@ -46,7 +46,7 @@ class HiddenData(Data):
         return self._data.revision
 
     def is_vague(self, start: int, end: int) -> bool:
-        """Say whether damage is somewhere in ``[start, end)`` that is settled, but not all of it hidden."""
+        """Say whether damage is somewhere in ``[start, end)`` that is handled, but not all of it hidden."""
         return any(low < end and start < high for low, high in self._vague)
 
     def pread(self, offset: int, length: int) -> bytes:
@@ -57,17 +57,17 @@ class HiddenData(Data):
     def _pread(self, offset: int, length: int) -> bytes:
         return self._data.pread(offset, length)
 
-    def doubtful(self, start: int, end: int) -> str | None:
-        """Ask the data, of what is not settled."""
-        place = bisect_right(self._settled, start, key=itemgetter(1))
-        while place < len(self._settled) and self._settled[place][0] < end:
-            low, high = self._settled[place]
-            reason = self._data.doubtful(start, low) if start < low else None
+    def why_suspect(self, start: int, end: int) -> str | None:
+        """Ask the data, of what is not handled."""
+        place = bisect_right(self._handled, start, key=itemgetter(1))
+        while place < len(self._handled) and self._handled[place][0] < end:
+            low, high = self._handled[place]
+            reason = self._data.why_suspect(start, low) if start < low else None
             if reason is not None:
                 return reason
             start = max(start, high)
             place += 1
-        return self._data.doubtful(start, end) if start < end else None
+        return self._data.why_suspect(start, end) if start < end else None
 
     def passed_over(self, start: int, end: int) -> str | None:
         """Ask the data."""

@@ -152,13 +152,13 @@ class SplicedData(Data):
         pieces = list(self._pieces(start, max(0, end - start)))
         return bool(pieces) and all(data.is_proved(at, at + take) for data, at, take in pieces)
 
-    def doubtful(self, start: int, end: int) -> str | None:
+    def why_suspect(self, start: int, end: int) -> str | None:
         """Ask the parts, too."""
-        own = super().doubtful(start, end)
+        own = super().why_suspect(start, end)
         if own is not None or self.is_proved(start, end):
             return own
         for data, at, take in self._pieces(start, max(0, end - start)):
-            reason = data.doubtful(at, at + take)
+            reason = data.why_suspect(at, at + take)
             if reason is not None:
                 return reason
         return None
@@ -168,14 +168,14 @@ class SplicedData(Data):
         reasons = (data.passed_over(at, at + take) for data, at, take in self._pieces(start, max(0, end - start)))
         return next((reason for reason in reasons if reason is not None), None)
 
-    def doubts_in(self, start: int, end: int) -> list[tuple[int, int]]:
+    def suspect_ranges_in(self, start: int, end: int) -> list[tuple[int, int]]:
         """Ask the parts, too."""
-        if self.doubtful(start, end) is None:
+        if self.why_suspect(start, end) is None:
             return []
-        found = super().doubts_in(start, end) if super().doubtful(start, end) is not None else []
+        found = super().suspect_ranges_in(start, end) if super().why_suspect(start, end) is not None else []
         offset = start
         for data, at, take in self._pieces(start, max(0, end - start)):
-            found += [(low - at + offset, high - at + offset) for low, high in data.doubts_in(at, at + take)]
+            found += [(low - at + offset, high - at + offset) for low, high in data.suspect_ranges_in(at, at + take)]
             offset += take
         return joined(found)
 

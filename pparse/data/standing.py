@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pparse.data.reader import Range
 
 
-class Doubt:
+class SuspectRange:
     """A stretch ``[start, end)`` that was decoded, and may be wrong all the same, for the ``reason`` given."""
 
     __slots__ = ("end", "reason", "start")
@@ -35,7 +35,7 @@ class Doubt:
         self.reason = reason
 
     def __repr__(self) -> str:
-        return f"Doubt({self.start}, {self.end}, {self.reason!r})"
+        return f"SuspectRange({self.start}, {self.end}, {self.reason!r})"
 
 
 class Proofs:
@@ -85,39 +85,43 @@ class Condemned:
     Thread-safe.
     """
 
-    __slots__ = ("_doubts", "_lock", "_reach", "_starts")
+    __slots__ = ("_lock", "_reach", "_starts", "_suspect_ranges")
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._starts: list[int] = []
-        self._doubts: list[Doubt] = []
+        self._suspect_ranges: list[SuspectRange] = []
         self._reach: list[int] = []  # the furthest end of this one and all before it
 
-    def add(self, doubt: Doubt) -> None:
+    def add(self, suspect: SuspectRange) -> None:
         """Add a stretch, unless it is there."""
         with self._lock:
-            place = bisect_right(self._starts, doubt.start)
-            if place and self._starts[place - 1] == doubt.start and self._doubts[place - 1].end == doubt.end:
+            place = bisect_right(self._starts, suspect.start)
+            if (
+                place
+                and self._starts[place - 1] == suspect.start
+                and self._suspect_ranges[place - 1].end == suspect.end
+            ):
                 return
-            self._starts.insert(place, doubt.start)
-            self._doubts.insert(place, doubt)
+            self._starts.insert(place, suspect.start)
+            self._suspect_ranges.insert(place, suspect)
             del self._reach[place:]
             furthest = self._reach[-1] if place else 0
-            for later in self._doubts[place:]:
+            for later in self._suspect_ranges[place:]:
                 furthest = max(furthest, later.end)
                 self._reach.append(furthest)
 
-    def __iter__(self) -> Iterator[Doubt]:
-        return iter(self._doubts)
+    def __iter__(self) -> Iterator[SuspectRange]:
+        return iter(self._suspect_ranges)
 
-    def touching(self, start: int, end: int) -> Doubt | None:
+    def touching(self, start: int, end: int) -> SuspectRange | None:
         """Return a stretch that overlaps ``[start, end)``; None if none does."""
         with self._lock:
             place = bisect_left(self._starts, end)
             while place and self._reach[place - 1] > start:
                 place -= 1
-                if self._doubts[place].end > start:
-                    return self._doubts[place]
+                if self._suspect_ranges[place].end > start:
+                    return self._suspect_ranges[place]
             return None
 
 
@@ -166,9 +170,9 @@ def standing(data: Data, start: int, end: int) -> Standing:
     gap = data.next_gap(start) if data.gaps else None
     if gap is not None and gap.offset < start + there:
         there = max(0, gap.offset - start)
-    doubt = data.doubtful(start, start + there)
-    if doubt is not None:
-        return Standing(Status.DAMAGED, False, doubt, there)
+    why_suspect = data.why_suspect(start, start + there)
+    if why_suspect is not None:
+        return Standing(Status.DAMAGED, False, why_suspect, there)
     if there == wanted:
         return Standing(Status.COMPLETE, True if data.is_proved(start, end) else None, None, there)
     limit = data.passed_over(start + there, end)

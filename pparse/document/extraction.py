@@ -265,7 +265,7 @@ class Extraction:
         if around:
             inner.prove()
         else:
-            inner.settle_streams()
+            inner.drain_streams()
         yield from (finding for finding in self.findings if finding not in told)
 
     def forget(self) -> None:
@@ -296,7 +296,7 @@ class Extraction:
             extraction = extraction.parent
         return extraction
 
-    def settle_streams(self, *, unless_indexed: bool = False) -> None:
+    def drain_streams(self, *, unless_indexed: bool = False) -> None:
         """Decode the compressed streams around this to their ends, so that what is wrong with them is known.
 
         ``unless_indexed``: but for those whose index fits, for a listing, which had only to look here and there.
@@ -305,7 +305,7 @@ class Extraction:
         while extraction.implicit and extraction.parent is not None:
             extraction = extraction.parent
             for result in extraction.results.values():
-                result.parser.settle(unless_indexed=unless_indexed)
+                result.parser.drain(unless_indexed=unless_indexed)
 
     def prove(self) -> None:
         """Read all that this stands on to its end, so that checksums are compared: the streams and the members of
@@ -318,7 +318,7 @@ class Extraction:
                 if finding is not None:
                     self.findings.add(finding)
             for result in list(extraction.results.values()):
-                result.parser.settle()
+                result.parser.drain()
             extraction = extraction.parent
 
     def confirm(self) -> None:
@@ -382,7 +382,7 @@ guard(
         "node",
         "parse",
         "prove",
-        "settle_streams",
+        "drain_streams",
         "sibling",
         "view",
         "walk",

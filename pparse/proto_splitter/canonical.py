@@ -313,7 +313,7 @@ class Canonicalizer:
             result.add(field.key + encode_varint(len(key) + entry.size) + key)
             result.add_rope(entry)
             if len(result.tail) > _SPILLED:
-                self._settle(result)
+                self._conclude(result)
         return result
 
     # -- memory ------------------------------------------------------------------------------------------------------
@@ -328,7 +328,7 @@ class Canonicalizer:
         if rope is not None:
             self._hold(max(0, len(rope.tail) - before))
             if field.repeated and len(rope.tail) > _SPILLED:
-                self._settle(rope)
+                self._conclude(rope)
         elif isinstance(value, tuple):
             self._hold(size_of(value) + _WAITING)  # it holds these bytes until the message ends
 
@@ -338,7 +338,7 @@ class Canonicalizer:
         if more > 0 and (self._scratch is None or self._budget.fits(more + _STEP)):
             self._charge.resize(self._held + _STEP)
 
-    def _settle(self, rope: Rope) -> None:
+    def _conclude(self, rope: Rope) -> None:
         """Move what was added to a rope last to where it can stay."""
         if self._held <= self._charge.amount or self._scratch is None:
             rope.cut()

@@ -31,17 +31,17 @@ _CHANGED: Final = ("malformed", UNSURE_NUMBER)
 class Judgement:
     """What became of a document: ``status``, and ``findings``, everything that is odd or wrong with it.
 
-    ``verified``: whether checksums of its own confirmed all of it (None: it has none, or not everywhere). ``doubtful``:
+    ``verified``: whether checksums of its own confirmed all of it (None: it has none, or not everywhere). ``suspect``:
     offset and length of what cannot be what it was, in the document.
     """
 
-    __slots__ = ("doubtful", "findings", "status", "verified")
+    __slots__ = ("findings", "status", "suspect", "verified")
 
     def __init__(self, limit: int) -> None:
         self.status = Status.COMPLETE
         self.findings = FindingList(limit)
         self.verified: bool | None = None
-        self.doubtful: list[tuple[int, int]] = []
+        self.suspect: list[tuple[int, int]] = []
 
     @property
     def is_whole(self) -> bool:
@@ -62,8 +62,8 @@ class Judgement:
         worst = next((finding for finding in self.findings if _is_fault(finding)), None)
         reason = worst.reason if worst is not None else f"its format says that it is {self.status}"
         verdict.worsen(self.status, worst.code if worst is not None else str(self.status), reason)
-        stretches = [(offset, offset + length) for offset, length in (*verdict.doubtful, *self.doubtful)]
-        verdict.doubtful = tuple((start, end - start) for start, end in joined(stretches))
+        stretches = [(offset, offset + length) for offset, length in (*verdict.suspect, *self.suspect)]
+        verdict.suspect = tuple((start, end - start) for start, end in joined(stretches))
 
     def __repr__(self) -> str:
         return f"<Judgement {self.status}: {len(self.findings)} findings>"
@@ -72,7 +72,7 @@ class Judgement:
 def judge(extraction: Extraction) -> Judgement:
     """Look at all of a document, as `Extraction.check` does, and say what became of it.
 
-    What it stands on (the archives and streams around it) is to be settled before. A limit that keeps it from being
+    What it stands on (the archives and streams around it) is to be drained before. A limit that keeps it from being
     looked at is a finding. Raises what says nothing of the data.
     """
     from pparse.document.registry import viewer_for
@@ -101,7 +101,7 @@ def judge(extraction: Extraction) -> Judgement:
         if viewer is None and finding.offset is not None and finding.length and finding.code in _CHANGED:
             start, end = finding.offset, min(finding.offset + finding.length, extraction.known_end())
             if finding.source == extraction.name and extraction.start <= start < end:
-                found.doubtful.append((start - extraction.start, end - start))
+                found.suspect.append((start - extraction.start, end - start))
     return found
 
 
@@ -139,7 +139,7 @@ def _streams_checked(document: Extraction) -> Iterator[str]:
     while inner is not None:
         for result in list(inner.results.values()):
             parser = result.parser
-            if isinstance(parser, StreamParser) and parser.checks and not parser.content.is_in_doubt:
+            if isinstance(parser, StreamParser) and parser.checks and not parser.content.is_suspect:
                 yield parser.name
         inner = inner.parent
 

@@ -14,25 +14,25 @@ if TYPE_CHECKING:
 
 
 class Plan:
-    """What to write: ``recursive``, enter containers; ``nameless``, write what lies between members; ``salvage``, write
-    model files that are not whole in a form that their library opens; ``settle``, read streams to their end first, so
-    that what their checksums say is known; ``wanted``, which members of the outermost container."""
+    """What to write: ``recursive``, enter containers; ``unclaimed``, write what lies between members; ``salvage``,
+    write model files that are not whole in a form that their library opens; ``drain``, read streams to their end first,
+    so that what their checksums say is known; ``wanted``, which members of the outermost container."""
 
-    __slots__ = ("nameless", "recursive", "salvage", "settle", "wanted")
+    __slots__ = ("drain", "recursive", "recursive", "salvage", "unclaimed", "unclaimed", "wanted")
 
     def __init__(
         self,
         *,
         recursive: bool = False,
-        nameless: bool = False,
+        unclaimed: bool = False,
         salvage: bool = False,
-        settle: bool = False,
+        drain: bool = False,
         wanted: Callable[[str], bool] | None = None,
     ) -> None:
         self.recursive = recursive
-        self.nameless = nameless
+        self.unclaimed = unclaimed
         self.salvage = salvage
-        self.settle = settle
+        self.drain = drain
         self.wanted = wanted
 
 

@@ -97,7 +97,7 @@ def recover(
         with suppress(OSError):  # a run that was killed when this was all that was left to do
             os.rmdir(os.path.join(folder, WORK_NAME))
         raise OptionError(f"there is a {REPORT_NAME} in {os.fspath(folder)}; name another folder")
-    plan = Plan(recursive=True, nameless=True, salvage=True, settle=True)
+    plan = Plan(recursive=True, unclaimed=True, salvage=True, drain=True)
     run = run_of(document, "recover", max_output=max_output, exist_ok=exist_ok)
     with open_target(document, folder, max_output=max_output, exist_ok=exist_ok, run=run) as target:
         report = RecoveryReport(target, fill="zeros")
@@ -159,7 +159,7 @@ def extract(
 
     chosen = None if wanted is None else getattr(wanted, "identity", None) or unlike_all()
     resumed = 0
-    for settle in (False, True):
+    for drain in (False, True):
         summary = Summary()
 
         def note(file: RecoveredFile, summary: Summary = summary) -> None:
@@ -172,8 +172,8 @@ def extract(
 
         result = recognise(document)
         run = run_of(document, "extract", max_output=max_output, exist_ok=exist_ok, recursive=recursive, wanted=chosen)
-        plan = Plan(recursive=recursive, wanted=wanted, settle=settle)
-        with open_target(document, folder, max_output=max_output, exist_ok=exist_ok or settle, run=run) as target:
+        plan = Plan(recursive=recursive, wanted=wanted, drain=drain)
+        with open_target(document, folder, max_output=max_output, exist_ok=exist_ok or drain, run=run) as target:
             unpacker = Unpacker(document, target, note, plan)
             unpacker.run(result)
             resumed = resumed or unpacker.resumed

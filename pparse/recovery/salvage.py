@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from typing import Final
 
     from pparse.parsers.protobuf.parser import ProtobufParser
-    from pparse.recovery.salvage_job import Kept, Report
+    from pparse.recovery.salvage_job import OnKept, Report
     from pparse.recovery.target import Target
     from pparse.tree.result import Result
 
@@ -35,7 +35,7 @@ PROTOBUF: Final = ("saved-model", "graph-def", "meta-graph", "protobuf")
 MODELS: Final = ("safetensors", "riegeli", "cpb", *PROTOBUF)
 
 
-def salvage(extraction: Extraction, target: Target, name: str, *, report: Report, kept: Kept | None = None) -> bool:
+def salvage(extraction: Extraction, target: Target, name: str, *, report: Report, kept: OnKept | None = None) -> bool:
     """Write what is left of a model file that is not whole as the valid file ``name`` of ``target``, and tell of it.
 
     ``report`` is called once for each file written, the new one first, and for each part of which nothing could be had;
@@ -47,7 +47,7 @@ def salvage(extraction: Extraction, target: Target, name: str, *, report: Report
     return _attempt(extraction, target, name, report, kept) is _SAVED
 
 
-def _attempt(extraction: Extraction, target: Target, name: str, report: Report, kept: Kept | None) -> str:
+def _attempt(extraction: Extraction, target: Target, name: str, report: Report, kept: OnKept | None) -> str:
     """Do what `salvage` does; tell what is lost from what had better be written as it is."""
     try:
         result = extraction.parse()
@@ -62,13 +62,13 @@ def _attempt(extraction: Extraction, target: Target, name: str, report: Report, 
     if form not in MODELS:
         return _NOTHING
     start, end = inner.start, max(inner.start, inner.known_end())
-    doubts = inner.data.doubts_in(start, end)
-    if doubts and form in ("riegeli", "cpb"):
-        doubts = _unproved(inner)
+    suspect_ranges = inner.data.suspect_ranges_in(start, end)
+    if suspect_ranges and form in ("riegeli", "cpb"):
+        suspect_ranges = _unproved(inner)
     if form in PROTOBUF:
-        doubts = joined([*doubts, *islice(inner.data.holes(start, end), _MAX_HOLES)])
-    if doubts and form != "safetensors":  # which tells its tensors apart itself
-        return _save_apart(inner, form, doubts, target, name, report)
+        suspect_ranges = joined([*suspect_ranges, *islice(inner.data.holes(start, end), _MAX_HOLES)])
+    if suspect_ranges and form != "safetensors":  # which tells its tensors apart itself
+        return _save_apart(inner, form, suspect_ranges, target, name, report)
     job = Job(inner, target, name, report)
     job.kept = kept
     return _SAVED if _save(job, form) else _UNHARMED if job.is_unharmed else _NOTHING
@@ -124,35 +124,35 @@ def _unproved(extraction: Extraction) -> list[tuple[int, int]]:
         data.range(start, end), verify="all", budget=session.budget, limits=session.limits, scratch=session.spools
     )
     lookup.survey(lambda _region: session.check_cancelled(), lambda _error: None)
-    return data.doubts_in(start, end)
+    return data.suspect_ranges_in(start, end)
 
 
 def _save_apart(
-    extraction: Extraction, form: str, doubts: list[tuple[int, int]], target: Target, name: str, report: Report
+    extraction: Extraction, form: str, suspect_ranges: list[tuple[int, int]], target: Target, name: str, report: Report
 ) -> str:
     """Save what is sure of a file as ``name``, as if what is in doubt were lost; and all of it under another name.
 
-    If nothing that matters is in doubt, nothing is written.
+    If nothing that matters is in why_suspect, nothing is written.
     """
     from pparse.data.hidden import HiddenData
 
-    data = HiddenData(extraction.data, doubts)
+    data = HiddenData(extraction.data, suspect_ranges)
     sure = Extraction(
         extraction.session, extraction.name, data, extraction.start, extraction.end, extraction.parent, form
     )
     start, end = extraction.start, max(extraction.start, extraction.known_end())
     job = Job(sure, target, name, report)
     if form in ("riegeli", "cpb"):
-        job.end = end  # an end that is in doubt is lost: the chunks before it are not all that there were
+        job.end = end  # an end that is in why_suspect is lost: the chunks before it are not all that there were
     with suppress(MalformedError, EndOfDataError, GapError):
         if not _save(job, form) and job.is_unharmed:
             return _UNHARMED
     job = Job(extraction, target, doubtful_name(name), report)
     with target.create(job.name) as file:
         gaps = job.copy_known(file, start, end)
-    why = extraction.data.doubtful(start, end) or "some were never written (a file hole), and read as zeros"
+    why = extraction.data.why_suspect(start, end) or "some were never written (a file hole), and read as zeros"
     reason = f"bytes of it may be wrong: {why}"
-    known = [(low - start, high - low) for low, high in doubts]
+    known = [(low - start, high - low) for low, high in suspect_ranges]
     job.report(file, Status.DAMAGED, reason, offset=start, gaps=gaps, doubtful=known)
     return _SAVED
 

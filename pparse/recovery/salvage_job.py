@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pparse.recovery.target import Target, TargetFile
 
     Report = Callable[[RecoveredFile], object]
-    Kept = Callable[[str, int], object]
+    OnKept = Callable[[str, int], object]
 
 SCHEMA: Final = 1
 _STEP: Final = 1 * MIB
@@ -43,7 +43,7 @@ class Job:
         self.end = max(self.start, extraction.known_end())
         self.target = target
         self.name = name
-        self.kept: Kept | None = None
+        self.kept: OnKept | None = None
         self.is_unharmed = False  # set by who finds nothing lost: it is to be written as it is
         self._report = report
         self._done = 0

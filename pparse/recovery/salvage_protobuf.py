@@ -331,11 +331,11 @@ def salvage_protobuf(job: Job) -> bool:
                 raise
             file.discard()
             return False
-    doubt = job.data.doubtful(job.start, job.end)
-    damaged = losses.inside or job.has_gaps or job.loose or doubt is not None
+    why_suspect = job.data.why_suspect(job.start, job.end)
+    damaged = losses.inside or job.has_gaps or job.loose or why_suspect is not None
     status = Status.DAMAGED if damaged else Status.TRUNCATED
     reason = f"{file.bytes:,} of {job.end - job.start:,} bytes are in it; {losses.text()}"
-    job.report(file, status, reason if doubt is None else f"{reason}; {doubt}")
+    job.report(file, status, reason if why_suspect is None else f"{reason}; {why_suspect}")
     try:
         losses.save(stem, status)
         job.save_loose(stem)

@@ -54,8 +54,8 @@ class _Judge:
         self._job = job
         self.base = viewer.parser.data_start
         self.spoiled: set[int] = set()
-        self.in_doubt = False
-        self.header_doubt = job.data.doubtful(job.start, self.base)
+        self.is_suspect = False
+        self.header_suspect = job.data.why_suspect(job.start, self.base)
         self._cut = not job.loose or job.loose[0].length is None
         self._lost = (
             "it lies beyond the end of what is there"
@@ -66,9 +66,10 @@ class _Judge:
     def judge(self, number: int, tensor: Tensor) -> tuple[Status, str]:
         """Return what became of a tensor, and why; for a whole one COMPLETE and no reason.
 
-        ``in_doubt`` says whether all that is wrong is that its bytes, or what the header says of it, may not be right.
+        ``is_suspect`` says whether all that is wrong is that its bytes, or what the header says of it, may not be
+        right.
         """
-        self.in_doubt = False
+        self.is_suspect = False
         claimed = tensor.claimed_status
         shifted = tensor.finding.reason if tensor.finding is not None and tensor.finding.code == "shifted" else None
         if shifted is not None or _is_unread(tensor):  # there, but perhaps not what it was, or not for numpy
@@ -79,8 +80,8 @@ class _Judge:
         span = tensor.spans[0]
         start, stop, data = span.offset, span.offset + span.length, self._job.data
         if start == stop:
-            self.in_doubt = self.header_doubt is not None
-            return (Status.DAMAGED, self.header_doubt) if self.header_doubt else (Status.COMPLETE, "")
+            self.is_suspect = self.header_suspect is not None
+            return (Status.DAMAGED, self.header_suspect) if self.header_suspect else (Status.COMPLETE, "")
         if start >= self._job.solid:
             return Status.MISSING, self._lost
         gap = data.next_gap(start)
@@ -95,21 +96,22 @@ class _Judge:
             return (Status.TRUNCATED if self._cut else Status.DAMAGED), "it ends early"
         if number in self.spoiled:
             return Status.DAMAGED, "its bytes cannot be read"
-        doubt = data.doubtful(start, stop) or self.header_doubt or shifted
+        why_suspect = data.why_suspect(start, stop) or self.header_suspect or shifted
         if tensor.unwritten_nbytes:
-            doubt = f"{tensor.unwritten_nbytes:,} bytes of it were never written (a file hole)"
-        self.in_doubt = doubt is not None
-        return (Status.COMPLETE, "") if doubt is None else (Status.DAMAGED, doubt)
+            why_suspect = f"{tensor.unwritten_nbytes:,} bytes of it were never written (a file hole)"
+        self.is_suspect = why_suspect is not None
+        return (Status.COMPLETE, "") if why_suspect is None else (Status.DAMAGED, why_suspect)
 
 
 class _Plan:
-    """Which tensors are whole (``in_doubt``: whole, but perhaps wrong), in the order of the header, and where they go.
+    """Which tensors are whole (``is_suspect``: whole, but perhaps wrong), in the order of the header, and where they
+    go.
 
     ``starts`` and ``sizes`` are where their bytes are, ``numbers`` which they are of all ``total`` ones, ``order`` that
     of their bytes in the old file, and in the new one, ``places`` where they begin there.
     """
 
-    def __init__(self, judge: _Judge, viewer: SafetensorsViewer, job: Job, *, in_doubt: bool) -> None:
+    def __init__(self, judge: _Judge, viewer: SafetensorsViewer, job: Job, *, is_suspect: bool) -> None:
         self.numbers, self.starts, self.sizes = array("q"), array("q"), array("q")
         self.total = 0
         self.opens = True  # whether the library opens the old file, as far as the tensors go
@@ -119,7 +121,7 @@ class _Plan:
         for number, tensor in enumerate(viewer.tensors()):
             self.total += 1
             status, _ = judge.judge(number, tensor)
-            if judge.in_doubt if in_doubt else status is Status.COMPLETE:
+            if judge.is_suspect if is_suspect else status is Status.COMPLETE:
                 self._add(number, tensor)
             if status is Status.COMPLETE:
                 continue
@@ -155,10 +157,10 @@ def salvage_safetensors(job: Job) -> bool:
         judge = _Judge(job, viewer)
         metadata = _metadata(viewer)
         refused = _refused(viewer)
-        sure = _save_model(job, viewer, judge, metadata, refused=bool(refused), in_doubt=False)
+        sure = _save_model(job, viewer, judge, metadata, refused=bool(refused), is_suspect=False)
         if sure is None:
             return False
-        doubtful = _save_model(job, viewer, judge, metadata, in_doubt=True)
+        doubtful = _save_model(job, viewer, judge, metadata, is_suspect=True)
     except (MalformedError, GapError, EndOfDataError):  # of the header; of tensors, they are spoiled
         return False
     plan, file = sure
@@ -183,20 +185,20 @@ def _save_model(
     metadata: dict[str, object] | None,
     *,
     refused: bool = False,
-    in_doubt: bool,
+    is_suspect: bool,
 ) -> tuple[_Plan, TargetFile | None] | None:
     """Write the sure tensors, or those in doubt; no file if there are none. None if the old file is as good."""
     for _ in range(_TRIES):
-        plan = _Plan(judge, viewer, job, in_doubt=in_doubt)
+        plan = _Plan(judge, viewer, job, is_suspect=is_suspect)
         try:
             whole = viewer.parser.header.status is Status.COMPLETE and viewer.parser.wrong_length is None
             if plan.opens and whole and not refused:
                 if job.data.access is not Access.FREE:  # else all gaps are known
                     for _ in _contents(job, judge, plan):
                         job.session.check_cancelled()
-                job.is_unharmed = not in_doubt
+                job.is_unharmed = not is_suspect
                 return None
-            name = doubtful_name(job.name) if in_doubt else job.name
+            name = doubtful_name(job.name) if is_suspect else job.name
             return plan, _write(job, viewer, judge, plan, metadata, name) if plan.numbers else None
         except _SpoiledError:
             continue
@@ -312,7 +314,7 @@ def _report_model(
             errors = any(finding.severity is Severity.ERROR for finding in refused)
             status = Status.DAMAGED if errors else Status.COMPLETE
     at_odds = viewer.parser.is_at_odds
-    if judge.header_doubt is not None or job.has_gaps or header.status is Status.DAMAGED or at_odds:
+    if judge.header_suspect is not None or job.has_gaps or header.status is Status.DAMAGED or at_odds:
         status = Status.DAMAGED
     job.report(file, status, reason)
     return status
@@ -339,7 +341,7 @@ def _finish(
                 if job.kept is not None:
                     job.kept(tensor.name, tensor.stored_nbytes)
             else:
-                rest.add(_save_part(job, path, tensor, became, why, judge, second if judge.in_doubt else None))
+                rest.add(_save_part(job, path, tensor, became, why, judge, second if judge.is_suspect else None))
         if viewer.parser.header.status is not Status.COMPLETE:
             _save_unclaimed(job, viewer, path)
         job.save_loose(path)

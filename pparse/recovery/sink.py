@@ -45,13 +45,13 @@ class Sink:
     ``error``: the limit that it met. ``file`` is None if nothing was written. ``interrupted``: an error came through.
     """
 
-    __slots__ = ("_lost", "_mtime", "_name", "_packed", "_target", "error", "expansion", "file", "interrupted")
+    __slots__ = ("_compressed_size", "_lost", "_mtime", "_name", "_target", "error", "expansion", "file", "interrupted")
 
-    def __init__(self, target: Target, name: str, mtime: float | None, packed: int | None) -> None:
+    def __init__(self, target: Target, name: str, mtime: float | None, compressed_size: int | None) -> None:
         self._target = target
         self._name = name
         self._mtime = mtime
-        self._packed = packed
+        self._compressed_size = compressed_size
         self.expansion: Expansion | None = None
         self._lost = 0
         self.error: LimitError | None = None
@@ -75,7 +75,7 @@ class Sink:
         if self.expansion is not None:
             self.expansion.bytes = 0
 
-    def settle(self, verdict: Verdict) -> None:
+    def conclude(self, verdict: Verdict) -> None:
         """Make the file of a content that is whole and has no byte."""
         if self.file is None and self.error is None and verdict.status is Status.COMPLETE:
             self.open().close()
@@ -90,15 +90,15 @@ class Sink:
 
     def refuses(self, member: ArchiveMember) -> bool:
         """Say whether ``member`` is more than may still be written, by its size and by what can be in so few bytes."""
-        packed, size = member.packed or 0, member.size or 0
-        if self._packed is not None:
-            packed = max(packed * self._target.max_expansion, FREE_EXPANSION)
+        compressed_size, size = member.compressed_size or 0, member.size or 0
+        if self._compressed_size is not None:
+            compressed_size = max(compressed_size * self._target.max_expansion, FREE_EXPANSION)
         try:
-            self._target.take(min(packed, size))
+            self._target.take(min(compressed_size, size))
         except LimitError as error:
             self.error = error
             return True
-        self._target.bytes -= min(packed, size)
+        self._target.bytes -= min(compressed_size, size)
         return False
 
     def reading(self, read: Callable[[], Verdict]) -> Verdict:
@@ -124,7 +124,7 @@ class Sink:
     def open(self) -> TargetFile:
         """Return the file, made if it is not there yet."""
         if self.file is None:
-            self.file = self._target.create(self._name, None, self._mtime, packed=self._packed)
+            self.file = self._target.create(self._name, None, self._mtime, compressed_size=self._compressed_size)
             self.file.skip(self._lost)
         return self.file
 

@@ -274,13 +274,18 @@ class Target:
     # -- what is made --------------------------------------------------------------------------------------------------
 
     def create(
-        self, name: str, raw_name: bytes | None = None, mtime: float | None = None, *, packed: int | None = None
+        self,
+        name: str,
+        raw_name: bytes | None = None,
+        mtime: float | None = None,
+        *,
+        compressed_size: int | None = None,
     ) -> TargetFile:
         """Make a new, empty file for the member stored as ``name``.
 
         ``raw_name``: the bytes ``name`` was decoded from. ``mtime``: seconds since 1970, set when the file is closed.
-        ``packed``: how many compressed bytes the content comes from, if its own stream is to be held to `Expansion`.
-        Raises `LimitError`, and `SourceError` if the disk refuses.
+        ``compressed_size``: how many compressed bytes the content comes from, if its own stream is to be held to
+        `Expansion`. Raises `LimitError`, and `SourceError` if the disk refuses.
         """
         self._check()
         parts = safe_name(name, raw_name, depth=self.max_depth)
@@ -297,7 +302,7 @@ class Target:
             self.places.leave(place)
             raise
         self.entries += 1
-        expansion = None if packed is None else Expansion(packed, self.max_expansion)
+        expansion = None if compressed_size is None else Expansion(compressed_size, self.max_expansion)
         return TargetFile(self, work, place, parts, folder + actual, (name, raw_name), mtime, expansion)
 
     def _see_free(self, place: Any, name: str) -> None:

@@ -33,23 +33,24 @@ _MAX_SECONDS: Final = 1 << 33  # the year 2242: within what counts nanoseconds i
 
 
 class Expansion:
-    """Counts what comes out of one compressed stream of ``packed`` bytes, and stops a bomb."""
+    """Counts what comes out of one compressed stream of ``compressed_size`` bytes, and stops a bomb."""
 
-    __slots__ = ("_limit", "_packed", "_ratio", "bytes")
+    __slots__ = ("_compressed_size", "_limit", "_ratio", "bytes")
 
-    def __init__(self, packed: int, ratio: int = MAX_EXPANSION) -> None:
-        self._packed = max(packed, 1)
+    def __init__(self, compressed_size: int, ratio: int = MAX_EXPANSION) -> None:
+        self._compressed_size = max(compressed_size, 1)
         self._ratio = ratio
-        self._limit = max(self._packed * ratio, FREE_EXPANSION)
+        self._limit = max(self._compressed_size * ratio, FREE_EXPANSION)
         self.bytes = 0
 
     def add(self, count: int) -> None:
         """Count ``count`` more bytes that came out. Raises `LimitError` if that is more than the ratio allows."""
         if count > self._limit - self.bytes:
             wanted = self.bytes + count
-            ratio = -(-wanted // self._packed)
+            ratio = -(-wanted // self._compressed_size)
             raise LimitError(
-                f"{format_size(self._packed)} of a compressed stream give more than {self._ratio} times as much",
+                f"{format_size(self._compressed_size)} of a compressed stream give more than {self._ratio} "
+                "times as much",
                 option=f"--limit expansion_ratio={max(ratio, 2 * self._ratio)}",
                 wanted=wanted,
                 got=self._limit,

@@ -67,6 +67,6 @@ class Trusted:
         """Say whether other bytes are given now, or something is known by now against those stretches."""
         return any(
             data.revision != revision
-            or any(data.doubtful(low, high) is not None for low, high in zip(found[::2], found[1::2], strict=True))
+            or any(data.why_suspect(low, high) is not None for low, high in zip(found[::2], found[1::2], strict=True))
             for data, revision, found in self._data.values()
         )

@@ -132,7 +132,7 @@ class Unpacker:
     @property
     def was_misled(self) -> bool:
         """Whether files were told of as complete that were decoded from what contradicted itself at its end."""
-        return not self._plan.settle and self._trusted.were_wrong()
+        return not self._plan.drain and self._trusted.were_wrong()
 
     def _begin(self, result: Result) -> bool:
         """Enter the document, or write it. True if it is a container."""
@@ -177,8 +177,8 @@ class Unpacker:
                 continue
             self._do_member(level, member)
 
-    def _open_sink(self, name: str, mtime: float | None = None, packed: int | None = None) -> Sink:
-        self._sink = Sink(self._target, name, mtime, packed)
+    def _open_sink(self, name: str, mtime: float | None = None, compressed_size: int | None = None) -> Sink:
+        self._sink = Sink(self._target, name, mtime, compressed_size)
         return self._sink
 
     # -- containers --------------------------------------------------------------------------------------------------
@@ -186,7 +186,7 @@ class Unpacker:
     def _enter(self, result: Result, prefix: str, source: str) -> bool:
         """Begin with the members of a container, or write what a stream holds. False if it is neither."""
         parser = result.parser
-        self._settle(extraction_of(result))
+        self._drain(extraction_of(result))
         if isinstance(parser, StreamParser):
             self._write_stream(parser, prefix, source)
             return True
@@ -194,7 +194,7 @@ class Unpacker:
             return False
         self._entered += 1
         self._session.limits.check("containers", self._entered, "the number of containers")
-        if self._plan.settle:
+        if self._plan.drain:
             parser.suspect()
         self._trusted.watch(result.extraction.data)
         self._levels.append(_Level(parser, prefix, source))
@@ -203,7 +203,7 @@ class Unpacker:
     def _leave(self, level: _Level) -> None:
         """A container is done: what was found wrong with it counts for the document."""
         result = level.parser.result
-        level.parser.extraction.settle_streams()
+        level.parser.extraction.drain_streams()
         self._gather(result)
         if level.spans or not level.count:
             key = ("left", level.source, level.prefix, level.count)
@@ -222,29 +222,29 @@ class Unpacker:
         if result.findings is not self._document.findings:
             self._document.findings.extend(result.findings)
 
-    def _settle(self, extraction: Extraction | None) -> None:
+    def _drain(self, extraction: Extraction | None) -> None:
         """Decode the streams around ``extraction`` to their ends, outermost first, if the plan wants that."""
         around = []
-        while self._plan.settle and extraction is not None:
+        while self._plan.drain and extraction is not None:
             around.append(extraction)
             extraction = extraction.parent
         for outer in reversed(around):
             outer.data.finish()
             for result in outer.results.values():
                 if isinstance(result.parser, StreamParser):
-                    result.parser.settle()
+                    result.parser.drain()
 
     def _write_stream(self, parser: StreamParser, prefix: str, source: str) -> None:
         extraction = parser.result.extraction
-        name = self._unlike_a_model(prefix + parser.content_name(), damaged=parser.content.is_in_doubt)
+        name = self._unlike_a_model(prefix + parser.content_name(), damaged=parser.content.is_suspect)
         with self._open_sink(name) as sink:
             if extraction.size is not None:  # zeros count, too, which become a hole of the file
                 sink.expansion = Expansion(extraction.size, self._target.max_expansion)
             verdict = sink.reading(lambda: parser.verify(sink))
-            if verdict.status is Status.COMPLETE and parser.checks and not parser.content.is_in_doubt:
+            if verdict.status is Status.COMPLETE and parser.checks and not parser.content.is_suspect:
                 verdict.verified = True
         self._gather(parser.result)
-        sink.settle(verdict)
+        sink.conclude(verdict)
         self._tell(sink, verdict, source, extraction.start, name)
 
     def _unlike_a_model(self, name: str, *, damaged: bool) -> str:
@@ -272,7 +272,7 @@ class Unpacker:
             )
         if judgement is not None:
             judgement.count_for(verdict)
-        sink.settle(verdict)
+        sink.conclude(verdict)
         self._tell(sink, verdict, source, extraction.start, name, prefix)
         return None if sink.file is None else sink.file.path
 
@@ -326,7 +326,7 @@ class Unpacker:
     def _do_member(self, level: _Level, member: ArchiveMember) -> None:
         outermost = len(self._levels) == 1
         level.count += member.kind != "gap"
-        if self._plan.nameless and getattr(level.parser, "directory", level.parser) is None:
+        if self._plan.unclaimed and getattr(level.parser, "directory", level.parser) is None:
             level.spans.extend((member.at, max(member.at, member.end)))
         listed = level.parser.listed_name(member, level.names)
         if outermost and self._plan.wanted is not None and not self._plan.wanted(listed):
@@ -344,8 +344,8 @@ class Unpacker:
     def _work_off(self, level: _Level, member: ArchiveMember, listed: str) -> bool:
         """Write a member, or tell why not. True if it was entered instead, as a container."""
         if member.kind == "gap":
-            if self._plan.nameless:
-                self._write_nameless(level, member)
+            if self._plan.unclaimed:
+                self._write_unclaimed(level, member)
         elif member.kind == "hardlink" and self._write_hard_link(level, member):
             pass
         elif member.kind == "symlink" and member.link is None and not self._read_link(level, member):
@@ -381,9 +381,9 @@ class Unpacker:
         except PparseError:
             return False  # no container, or none that can be read
         result = extraction.parse()
-        if self._plan.settle:
+        if self._plan.drain:
             extraction.prove()
-            self._settle(extraction_of(result))
+            self._drain(extraction_of(result))
         if not isinstance(parser, ArchiveParser | StreamParser):
             return self._plan.salvage and self._save_member(level, member, extraction, result)
         if extraction_of(result).layers >= self._session.limits.nesting:
@@ -446,8 +446,8 @@ class Unpacker:
         if judgement is None and self._unlike_a_model(name, damaged=True) != name:  # nobody recognises it
             damaged = level.parser.verify(content).status not in (Status.COMPLETE, Status.UNSUPPORTED)
             name = self._unlike_a_model(name, damaged=damaged)
-        packed = None if content.method == "stored" else content.packed
-        with self._open_sink(name, member.mtime, packed) as sink:
+        compressed_size = None if content.method == "stored" else content.compressed_size
+        with self._open_sink(name, member.mtime, compressed_size) as sink:
             if sink.refuses(content):
                 verdict = Verdict()
                 self._count_vain(level, content)
@@ -455,7 +455,7 @@ class Unpacker:
                 verdict = level.parser.verify(content, sink, sink.skip)
         if judgement is not None:
             judgement.count_for(verdict)
-        sink.settle(verdict)
+        sink.conclude(verdict)
         self._tell(sink, verdict, level.source, min(content.at, content.start), member.name, level.prefix)
         return True
 
@@ -500,7 +500,7 @@ class Unpacker:
                     self._write_stretch(level, at, start)
             at = max(at, stop)
 
-    def _write_nameless(self, level: _Level, member: ArchiveMember) -> None:
+    def _write_unclaimed(self, level: _Level, member: ArchiveMember) -> None:
         name = f"{level.prefix}{NAMELESS}/at-{member.start}.bin"
         outer = level.parser.extraction
         if self._plan.recursive and len(self._levels) < self._session.limits.nesting and level.parser.name != "zip":
@@ -538,7 +538,7 @@ class Unpacker:
             "source": source,
             "offset": offset,
             "reason": verdict.reason,
-            "doubtful": verdict.doubtful,
+            "doubtful": verdict.suspect,
         }
         if sink.error is not None:  # a limit of ours, which is not the member's fault
             verdict.status = Status.UNSUPPORTED if sink.file is None else Status.TRUNCATED
@@ -570,7 +570,7 @@ class Unpacker:
     def _count_vain(self, level: _Level, member: ArchiveMember) -> None:
         """Count what is refused, if the walk must decode it all the same to come to what follows."""
         if level.parser.result.extraction.data.access is not Access.FREE:
-            self._in_vain += member.packed or 0
+            self._in_vain += member.compressed_size or 0
 
     def _tell_stopped(self, error: BaseException) -> None:
         """The walk ends before its end: say so, and what of the file that was being written is there.

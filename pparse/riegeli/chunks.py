@@ -132,7 +132,7 @@ class ChunkData(Data):
         wrong = self._verdicts is not None and self._verdicts.error(self._chunk.begin) is not None
         return wrong or super().flawed or self._source.data.flawed
 
-    def doubtful(self, start: int, end: int) -> str | None:
+    def why_suspect(self, start: int, end: int) -> str | None:
         """Say whether the chunk's hash contradicts, which concerns all of it; else, whether the file is in doubt."""
         begin, verdicts = self._chunk.begin, self._verdicts
         if verdicts is not None:
@@ -145,7 +145,7 @@ class ChunkData(Data):
             return None
         first, last = self._offset(start), self._offset(end - 1)
         data, at = self._source.locate(first)
-        return data.doubtful(at, at + last + 1 - first)
+        return data.why_suspect(at, at + last + 1 - first)
 
     def _offset(self, index: int) -> int:
         return self._chunk.layout.offset(self._chunk.begin, CHUNK_HEADER_SIZE + index)

@@ -54,7 +54,7 @@ class RecordLookup:
     """Finds records of ``source`` by their numeric position (the chunk's begin, plus the record's index in it).
 
     Ranges that were handed out stay good as long as somebody holds them; their data know what the hash of their chunk
-    said, or will say (`pparse.data.base.Data.doubtful`), by ``verdicts``, which several lookups of a file share, as
+    said, or will say (`pparse.data.base.Data.why_suspect`), by ``verdicts``, which several lookups of a file share, as
     they do ``sightings``. ``verify`` as for `RecordReader`: with "headers", records of a chunk that was found wrong are
     handed out all the same. Any number of threads may ask one.
     """
@@ -287,7 +287,7 @@ class RecordLookup:
         if wrong is not None:
             raise wrong
         small = chunk.header.data_size <= _TOUCHED
-        if self._verify == "all" or (self._verify == "touched" and (small or self._is_doubtful(chunk))):
+        if self._verify == "all" or (self._verify == "touched" and (small or self._is_suspect(chunk))):
             self._check(chunk)
         records = self._open(chunk)
         self._opened[chunk.begin] = (chunk, records)
@@ -338,10 +338,10 @@ class RecordLookup:
             return None
         return chunk
 
-    def _is_doubtful(self, chunk: Chunk) -> bool:
+    def _is_suspect(self, chunk: Chunk) -> bool:
         """Say whether the file is in doubt where the chunk is, of which the chunk's own hash knows better."""
         data, base = self._reader._source.locate(0)
-        return data.flawed and data.doubtful(base + chunk.begin, base + chunk.data_end) is not None
+        return data.flawed and data.why_suspect(base + chunk.begin, base + chunk.data_end) is not None
 
     def _check(self, chunk: Chunk) -> None:
         self.verdicts.check(self._reader._chunks, chunk)

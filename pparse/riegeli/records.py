@@ -110,7 +110,7 @@ class ChunkRecords:
             self._extent = at
         return self._extent
 
-    def settle(self, *, whole: bool) -> None:
+    def conclude(self, *, whole: bool) -> None:
         """Decode to the end, and raise `InvalidArgumentError` if the stream of values turns out to be bad there.
 
         ``whole`` says that all bytes of the chunk are there: then a stream that lacks its end is bad, too.
@@ -180,9 +180,9 @@ class _Decoded(Data):
     def _drop(self) -> None:
         self._records = None
 
-    def doubtful(self, start: int, end: int) -> str | None:
+    def why_suspect(self, start: int, end: int) -> str | None:
         """Ask the data that the records are decoded from: every record may come from any byte of them."""
-        return self._packed.doubtful(0, self._chunk.header.data_size)
+        return self._packed.why_suspect(0, self._chunk.header.data_size)
 
     def _pread(self, offset: int, length: int) -> bytes:
         records = self.records()
@@ -252,7 +252,7 @@ def open_records(
 ) -> ChunkRecords | None:
     """Open the records of a chunk; None if it is of a kind that has none. Its data's hash is not checked.
 
-    What ``verdicts`` know, now or later, the data of the records say (`pparse.data.base.Data.doubtful`).
+    What ``verdicts`` know, now or later, the data of the records say (`pparse.data.base.Data.why_suspect`).
     """
     from pparse.riegeli.chunks import ChunkData
 

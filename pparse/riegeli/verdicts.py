@@ -2,7 +2,7 @@
 
 A chunk's bytes can be had in many ways: record by record, decoded or by arithmetic, with hashes checked or without. The
 verdict on them is one. So all readers of one document share one `Verdicts`: a chunk whose hash was found wrong by any
-of them stays wrong for the others, and for the bytes that were handed out before (`ChunkData.doubtful`).
+of them stays wrong for the others, and for the bytes that were handed out before (`ChunkData.why_suspect`).
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ DOORS: Final = frozenset(
         "open_member",
         "open_scalar",
         "prove",
-        "settle",
+        "drain",
         "shard",
         "shard_names",
         "unwrapped",
@@ -158,7 +158,7 @@ class Parser:
         """Say what an archive is, whose members together are a file of a format that is not read yet."""
         return None
 
-    def settle(self, *, unless_indexed: bool = False) -> None:
+    def drain(self, *, unless_indexed: bool = False) -> None:
         """Read to the end what has to be read to its end to know what is wrong with it (a compressed stream)."""
 
     def confirm(self) -> None:

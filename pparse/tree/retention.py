@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pparse.budget import Charge, MemoryBudget
     from pparse.tree.index import ChildIndex
 
-    class Kept(Protocol):
+    class Retained(Protocol):
         """What is kept: a node."""
 
         @property
@@ -51,10 +51,10 @@ class _Ages:
     __slots__ = ("nodes", "size")
 
     def __init__(self) -> None:
-        self.nodes: dict[int, tuple[Kept, int]] = {}
+        self.nodes: dict[int, tuple[Retained, int]] = {}
         self.size = 0
 
-    def add(self, node: Kept, cost: int) -> None:
+    def add(self, node: Retained, cost: int) -> None:
         self.nodes[id(node)] = (node, cost)
         self.size += cost
 
@@ -94,7 +94,7 @@ class Retention:
         """Bytes kept, about."""
         return self._kept.size
 
-    def touch(self, node: Kept) -> None:
+    def touch(self, node: Retained) -> None:
         """Note that ``node`` was made or loaded now."""
         if not self.limit or not self._wanted(node):
             return
@@ -108,13 +108,13 @@ class Retention:
             kept.drop_oldest()
         self._account(kept)
 
-    def forget(self, node: Kept) -> None:
+    def forget(self, node: Retained) -> None:
         """Let go of ``node``."""
         while self._gone:
             self._kept.drop(self._gone.popleft())
         self._kept.drop(id(node))
 
-    def note_evicted(self, node: Kept) -> None:
+    def note_evicted(self, node: Retained) -> None:
         """Let go of ``node`` with the next use: the budget calls this from any thread, and holds its own lock then."""
         if self.limit:
             self._gone.append(id(node))
@@ -144,7 +144,7 @@ class Retention:
         self._charge = None
         self._kept = _Ages()
 
-    def _wanted(self, node: Kept) -> bool:
+    def _wanted(self, node: Retained) -> bool:
         if not self.include and not self.exclude:
             return True
         from fnmatch import fnmatchcase
@@ -155,7 +155,7 @@ class Retention:
         return not self.include or any(fnmatchcase(path, pattern) for pattern in self.include)
 
     @staticmethod
-    def _cost(node: Kept) -> int:
+    def _cost(node: Retained) -> int:
         index = node.index
         if index is not None:
             return _NODE_COST + index.memory

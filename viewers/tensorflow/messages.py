@@ -1,7 +1,7 @@
 """Messages read without nodes: what viewers need of hundreds of thousands of small ones.
 
-A `Message` scans its pieces (see `pparse.parsers.protobuf.index`) as the parser does, grafts of a ``.cpb`` included,
-but makes neither nodes nor an index that is kept. It lives as long as somebody looks at it.
+A `Message` scans its pieces (see `pparse.parsers.protobuf.index`) as the parser does, overlay entries of a ``.cpb``
+included, but makes neither nodes nor an index that is kept. It lives as long as somebody looks at it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from pparse.data.reader import Range
 from pparse.errors import EndOfDataError, GapError, MalformedError, PparseError
 from pparse.findings import Status
 from pparse.kernels.wire import PADDING, SLACK, scan
-from pparse.parsers.protobuf.index import ChunkRange, FieldGraft, Graft, Lost, MessageIndex, Origin, PartScan
+from pparse.parsers.protobuf.index import ChunkRange, Lost, MessageIndex, Origin, OverlayEntry, OverlayField, PartScan
 from pparse.parsers.protobuf.values import decode, is_message
 from pparse.parsers.protobuf.window import Window
 from pparse.riegeli.errors import HashMismatchError
@@ -85,7 +85,7 @@ class Message:
         for piece in pieces:
             if isinstance(piece, Lost):
                 self.problem = problem_of_lost(piece)
-            elif isinstance(piece, Graft):
+            elif isinstance(piece, OverlayEntry):
                 index.parts.append(piece)
             elif isinstance(piece, Range):
                 if isinstance(piece, ChunkRange) and piece.type > 1:
@@ -131,7 +131,7 @@ class Message:
         try:
             pos, _ = scan(window.block, 0, len(block), found.found, found.groups, part.start)
         finally:
-            found.settle(part.start)
+            found.complete(part.start)
         return part.start + pos > part.end or len(block) < there - part.start or bool(found.groups)
 
     def _scan_large(self, part: Range, there: int, near: Window | None, found: PartScan) -> bool:
@@ -152,7 +152,7 @@ class Message:
             try:
                 after, _ = scan(block + PADDING if final else block, 0, stop, found.found, found.groups, pos)
             finally:
-                found.settle(pos)
+                found.complete(pos)
             size = min(4 * size, _LARGEST_BLOCK) if after <= len(block) else _FIRST_BLOCK
             pos += after
             block = b""
@@ -164,7 +164,7 @@ class Message:
         """Return a window on a part, with its bytes where they were read."""
         return self._windows.get(id(part)) or part.window()
 
-    def last(self, number: int) -> tuple[PartScan, Field] | FieldGraft | None:
+    def last(self, number: int) -> tuple[PartScan, Field] | OverlayField | None:
         """Return where the last value of a singular field stands: in a part, or in chunks. None: nowhere.
 
         Raises `MalformedError`, `EndOfDataError`.
@@ -173,7 +173,7 @@ class Message:
         if not found:
             return None
         item = found[-1]
-        if isinstance(item, FieldGraft):
+        if isinstance(item, OverlayField):
             return item
         return item[0], item[0].last(number, self.window(item[0]))
 
@@ -183,7 +183,7 @@ class Message:
         found = self.last(number)
         if found is None:
             return field.default
-        if isinstance(found, FieldGraft):
+        if isinstance(found, OverlayField):
             return self._chunk_scalar(found, field)
         part, at = found
         if at.end > part.part.end:
@@ -193,10 +193,10 @@ class Message:
         raw = self.window(part).read(at.start, at.end)
         return decode(None if field.enum is not None else field, at.tag & 7, raw)
 
-    def _chunk_scalar(self, graft: FieldGraft, field: FieldType) -> Any:
+    def _chunk_scalar(self, overlay: OverlayField, field: FieldType) -> Any:
         from pparse.parsers.cpb.scalars import decode_scalar
 
-        chunk = next(reversed(graft.whole(scalar=True)), None)
+        chunk = next(reversed(overlay.whole(scalar=True)), None)
         if isinstance(chunk, Lost):
             raise MalformedError(chunk.reason)
         if not isinstance(chunk, Range) or len(chunk) > _TEXT_LIMIT:
@@ -210,7 +210,7 @@ class Message:
             return None
         pieces: list[Piece] = []
         for item in found:
-            if isinstance(item, FieldGraft):
+            if isinstance(item, OverlayField):
                 pieces += item.whole()
                 continue
             part = item[0]
@@ -239,7 +239,7 @@ class Message:
         if not found:
             return
         field = self.type.fields[number]
-        if any(isinstance(item, FieldGraft) for item in found):
+        if any(isinstance(item, OverlayField) for item in found):
             from pparse.parsers.protobuf.lists import ListIndex
 
             index = ListIndex(self.make, Origin(field, contributions=found, key=number))
@@ -248,7 +248,7 @@ class Message:
                     yield list(entry.note.pieces)
             return
         for item in found:
-            if not isinstance(item, FieldGraft):
+            if not isinstance(item, OverlayField):
                 for at in item[0].fields(number, 0, self.window(item[0])):
                     yield [self.make.payload(item[0].part, at)]
 
@@ -261,7 +261,7 @@ class Message:
         field = self.type.fields[number]
         if not found or field.map_value is None or not is_message(field.map_value):
             return
-        count = sum(item[1].count for item in found if not isinstance(item, FieldGraft))
+        count = sum(item[1].count for item in found if not isinstance(item, OverlayField))
         if count > MAX_ELEMENTS:
             raise MalformedError(f"the map {field.name} has {count} pairs, more than are looked at")
         from pparse.parsers.protobuf.maps import map_entries

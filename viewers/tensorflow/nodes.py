@@ -15,7 +15,7 @@ from pparse.data.reader import Range
 from pparse.errors import PASSING, LimitError, PparseError
 from pparse.findings import Finding
 from pparse.kernels.wire import LEN, PADDING, read_length
-from pparse.parsers.protobuf.index import Graft, Lost
+from pparse.parsers.protobuf.index import Lost, OverlayEntry
 from pparse.parsers.protobuf.lists import ListIndex, Run
 from pparse.parsers.protobuf.window import Window
 
@@ -255,9 +255,9 @@ class _Reading:
 
     def add(self, piece: Piece) -> bool:
         """Read one piece; False where the tree must be asked."""
-        if isinstance(piece, Graft):
+        if isinstance(piece, OverlayEntry):
             numbers = set(piece.numbers())
-            return not numbers - {5, 6, 7} and not (5 in numbers and _grafts_class(piece))
+            return not numbers - {5, 6, 7} and not (5 in numbers and _overlays_class(piece))
         if not isinstance(piece, Range):
             return False
         window = Window(piece.data, piece.end)
@@ -431,9 +431,9 @@ def read_class(block: bytes, pos: int, end: int) -> tuple[str, ...] | None:
     return tuple(names)
 
 
-def _grafts_class(graft: Graft) -> bool:
+def _overlays_class(overlay: OverlayEntry) -> bool:
     """Say whether chunks add to the attribute ``_class``."""
-    attr = graft.field(5)
+    attr = overlay.field(5)
     return "_class" in attr.keys() or bool(len(attr.indices()))  # noqa: SIM118 -- no mapping
 
 

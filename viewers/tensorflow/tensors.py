@@ -25,7 +25,7 @@ from pparse.errors import (
 from pparse.findings import Finding, Severity, Status
 from pparse.kernels.wire import PADDING, read_length, read_value
 from pparse.locking import steps
-from pparse.parsers.protobuf.index import ChunkRange, FieldGraft, Lost
+from pparse.parsers.protobuf.index import ChunkRange, Lost, OverlayField
 from pparse.tensors.dtype import DTYPES, DType
 from pparse.tensors.tensor import Span, Tensor
 from pparse.viewers.tensorflow.messages import Message, Problem, problem_of, problem_of_lost
@@ -119,16 +119,18 @@ class TensorflowTensor(Tensor):
         self._maker, self._parts = maker, parts
 
     @property
-    def _doubt(self) -> str | None:
+    def _why_suspect(self) -> str | None:
         """Why its bytes may be wrong though they can be read."""
         maker = self._maker
-        return None if maker is None else maker.make.doubt(self._parts)
+        return None if maker is None else maker.make.why_suspect(self._parts)
 
     @property
     def status(self) -> Status:
         """What is known of it now."""
         status = super().status
-        return status if status is Status.DAMAGED or status is Status.MISSING or not self._doubt else Status.DAMAGED
+        return (
+            status if status is Status.DAMAGED or status is Status.MISSING or not self._why_suspect else Status.DAMAGED
+        )
 
     @status.setter
     def status(self, status: Status) -> None:
@@ -138,7 +140,7 @@ class TensorflowTensor(Tensor):
     def verified(self) -> bool | None:
         """False if a checksum contradicts."""
         told = self._finding is not None and self._finding.code == "hash"
-        return False if told or self._doubt is not None else super().verified
+        return False if told or self._why_suspect is not None else super().verified
 
     @verified.setter
     def verified(self, verified: bool | None) -> None:
@@ -147,7 +149,7 @@ class TensorflowTensor(Tensor):
     @property
     def finding(self) -> Finding | None:
         """What is wrong with it, if anything."""
-        reason = self._doubt
+        reason = self._why_suspect
         if reason is None or self._maker is None or self._status is Status.DAMAGED or self._status is Status.MISSING:
             return super().finding
         return self._maker.hash_finding(self.name, reason)
@@ -425,7 +427,7 @@ class TensorMaker:
         found = message.last(_CONTENT)
         if found is None:
             return None
-        if not isinstance(found, FieldGraft):
+        if not isinstance(found, OverlayField):
             part, at = found
             if at.end > part.part.end:
                 status, finding = self.make.overshoot(part.part, at, "tensor_content")
@@ -502,10 +504,10 @@ class TensorMaker:
             reason = "its values are in a chunk that cannot be told, without the metadata"
             made.status = Status.MISSING
             made.finding = self._finding(name, Problem(made.status, reason), made.status)
-        self._doubt_empty(made)
+        self._check_empty(made)
         return made
 
-    def _doubt_empty(self, made: TensorflowTensor) -> None:
+    def _check_empty(self, made: TensorflowTensor) -> None:
         """A constant without values is not to be read as zeros where its chunk may have gone elsewhere."""
         if made.spans or not made.size or made.status is not Status.COMPLETE:
             return
@@ -539,14 +541,14 @@ class TensorMaker:
             spans = self.spans(content)
         else:
             for item in message.fields.get(_STRINGS, ()):
-                if not isinstance(item, FieldGraft) and item[1].count:
+                if not isinstance(item, OverlayField) and item[1].count:
                     part = item[0]
                     first = part.part.data
                     last = part.last(_STRINGS, message.window(part))
                     spans += self.spans(first.range(item[1].offsets[0], min(last.end, part.part.end)))
         made = self._tensor(name, None, shape, spans, stored)
         made._texts = (message, content)
-        listed = sum(item[1].count for item in message.fields.get(_STRINGS, ()) if not isinstance(item, FieldGraft))
+        listed = sum(item[1].count for item in message.fields.get(_STRINGS, ()) if not isinstance(item, OverlayField))
         if content is None and listed > made.size:
             made.finding = self._extra(name, made.size, listed)
         problem = message.problem
@@ -562,7 +564,7 @@ class TensorMaker:
             made.finding = self._finding(name, Problem(made.status, reason), made.status)
         elif not spans and made.size:
             self._no_values(made, "empty texts")
-        self._doubt_empty(made)
+        self._check_empty(made)
         return made
 
 

@@ -14,7 +14,7 @@ from pparse.data.base import Data
 from pparse.errors import EndOfDataError, LimitError, MalformedError, UnsupportedError
 from pparse.kernels.packed import count_varints, packed_array
 from pparse.kernels.wire import LEN
-from pparse.parsers.protobuf.index import FieldGraft
+from pparse.parsers.protobuf.index import OverlayField
 from pparse.parsers.protobuf.values import fixed_size
 
 TYPE_CHECKING = False
@@ -57,7 +57,7 @@ class Values:
         self._segments: list[_Blobs | _Singles] = []
         self._ends: list[int] | None = None
         for item in message.fields.get(field.number, ()):
-            if isinstance(item, FieldGraft):
+            if isinstance(item, OverlayField):
                 raise UnsupportedError(f"numbers of {field.name} stand in chunks of their own")
             part = item[0]
             packed = field.type_name == "bytes" or any(
@@ -394,7 +394,7 @@ def texts(message: Message, number: int, count: int) -> Generator[bytes]:
     """
     last, given = b"", 0
     for item in message.fields.get(number, ()):
-        if isinstance(item, FieldGraft):
+        if isinstance(item, OverlayField):
             raise UnsupportedError("texts stand in chunks of their own")
         part = item[0]
         for found in part.fields(number, 0, message.window(part)):

@@ -7,7 +7,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 
 from pparse.data.base import Access, Data, Gap
-from pparse.data.standing import Doubt
+from pparse.data.standing import SuspectRange
 from pparse.errors import EndOfDataError, GapError, LimitError, MalformedError
 from pparse.limits import KIB, MIB
 
@@ -48,8 +48,8 @@ class Blocks(Data):
     charged to ``budget``; with ``joins``, neighbouring blocks decode in one go as well, and a long index is thinned
     out. ``proved``: every block was decoded and found sound before it was added; else damage is found by reading: what
     cannot be decoded becomes a gap, what precedes it in its block (or all of it, if a checksum contradicts) is in
-    doubt, and `error` is the first error of all. ``small``: a block is decoded anew, rather than that a scratch file be
-    asked for, where one reads backwards in it.
+    why_suspect, and `error` is the first error of all. ``small``: a block is decoded anew, rather than that a scratch
+    file be asked for, where one reads backwards in it.
     """
 
     def __init__(
@@ -185,16 +185,16 @@ class Blocks(Data):
         cut = isinstance(data.error, GapError) or (good >= size and isinstance(data.error, EndOfDataError))
         if good and not cut:  # a source that ends, or has a gap, does not say that anything is wrong
             reason = BEFORE_DAMAGE if good < size or self._tags[number] & CUT else CONTRADICTED
-            found = Doubt(begin, begin + good, reason)
-            place = bisect_left(self.doubts, begin, key=_start_of)
-            self.doubts = (*self.doubts[:place], found, *self.doubts[place:])
+            found = SuspectRange(begin, begin + good, reason)
+            place = bisect_left(self.suspect_ranges, begin, key=_start_of)
+            self.suspect_ranges = (*self.suspect_ranges[:place], found, *self.suspect_ranges[place:])
         if good < size:
             gap = Gap(begin + good, size - good)
             place = bisect_left(self.gaps, begin, key=_offset_of)
             self.gaps = (*self.gaps[:place], gap, *self.gaps[place:])
 
     def finish(self) -> None:
-        """Decode everything once, so that ``gaps``, ``doubts`` and ``error`` are final. Raises `LimitError`."""
+        """Decode everything once, so that ``gaps``, ``suspect_ranges`` and ``error`` are final. Raises `LimitError`."""
         for number in range(len(self._starts)):
             self.prove(number)
 
@@ -240,8 +240,8 @@ def _read(data: InflatedData, at: int, count: int) -> bytes:
         return b""
 
 
-def _start_of(doubt: Doubt) -> int:
-    return doubt.start
+def _start_of(suspect: SuspectRange) -> int:
+    return suspect.start
 
 
 def _offset_of(gap: Gap) -> int:

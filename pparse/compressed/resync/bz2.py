@@ -65,10 +65,10 @@ def pieces(
     poll: Callable[[], object] | None = None,
     **_: Any,
 ) -> Iterator[Piece]:
-    """Yield the runs of sound blocks behind ``failure``; sets ``failure.doubt_from``.
+    """Yield the runs of sound blocks behind ``failure``; sets ``failure.suspect_from``.
 
     ``failure.out`` may count bytes of the block that failed: a block whose CRC does not match comes out all the same,
-    before that is known. What came out before ``doubt_from`` is confirmed by its CRCs.
+    before that is known. What came out before ``suspect_from`` is confirmed by its CRCs.
     """
     yield from _Search(source, failure, budget, limits, scratch, poll).pieces()
 
@@ -143,7 +143,7 @@ class _Search:
             if not block.size:
                 if not broken and (block.bit >= border or abs(block.failed - failure.at) <= 8):
                     broken = True
-                    self._note_doubt(block)
+                    self._note_suspect(block)
                 continue
             # The first block of a stream of which nothing came out; or the one that follows the last.
             adjoins = block.bit == 8 * failure.start + 32 or (last is not None and block.bit - last.low < _LEAST)
@@ -175,11 +175,11 @@ class _Search:
         mark = self._marks.after(self._last.low, self._last.low)
         return mark is not None and mark & 1 == 1 and self._look.end == (self._last.low + 80 + 7) // 8
 
-    def _note_doubt(self, block: _Block) -> None:
+    def _note_suspect(self, block: _Block) -> None:
         """``block`` is the one that failed: what came out of it is in doubt."""
         came = min(block.out, self._failure.out)
         if came and not isinstance(self._failure.error, GapError | EndOfDataError):
-            self._failure.doubt_from = self._failure.out - came
+            self._failure.suspect_from = self._failure.out - came
 
     # -- blocks --------------------------------------------------------------------------------------------------
 

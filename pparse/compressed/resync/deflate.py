@@ -29,7 +29,7 @@ from pparse.compressed.resync.deflate_inside import WINDOW, Goal, Inside
 from pparse.compressed.resync.deflate_source import MAGIC, Candidates, real_end, zeros_at_end
 from pparse.compressed.resync.pieces import Failure, Piece
 from pparse.data.hidden import HiddenData
-from pparse.data.standing import Doubt
+from pparse.data.standing import SuspectRange
 from pparse.errors import EndOfDataError, Fault, GapError, LimitError, MalformedError, PparseError
 from pparse.limits import KIB, MIB, Limits
 
@@ -74,12 +74,12 @@ def pieces(
     poll: Callable[[], object] | None = None,
     **_: Any,
 ) -> Iterator[Piece]:
-    """Yield what can be decoded behind ``failure``, in order; sets ``failure.doubt_from``."""
+    """Yield what can be decoded behind ``failure``, in order; sets ``failure.suspect_from``."""
     return _Walk(source, failure, codec, budget, limits, size, poll).pieces()
 
 
 def judge_cut(source: Range, failure: Failure, codec: str) -> PparseError:
-    """Look at a stream that ends early: return the error that says what it is; perhaps sets ``failure.doubt_from``.
+    """Look at a stream that ends early: return the error that says what it is; perhaps sets ``failure.suspect_from``.
 
     If the source ends with a trailer that fits what came out, the end is there, and damage made the decoder pass it
     over. If it ends with zeros, as a download does for which room was made in advance, they are none of the stream's.
@@ -97,8 +97,8 @@ def judge_cut(source: Range, failure: Failure, codec: str) -> PparseError:
             return MalformedError("the end of the gzip stream was passed over", offset=end)
     zeros = zeros_at_end(source, chain.bit // 8, end)
     if end - zeros >= _CUT_ZEROS:
-        failure.doubt_from = failure.start_out + Pace(chain, source.data, end, zeros).out
-        failure.doubt = f"the file ends with {end - zeros:,} zeros: it was not written to its end"
+        failure.suspect_from = failure.start_out + Pace(chain, source.data, end, zeros).out
+        failure.why_suspect = f"the file ends with {end - zeros:,} zeros: it was not written to its end"
     return failure.error
 
 
@@ -177,13 +177,13 @@ class _Walk:
         if self._chain is None and failure.error.fault is not Fault.TRAILING:
             self._at = failure.start  # its header is damaged
         if failure.error.fault is Fault.SIZE:  # where, nobody can tell
-            failure.doubt_from, failure.doubt = 0, "the stream holds more bytes than it should"
+            failure.suspect_from, failure.why_suspect = 0, "the stream holds more bytes than it should"
             return
         if self._chain is not None and self._contradicted(failure.error):
             body_end = failure.at - (8 if failure.error.fault is Fault.LENGTH else 4)
             behind = body_end + _TRAILER[self._codec]
             if self._may_end(behind):
-                failure.doubt_from, failure.doubt = failure.start_out, _CONTRADICTED
+                failure.suspect_from, failure.why_suspect = failure.start_out, _CONTRADICTED
                 self._member_out = failure.out
                 yield from self._members(behind, None)
                 return
@@ -216,7 +216,7 @@ class _Walk:
         failure = self._failure
 
         def note(start: int) -> None:
-            failure.doubt_from = start
+            failure.suspect_from = start
 
         start = failure.start
         if failure.error.fault is Fault.TRAILING and self._codec != "deflate":
@@ -275,7 +275,7 @@ class _Walk:
             if not self._may_end(body_end + 8):
                 self._failed_in(inner, body_end, error, piece)
                 return
-            data.doubts = (Doubt(inner.member_out, inner.produced, _CONTRADICTED),)
+            data.suspect_ranges = (SuspectRange(inner.member_out, inner.produced, _CONTRADICTED),)
             self._member_out = None if self._member_out is None else self._member_out + inner.produced
             at = body_end + 8
 
@@ -546,11 +546,11 @@ class _Walk:
         data = EnteredData(inner, self._data.name, trial.length, trial.edges, tail)
         size = data.size or 0
         if found.weak:
-            data.doubts = (Doubt(0, size, "it may belong to a compressed file inside this one"),)
+            data.suspect_ranges = (SuspectRange(0, size, "it may belong to a compressed file inside this one"),)
         elif self._is_whole(found) and self._sums(trial) is False:
-            data.doubts = (Doubt(0, size, _CONTRADICTED),)
+            data.suspect_ranges = (SuspectRange(0, size, _CONTRADICTED),)
         elif found.resolved is not None:
-            data.doubts = (Doubt(0, size - trial.length + found.resolved, _PUT_TOGETHER),)
+            data.suspect_ranges = (SuspectRange(0, size - trial.length + found.resolved, _PUT_TOGETHER),)
         position = None if found.fresh else self._position(found)
         if found.place is not None:
             position = found.place

@@ -7,9 +7,9 @@ from array import array
 from functools import partial
 from zlib import crc32
 
-from pparse.codecs.kept import reread
+from pparse.codecs.output_cache import reread
 from pparse.data.base import Access, Data, GapTable
-from pparse.data.standing import Doubt
+from pparse.data.standing import SuspectRange
 from pparse.errors import EndOfDataError, GapError, MalformedError
 from pparse.limits import KIB
 
@@ -304,8 +304,10 @@ def noter(piece: Piece) -> Callable[[int], None]:
 
     def note(start: int) -> None:
         size = piece.data.size or 0
-        if not piece.data.doubts or piece.data.doubts[0].start:
-            piece.data.doubts = (Doubt(start, size, "decoded from damaged data shortly before that showed"),)
+        if not piece.data.suspect_ranges or piece.data.suspect_ranges[0].start:
+            piece.data.suspect_ranges = (
+                SuspectRange(start, size, "decoded from damaged data shortly before that showed"),
+            )
 
     return note
 

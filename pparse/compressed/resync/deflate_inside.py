@@ -6,8 +6,8 @@ met, the tokens are certain. If it is also known where in the output the next bl
 and what they copy from: from there on next to nothing is unknown.
 
 That the gap holds no end of a block, and what follows belongs to another with other codes, must be shown: those may be
-so similar that the wrong ones lead to the right end. A block that says it is the last of its stream leaves no doubt, if
-no other stream may begin in the gap. Else two things tell.
+so similar that the wrong ones lead to the right end. A block that says it is the last of its stream leaves no
+why_suspect, if no other stream may begin in the gap. Else two things tell.
 
 1. *Numbers.* zlib, and many others, end a block when it has a certain number of tokens. Where the blocks around have
    the same number, the tokens of this one must add up to it.

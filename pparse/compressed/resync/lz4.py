@@ -7,7 +7,7 @@ exact.
 
 A chain of blocks behind a damaged one is believed if it leads to the end of the frame, with another frame or the end of
 the source behind it, or to the end of a source that is cut. A frame that is found by its magic and its header checksum
-is in doubt if something else follows it: it may be a file that sits, stored, in another one.
+is in why_suspect if something else follows it: it may be a file that sits, stored, in another one.
 """
 
 from __future__ import annotations
@@ -59,12 +59,12 @@ def pieces(
     poll: Callable[[], object] | None = None,
     **_: Any,
 ) -> Iterator[Piece]:
-    """Yield what can be had behind ``failure``, ending a piece at each damage; sets ``failure.doubt_from``."""
+    """Yield what can be had behind ``failure``, ending a piece at each damage; sets ``failure.suspect_from``."""
     yield from _Walk(source, failure, budget, limits, scratch, poll).pieces()
 
 
 def judge_cut(source: Range, failure: Failure, codec: str) -> PparseError:
-    """Look at a frame that ends early: return the error that says what it is; perhaps sets ``failure.doubt_from``.
+    """Look at a frame that ends early: return the error that says what it is; perhaps sets ``failure.suspect_from``.
 
     If the source ends with what looks like an end mark and a checksum, it was perhaps not cut: its last block may have
     lost bytes, and nobody knows where.
@@ -75,8 +75,8 @@ def judge_cut(source: Range, failure: Failure, codec: str) -> PparseError:
         return failure.error
     tail = look.get(look.end - _TRAILER, _TRAILER)
     if tail[:4] == bytes(4) and tail[4:] != bytes(4):
-        failure.doubt_from = max(failure.start_out, failure.out - frame.most)
-        failure.doubt = "the file ends with what looks like the lz4 frame's end: bytes may be missing before it"
+        failure.suspect_from = max(failure.start_out, failure.out - frame.most)
+        failure.why_suspect = "the file ends with what looks like the lz4 frame's end: bytes may be missing before it"
     return failure.error
 
 
@@ -167,7 +167,7 @@ class _Walk:
         if frame is not None and failure.at >= frame.body:
             self._search_from = max(frame.start + 1, failure.at - frame.most)
             failed = self._failed_block(frame)
-            self._note_doubt(frame, failed)
+            self._note_suspect(frame, failed)
             yield from self._rest(frame, failed)
         elif frame is None and failure.at < failure.start + _LONGEST_HEADER:
             yield from self._without_header(failure.start)
@@ -264,20 +264,20 @@ class _Walk:
         if end is not None:
             yield from self._chain(end, None if frame.content is None else self._failure.start_out + frame.content)
 
-    def _note_doubt(self, frame: _Frame, failed: int) -> None:
+    def _note_suspect(self, frame: _Frame, failed: int) -> None:
         failure = self._failure
         if isinstance(failure.error, GapError | EndOfDataError):
             return
         if failure.error.fault is Fault.FRAME:
-            failure.doubt_from, failure.doubt = failure.start_out, CONTRADICTED
+            failure.suspect_from, failure.why_suspect = failure.start_out, CONTRADICTED
         elif failure.error.fault is Fault.BLOCK:
             came = frame.most  # the block came out as far as it could be decoded
             for start, stop, _ in _blocks_at(self._look, frame, failed):
                 if not frame.linked:
                     came = self._measured(start, stop, frame).size
                 break
-            failure.doubt_from = max(failure.start_out, failure.out - came)
-            failure.doubt = BEFORE_DAMAGE
+            failure.suspect_from = max(failure.start_out, failure.out - came)
+            failure.why_suspect = BEFORE_DAMAGE
 
     def _blocks_after(self, frame: _Frame) -> int:
         return sum(1 for at, _, _ in _blocks_at(self._look, frame, frame.body) if at > self._failure.at)
@@ -324,7 +324,7 @@ class _Walk:
         base: int | None,
         behind: int = -1,
         end: int | None = None,
-        doubt: str | None = None,
+        why_suspect: str | None = None,
         follows: bool = False,
     ) -> Iterator[Found]:
         """Yield the blocks of ``frame`` behind a place; with ``base``, all are full, and the frame begins there."""
@@ -332,7 +332,7 @@ class _Walk:
             self._poll()
             if at > behind:
                 found = self._measured(at, stop, frame)
-                found.doubt, found.follows = doubt, follows
+                found.why_suspect, found.follows = why_suspect, follows
                 if base is not None:
                     found.position = base + number * frame.most
                 if end is not None and stop == end - frame.trailer:
@@ -340,7 +340,7 @@ class _Walk:
                 follows = found.proved
                 yield found
 
-    def _chain(self, at: int, position: int | None, doubt: str | None = None) -> Iterator[Found]:
+    def _chain(self, at: int, position: int | None, why_suspect: str | None = None) -> Iterator[Found]:
         """Yield what the frames hold that follow each other from ``at`` on."""
         follows = position is not None
         look = self._look
@@ -352,10 +352,12 @@ class _Walk:
                 blocks: Iterator[Found] = iter([self._measured(at, look.end if end is None else end, frame)])
             else:
                 full = position is not None and self._full(frame, end, count, last)
-                blocks = self._blocks(frame, position if full else None, end=end, doubt=doubt, follows=follows)
+                blocks = self._blocks(
+                    frame, position if full else None, end=end, why_suspect=why_suspect, follows=follows
+                )
             for found in blocks:
                 if not size and whole:  # the first one
-                    found.position, found.follows, found.doubt = position, follows, doubt
+                    found.position, found.follows, found.why_suspect = position, follows, why_suspect
                 yield found
                 whole = whole and found.proved
                 size += found.size

@@ -16,12 +16,12 @@ class Failure:
     the member (stream, frame) in question begins, and ``start_out`` what had come out before it. ``error``: what the
     decoder said.
 
-    Whoever finds pieces also says from where on the output is in doubt: ``doubt_from``, an offset of the output (None:
-    it is not), and ``doubt``, why (None: it was decoded from damaged data before that showed). ``limit`` is as that of
-    a `Piece`, for what comes behind the last of them.
+    Whoever finds pieces also says from where on the output is in why_suspect: ``suspect_from``, an offset of the output
+    (None: it is not), and ``why_suspect``, why (None: it was decoded from damaged data before that showed). ``limit``
+    is as that of a `Piece`, for what comes behind the last of them.
     """
 
-    __slots__ = ("at", "doubt", "doubt_from", "error", "limit", "out", "start", "start_out")
+    __slots__ = ("at", "error", "limit", "out", "start", "start_out", "suspect_from", "why_suspect")
 
     def __init__(self, at: int, out: int, start: int, error: PparseError, start_out: int = 0) -> None:
         self.at = at
@@ -29,8 +29,8 @@ class Failure:
         self.start = start
         self.start_out = start_out
         self.error = error
-        self.doubt_from: int | None = None
-        self.doubt: str | None = None
+        self.suspect_from: int | None = None
+        self.why_suspect: str | None = None
         self.limit: str | None = None
 
     def __repr__(self) -> str:
@@ -40,9 +40,9 @@ class Failure:
 class Piece:
     """What can be had behind damage, in one go.
 
-    ``data`` holds it: size, gaps and doubts are known, offsets are from 0, reads in any order cost bounded memory.
-    ``[at, end)`` are the bytes of the source that it is made of. ``position`` says where in the whole output it begins,
-    None where that is not known exactly; it may be less than what had come out before, which then was too much.
+    ``data`` holds it: size, gaps and suspect ranges are known, offsets are from 0, reads in any order cost bounded
+    memory. ``[at, end)`` are the bytes of the source that it is made of. ``position`` says where in the whole output it
+    begins, None where that is not known exactly; it may be less than what had come out before, which then was too much.
     ``joins``: no output is missing between what came before and this. ``error``: why it ends where it ends, None if
     not by damage. ``limit``: which limit of ours kept more of it, or of what precedes it, from being had; None: none.
     """

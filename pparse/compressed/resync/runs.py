@@ -6,7 +6,7 @@ from copy import copy
 
 from pparse.compressed.resync.blocks import CUT, Blocks
 from pparse.compressed.resync.pieces import Piece
-from pparse.data.standing import Doubt
+from pparse.data.standing import SuspectRange
 from pparse.errors import MalformedError
 
 TYPE_CHECKING = False
@@ -23,11 +23,11 @@ class Found:
     """A block at ``[start, end)`` of the source, of ``size`` bytes; ``tag`` is for who opens it.
 
     ``position``: where it begins in the output, if known. ``follows``: nothing is missing between the one found before
-    and this. ``doubt``: why it may not belong here. ``reach``: where the source goes on behind it, if not at ``end``.
-    ``proved``: it was decoded, and is sound. ``sure``: its size is right even if it turns out to be damaged.
+    and this. ``why_suspect``: why it may not belong here. ``reach``: where the source goes on behind it, if not at
+    ``end``. ``proved``: it was decoded, and is sound. ``sure``: its size is right even if it turns out to be damaged.
     """
 
-    __slots__ = ("doubt", "end", "follows", "position", "proved", "reach", "size", "start", "sure", "tag")
+    __slots__ = ("end", "follows", "position", "proved", "reach", "size", "start", "sure", "tag", "why_suspect")
 
     def __init__(self, start: int, end: int, size: int, tag: int = 0) -> None:
         self.start = start
@@ -36,7 +36,7 @@ class Found:
         self.tag = tag
         self.position: int | None = None
         self.follows = True
-        self.doubt: str | None = None
+        self.why_suspect: str | None = None
         self.reach = end
         self.proved = False
         self.sure = True
@@ -106,8 +106,8 @@ class Runs:
                 total += block.size
                 self._limits.check("inflated_bytes", total, f"what {self._name} holds")
             out = None if run.gaps or piece.position is None else piece.position + (run.size or 0)
-            if sound and block.doubt is not None:
-                run.doubts = (*run.doubts, Doubt(begin, run.size or 0, block.doubt))
+            if sound and block.why_suspect is not None:
+                run.suspect_ranges = (*run.suspect_ranges, SuspectRange(begin, run.size or 0, block.why_suspect))
             if not sound:
                 if not block.sure:
                     lost()

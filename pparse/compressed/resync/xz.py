@@ -69,7 +69,7 @@ def pieces(
     poll: Callable[[], object] | None = None,
     **_: Any,
 ) -> Iterator[Piece]:
-    """Yield what can be had behind ``failure``, ending a piece at each damage; sets ``failure.doubt_from``.
+    """Yield what can be had behind ``failure``, ending a piece at each damage; sets ``failure.suspect_from``.
 
     A piece's ``position`` may be less than ``failure.out``: a damaged block may yield more than it should.
     """
@@ -194,7 +194,7 @@ class _Walk:
                 yield block
             elif end >= at or block.tag == CUT or (end > at - _BACK and not self._sound(block)):
                 failed = True
-                self._note_doubt(block)
+                self._note_suspect(block)
                 if not block.sure:
                     self._lose()
 
@@ -206,22 +206,22 @@ class _Walk:
         finally:
             data.close()
 
-    def _note_doubt(self, block: Found) -> None:
+    def _note_suspect(self, block: Found) -> None:
         """Say from where on the output of the block that failed is in doubt: from the chunk that failed, or all."""
         failure = self._failure
         if block.position is None or isinstance(failure.error, GapError | EndOfDataError):
             return
-        doubt_from = block.position
+        suspect_from = block.position
         head = block_head_at(self._look, block.start)
         end = block.end if block.tag == CUT else block.end - check_size(block.tag)
         if block.tag != CUT and failure.at > end:
-            failure.doubt = CONTRADICTED
+            failure.why_suspect = CONTRADICTED
         elif head is not None:
             # A chunk that ends badly shows a few bytes later.
-            doubt_from += walk_chunks(self._look, block.start + head.length, failure.at - 8).size
-            failure.doubt = BEFORE_DAMAGE
-        if doubt_from < failure.out:
-            failure.doubt_from = doubt_from
+            suspect_from += walk_chunks(self._look, block.start + head.length, failure.at - 8).size
+            failure.why_suspect = BEFORE_DAMAGE
+        if suspect_from < failure.out:
+            failure.suspect_from = suspect_from
 
     # -- from block to block -------------------------------------------------------------------------------------
 
@@ -297,11 +297,11 @@ class _Walk:
             self._search_from = max(self._search_from, at + 1)
             return None
         body = at + head.length
-        packed, size = head.packed, head.size
-        sure = packed is not None and size is not None
-        if packed is None or size is None or packed > self._look.end - body:
+        compressed_size, size = head.compressed_size, head.size
+        sure = compressed_size is not None and size is not None
+        if compressed_size is None or size is None or compressed_size > self._look.end - body:
             chunks = walk_chunks(self._look, body)
-            packed, size = chunks.end - body, chunks.size
+            compressed_size, size = chunks.end - body, chunks.size
             if not chunks.whole:
                 # A damaged length leads to other bytes, half of which look like the head of a chunk, too.
                 back = chunks.last - 4 * _BACK
@@ -311,10 +311,10 @@ class _Walk:
                 block = Found(at, chunks.end, size, CUT)
                 block.sure = False
                 return block
-        end = padded(body + packed - at) + at
+        end = padded(body + compressed_size - at) + at
         if check is None:
             check = self._guess_check(end)
-        block = Found(at, body + packed + check_size(check), size, check)
+        block = Found(at, body + compressed_size + check_size(check), size, check)
         block.sure = sure
         return block
 

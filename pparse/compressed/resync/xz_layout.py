@@ -221,13 +221,13 @@ def _before_padding(look: Look, at: int) -> int:
 
 
 class BlockHead:
-    """The header of a block: its ``length``, the ``packed`` size and the ``size`` if it declares them."""
+    """The header of a block: its ``length``, the ``compressed_size`` size and the ``size`` if it declares them."""
 
-    __slots__ = ("length", "packed", "plain", "size")
+    __slots__ = ("compressed_size", "length", "plain", "size")
 
-    def __init__(self, length: int, packed: int | None, size: int | None, plain: bool) -> None:
+    def __init__(self, length: int, compressed_size: int | None, size: int | None, plain: bool) -> None:
         self.length = length
-        self.packed = packed
+        self.compressed_size = compressed_size
         self.size = size
         self.plain = plain  # LZMA2 and nothing else
 
@@ -290,16 +290,16 @@ def walk_chunks(look: Look, at: int, stop: int | None = None) -> Chunks:
             length = 6 if control >= 0xC0 else 5
             if len(head) < length or (length == 6 and head[5] > 224):
                 return found
-            packed = length + 1 + int.from_bytes(head[3:5])
+            compressed_size = length + 1 + int.from_bytes(head[3:5])
             count = ((control & 0x1F) << 16) + int.from_bytes(head[1:3]) + 1
         elif control < 3 and len(head) >= 3:
             count = int.from_bytes(head[1:3]) + 1
-            packed = 3 + count
+            compressed_size = 3 + count
         else:
             return found
-        cut = packed > look.end - found.end
-        if cut or found.size > LARGEST - count or (stop is not None and found.end + packed >= stop):
+        cut = compressed_size > look.end - found.end
+        if cut or found.size > LARGEST - count or (stop is not None and found.end + compressed_size >= stop):
             return found
         found.last = found.end
-        found.end += packed
+        found.end += compressed_size
         found.size += count

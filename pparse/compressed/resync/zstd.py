@@ -35,7 +35,7 @@ _BLOCK: Final = 128 * KIB
 _BACK: Final = _BLOCK + 16
 # Longer than what is stored, uncut, in one block.
 _LONG: Final = _BLOCK + 4 * KIB
-_DOUBTED: Final = 3 * _BLOCK
+_SUSPECTED: Final = 3 * _BLOCK
 _TABLE: Final = b"\x5e" + _SKIPPABLE
 _TABLE_END: Final = b"\xb1\xea\x92\x8f"
 _STORED: Final = "it may be a frame that was stored in a damaged one"
@@ -51,7 +51,7 @@ def pieces(
     poll: Callable[[], object] | None = None,
     **_: Any,
 ) -> Iterator[Piece]:
-    """Yield what can be had behind ``failure``, ending a piece at each damage; sets ``failure.doubt_from``."""
+    """Yield what can be had behind ``failure``, ending a piece at each damage; sets ``failure.suspect_from``."""
     yield from _Walk(source, failure, budget, limits, scratch, poll).pieces()
 
 
@@ -125,12 +125,12 @@ class _Walk:
         if failure.error.fault is Fault.TRAILING:
             pass
         elif failure.error.fault is Fault.FRAME:
-            failure.doubt_from, failure.doubt = failure.start_out, CONTRADICTED
+            failure.suspect_from, failure.why_suspect = failure.start_out, CONTRADICTED
         elif failure.at > failure.start and not isinstance(failure.error, GapError | EndOfDataError):
             # A damaged header of a block makes a block of anything; not many times in a row.
-            failure.doubt_from = max(failure.start_out, failure.out - _DOUBTED)
-            if failure.doubt_from >= failure.out:
-                failure.doubt_from = None
+            failure.suspect_from = max(failure.start_out, failure.out - _SUSPECTED)
+            if failure.suspect_from >= failure.out:
+                failure.suspect_from = None
         table = table_of(look)
         if table is not None:
             yield from self._by_table(table)
@@ -164,13 +164,13 @@ class _Walk:
                 yield found
             position = None if position is None else position + size
 
-    def _chain(self, at: int, position: int | None, doubt: str | None = None) -> Iterator[Found]:
+    def _chain(self, at: int, position: int | None, why_suspect: str | None = None) -> Iterator[Found]:
         """Yield the frames that follow each other from ``at`` on."""
         follows = position is not None
         for start, end, size in _frames(self._look, at):
             self._poll()
             found = Found(start, end, size or 0)
-            found.position, found.follows, found.doubt = position, follows, doubt
+            found.position, found.follows, found.why_suspect = position, follows, why_suspect
             if size is None:
                 self._measure(found)
             position = None if position is None or found.tag == CUT else position + found.size

@@ -28,7 +28,7 @@ _MOST: Final = 4_096
 _SMALL_PART: Final = 4
 
 
-class Suspect:
+class DamageCandidate:
     """A stretch ``[start, end)`` of the source that is probably damaged.
 
     ``hidden``: all of it is known to be wrong; else damage is somewhere in it. ``out``: how much output precedes it.
@@ -48,13 +48,16 @@ class Suspect:
         return (self.start if self.hidden else self.end - 1), self.end
 
 
-def suspects(source: Range, first: int) -> list[Suspect]:
+def candidates(source: Range, first: int) -> list[DamageCandidate]:
     """Return stretches of the source that are probably damaged, in order and apart; at most 4,096.
 
     ``first``: where the compressed data begin.
     """
-    found = [*_doubtful(source, first), *(Suspect(start, end, hidden=True) for start, end in _runs(source, first))]
-    apart: list[Suspect] = []
+    found = [
+        *_known(source, first),
+        *(DamageCandidate(start, end, hidden=True) for start, end in _runs(source, first)),
+    ]
+    apart: list[DamageCandidate] = []
     for suspect in sorted(found, key=lambda suspect: suspect.start)[:_MOST]:
         if apart and suspect.start < apart[-1].end:
             apart[-1].end = max(apart[-1].end, suspect.end)
@@ -63,12 +66,12 @@ def suspects(source: Range, first: int) -> list[Suspect]:
     return _in_output(source, first, apart)
 
 
-def _doubtful(source: Range, first: int) -> Iterator[Suspect]:
+def _known(source: Range, first: int) -> Iterator[DamageCandidate]:
     most = (source.end - source.start) // _SMALL_PART
-    for doubt in source.data.doubts:
-        start, end = max(doubt.start, first), min(doubt.end, source.end)
+    for suspect in source.data.suspect_ranges:
+        start, end = max(suspect.start, first), min(suspect.end, source.end)
         if 0 < end - start <= most:
-            yield Suspect(start, end, hidden=False)
+            yield DamageCandidate(start, end, hidden=False)
 
 
 def _runs(source: Range, first: int) -> Iterator[tuple[int, int]]:
@@ -91,10 +94,10 @@ def _runs(source: Range, first: int) -> Iterator[tuple[int, int]]:
         yield held
 
 
-def _in_output(source: Range, first: int, found: Sequence[Suspect]) -> list[Suspect]:
-    """Find where in the output the suspects are; leave out runs that stand for long runs of output themselves."""
+def _in_output(source: Range, first: int, found: Sequence[DamageCandidate]) -> list[DamageCandidate]:
+    """Find where in the output the candidates are; leave out runs that stand for long runs of output themselves."""
     decoder = zlib.decompressobj(-zlib.MAX_WBITS)
-    kept: list[Suspect] = []
+    kept: list[DamageCandidate] = []
     at, out = first, 0
     for suspect in found:
         for end in (suspect.start, suspect.end):

@@ -29,7 +29,7 @@ _SMALL: Final = 4 * KIB
 _POINT: Final = 512
 
 
-class Point:
+class Checkpoint:
     """Where decoding can begin: the start of a member, or (``decoder``) inside one.
 
     ``out`` counts output; ``start`` and ``start_out`` say where the member begins, in the source and in the output.
@@ -56,7 +56,7 @@ class Point:
         self.decoder = None
 
 
-class Kept:
+class OutputCache:
     """Output kept in memory: blocks one after the other that end at ``end``; evictable, and then empty.
 
     At most ``limit`` bytes are kept, the latest.
@@ -124,7 +124,7 @@ class Run:
 
     __slots__ = ("__weakref__", "at", "decoder", "gap", "out", "start", "start_out")
 
-    def __init__(self, point: Point, decoder: Decompressor) -> None:
+    def __init__(self, point: Checkpoint, decoder: Decompressor) -> None:
         self.start = point.start
         self.start_out = point.start_out
         # The decoder knows where it stands: the point's own may have been dropped just before.
@@ -138,7 +138,7 @@ class Run:
         self.decoder = None
 
 
-def drop(holder: weakref.ref[Point] | weakref.ref[Kept] | weakref.ref[Run]) -> None:
+def drop(holder: weakref.ref[Checkpoint] | weakref.ref[OutputCache] | weakref.ref[Run]) -> None:
     """Drop what ``holder`` refers to, if that still is."""
     found = holder()
     if found is not None:
