@@ -1,4 +1,7 @@
-"""The parsers of compressed streams: gzip, zlib, raw deflate, bz2, xz, lzma, zstd, lz4 and brotli.
+"""The parsers of compressed streams: gzip, zlib and lzma, and those that a codec's descriptor says all of.
+
+A codec with ``told_by="magic"`` or ``"name"`` in `pparse.codecs.table` has its parser from there (`Bz2Parser`,
+`XzParser`, `ZstdParser`, `Lz4Parser`, `DeflateParser`, `BrotliParser`).
 
 States: none. What a stream holds is decoded by `pparse.compressed.inflated` and, behind damage, by
 `pparse.compressed.resync`; see `pparse.containers.stream` for the tree.
@@ -6,8 +9,9 @@ States: none. What a stream holds is decoded by `pparse.compressed.inflated` and
 
 from __future__ import annotations
 
-from pparse.codecs import CODECS, decompressor
+from pparse.codecs.decoding import decompressor
 from pparse.codecs.gzip_header import FTEXT, MAX_HEADER, SYSTEMS, parse_header
+from pparse.codecs.table import CODECS
 from pparse.containers.stream import StreamParser
 from pparse.data.base import FileData
 from pparse.document.registry import bare_name
@@ -20,7 +24,7 @@ from pparse.tree.parser import Confidence
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from typing import ClassVar
+    from typing import ClassVar, Final
 
     from pparse.compressed.gzip_index import GzipIndex
     from pparse.data.reader import Reader
@@ -81,13 +85,7 @@ class _NamedParser(StreamParser):
 class GzipParser(StreamParser):
     """A gzip file: members, one after the other."""
 
-    name = codec = "gzip"
-    description = "gzip (members, BGZF too)"
-    extensions = (".gz", ".tgz", ".bgz")
-    suffixes = {".tgz": ".tar", ".gz": "", ".bgz": ""}
-    media_type = "application/gzip"
-    references = ("RFC 1952", "RFC 1951", "SAM/BAM specification 4.1 (BGZF)")
-    limitations = ("at most 262,144 members are listed one by one; all of them are read",)
+    codec = "gzip"
     options: ClassVar[dict[str, str]] = {
         "index": "auto (default): FILE.pindex or one in the cache, as 'pparse index' makes them; none; or its path",
     }
@@ -218,12 +216,7 @@ class GzipParser(StreamParser):
 class ZlibParser(StreamParser):
     """A zlib stream."""
 
-    name = codec = "zlib"
-    description = "zlib stream"
-    extensions = (".zz", ".zlib")
-    suffixes = {".zz": "", ".zlib": ""}
-    media_type = "application/zlib"
-    references = ("RFC 1950", "RFC 1951")
+    codec = "zlib"
 
     @classmethod
     def match(cls, reader: Reader) -> Confidence:
@@ -234,48 +227,10 @@ class ZlibParser(StreamParser):
         return Confidence.LIKELY if decodes("zlib", head) else Confidence.NO
 
 
-class DeflateParser(_NamedParser):
-    """A raw deflate stream: nothing marks it, it has to be named."""
-
-    name = codec = "deflate"
-    description = "raw deflate stream"
-    extensions = (".deflate",)
-    suffixes = {".deflate": ""}
-    references = ("RFC 1951",)
-
-
-class Bz2Parser(_MagicParser):
-    """A bzip2 file."""
-
-    name = codec = "bz2"
-    description = "bzip2"
-    extensions = (".bz2", ".tbz2", ".tbz")
-    suffixes = {".tbz2": ".tar", ".tbz": ".tar", ".bz2": ""}
-    media_type = "application/x-bzip2"
-    references = ("bzip2 1.0.8",)
-
-
-class XzParser(_MagicParser):
-    """An xz file."""
-
-    name = codec = "xz"
-    description = "xz (streams, blocks)"
-    extensions = (".xz", ".txz")
-    suffixes = {".txz": ".tar", ".xz": ""}
-    media_type = "application/x-xz"
-    references = ("The .xz file format 1.2.0",)
-
-
 class LzmaParser(StreamParser):
     """An lzma file of the old kind ("alone")."""
 
-    name = codec = "lzma"
-    description = "lzma, the format before xz"
-    extensions = (".lzma", ".tlz")
-    suffixes = {".tlz": ".tar", ".lzma": ""}
-    media_type = "application/x-lzma"
-    references = ("LZMA SDK: lzma-specification.txt",)
-    limitations = ("nothing behind damage can be read: the format has no blocks",)
+    codec = "lzma"
 
     @classmethod
     def match(cls, reader: Reader) -> Confidence:
@@ -290,35 +245,14 @@ class LzmaParser(StreamParser):
         return Confidence.LIKELY if decodes("lzma", head) else Confidence.NO
 
 
-class ZstdParser(_MagicParser):
-    """A Zstandard file."""
-
-    name = codec = "zstd"
-    description = "Zstandard (frames)"
-    extensions = (".zst", ".tzst", ".zstd")
-    suffixes = {".tzst": ".tar", ".zst": "", ".zstd": ""}
-    media_type = "application/zstd"
-    references = ("RFC 8878",)
+_BASES: Final = {"magic": _MagicParser, "name": _NamedParser}
 
 
-class Lz4Parser(_MagicParser):
-    """An LZ4 frame file."""
-
-    name = codec = "lz4"
-    description = "LZ4 frames"
-    extensions = (".lz4", ".tlz4")
-    suffixes = {".tlz4": ".tar", ".lz4": ""}
-    media_type = "application/x-lz4"
-    references = ("LZ4 Frame Format Description 1.6.4",)
-
-
-class BrotliParser(_NamedParser):
-    """A Brotli file: nothing marks it but its name."""
-
-    name = codec = "brotli"
-    description = "Brotli"
-    extensions = (".br",)
-    suffixes = {".br": ""}
-    media_type = "application/x-brotli"
-    references = ("RFC 7932",)
-    limitations = ("nothing behind damage can be read: blocks depend on all that precedes them",)
+def __getattr__(name: str) -> type[StreamParser]:
+    """Make the parser of a codec of which its descriptor says all: `Bz2Parser`, `ZstdParser` …"""
+    for codec in CODECS.values():
+        if codec.told_by in _BASES and codec.parser == f"{__name__}:{name}":
+            more = {"codec": codec.name, "__doc__": f"A file in the format {codec.title}.", "__module__": __name__}
+            made = globals()[name] = type(name, (_BASES[codec.told_by],), more)
+            return made
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -22,7 +22,10 @@ from hypothesis import strategies as st
 from pparse.budget import MemoryBudget
 from pparse.codecs import CHECKPOINT, CODECS, compress, compressor, decompress, decompressor
 from pparse.codecs.brotli import window_log
+from pparse.compressed.resync import pieces_for
+from pparse.containers.stream import StreamParser
 from pparse.data.scratch import Scratch
+from pparse.document.registry import builtin, import_dotted
 from pparse.errors import (
     ClosedError,
     EndOfDataError,
@@ -251,7 +254,7 @@ def test_a_missing_library_is_named(codec, monkeypatch):
 
 
 def test_the_table_of_codecs():
-    assert list(CODECS) == ["zlib", "gzip", "deflate", "bz2", "xz", "lzma", "brotli", "zstd", "lz4", "snappy"]
+    assert list(CODECS) == ["gzip", "bz2", "xz", "lzma", "zstd", "lz4", "zlib", "deflate", "brotli", "snappy"]
     for name, codec in CODECS.items():
         data = MAKE[name](b"abc")
         assert codec.name == name
@@ -263,6 +266,24 @@ def test_the_table_of_codecs():
         assert codec.joins == (name in ("gzip", "bz2", "xz", "zstd", "lz4"))
     assert CODECS["zstd"].begins(b"\x5f\x2a\x4d\x18")
     assert not CODECS["zstd"].begins(b"\x60\x2a\x4d\x18")
+
+
+def test_a_descriptor_is_all_that_a_codec_needs():
+    for name, codec in CODECS.items():
+        known = builtin(name)
+        assert (known is not None) == bool(codec.told_by)
+        if known is not None:
+            parser = import_dotted(known.parser)
+            assert issubclass(parser, StreamParser)
+            assert (parser.name, parser.codec, parser.__module__) == (name, name, "pparse.parsers.streams")
+            assert parser.extensions == known.extensions == codec.extensions
+            assert parser.suffixes == codec.suffixes
+            assert set(codec.tar_extensions) <= set(codec.extensions)
+            assert parser.references
+            assert import_dotted(known.parser) is parser
+        assert (pieces_for(name) is not None) == (codec.resync is not None)
+        assert callable(codec.implementation("whole"))
+        assert callable(codec.implementation("stream"))
 
 
 # -- damage ----------------------------------------------------------------------------------------------------------
@@ -585,7 +606,7 @@ def test_resting_makes_the_window_evictable():
     decoder = decompressor("bz2", budget=budget)
     first = decoder.decompress(data, 1000)
     evicted = []
-    decoder.rest(lambda: evicted.append(1))
+    decoder.park(lambda: evicted.append(1))
     budget.charge(2 * MIB, "small")
     assert not evicted
     decoder.resume()
@@ -594,7 +615,7 @@ def test_resting_makes_the_window_evictable():
     assert first + decoder.decompress(b"", 500_000) == text(500_000)[: 1000 + 500_000]
     decoder = decompressor("bz2", budget=budget)
     decoder.decompress(data, 1000)
-    decoder.rest(lambda: evicted.append(2))
+    decoder.park(lambda: evicted.append(2))
     charge = budget.charge(6 * MIB, "large")
     assert evicted == [2]
     with pytest.raises(LimitError):

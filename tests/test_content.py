@@ -31,7 +31,7 @@ SIZE = len(TEXT)
 
 
 class Content(FakeData):
-    """Bytes with gaps, doubts and an error."""
+    """Bytes with gaps, suspect ranges and an error."""
 
     def __init__(self, content=TEXT, gaps=(), suspect_ranges=(), error=None, size=-1):
         super().__init__(content)

@@ -83,7 +83,7 @@ def test_phases(phase):
         for step in (1, 1 << 20):
             entry = DeflateEntry(phase, unknown=0)
             assert run(entry, data + b"more", step) == content("text")
-            assert (entry.take_unknown(), entry.settled) == ([], True)
+            assert (entry.take_unknown(), entry.resolved) == ([], True)
 
 
 @pytest.mark.parametrize("name", ["text-6-3", "mixed-6-3", "sync"])
@@ -91,7 +91,7 @@ def test_a_known_window_leaves_nothing_unknown(name):
     truth, stream, known = sample(name)
     for block in some(known.blocks):
         entry, data = at_block(stream, block.bit, window=truth[: block.out][-WINDOW:], unknown=0)
-        assert entry.settled
+        assert entry.resolved
         assert run(entry, data) == truth[block.out :]
         # More than the window does no harm, and no window is longer than that.
         entry, data = at_block(stream, block.bit, window=truth[: block.out])
@@ -190,7 +190,7 @@ def test_one_decoder_is_enough_in_the_end(more):
     out = entry.feed(data[:start], 1 << 20)
     assert out == b"\0" + known[:2] + noise[: WINDOW - 3 + more]
     assert entry.take_unknown() == [(0, 1)]
-    assert entry.settled == bool(more)
+    assert entry.resolved == bool(more)
     out = entry.feed(data[start:], 1 << 20)
     assert entry.take_unknown() == ([] if more else [(WINDOW, 1)])
     assert out == (known[:2] + noise[:1] if more else b"\0" + known[:2])
@@ -226,7 +226,7 @@ def test_long_stretches_are_whole():
     entry = DeflateEntry(0)
     assert run(entry, data, limit=50_000) == bytes(70_000)
     assert entry.take_unknown() == [(0, 70_000)]
-    assert not entry.settled
+    assert not entry.resolved
     entry = DeflateEntry(0)
     entry.feed(data, 50_000)
     assert entry.take_unknown() == [(0, 50_000)]
@@ -358,7 +358,7 @@ def test_checkpoints_go_on_where_they_stand():
         out += len(decoder.decompress(piece, 60_000))
         copy = decoder.copy()
         if copy is not None and (not copies or copies[-1].total_out != copy.total_out):
-            assert copy.checkpoint == decoder.checkpoint == (CHECKPOINT if copy.settled else 2 * (CHECKPOINT + WINDOW))
+            assert copy.checkpoint == decoder.checkpoint == (CHECKPOINT if copy.resolved else 2 * (CHECKPOINT + WINDOW))
             copies.append(copy)
     assert len(copies) > 3
     assert marks(decoder.take_unknown(), out) == unknown
@@ -390,7 +390,7 @@ def test_memory_is_charged():
     sure = entry_stream(block.bit & 7, truth[: block.out], 0, budget=budget, reread=lambda offset, length: b"")
     sure.decompress(stream[block.bit >> 3 :], 10)
     assert 2 * CHECKPOINT + 2 * 65536 <= budget.used < 4 * CHECKPOINT + 2 * 65536
-    assert sure.settled
+    assert sure.resolved
     sure.close()
     assert budget.used == 0
     with budget.charge(900_000, "the test"):

@@ -158,7 +158,7 @@ def test_an_encrypted_member_never_ends_with_success(run, tmp_path, mode, comman
 @pytest.mark.parametrize("command", ["recover", "extract", "check"])
 def test_a_folder_whose_bytes_are_missing_is_told_of(run, tmp_path, command) -> None:
     path = tmp_path / "folder.zip"
-    path.write_bytes(Archive(Made("d/", b"lost", compressed_size=b"", mode=0o040755), Made("a", b"one")).whole)
+    path.write_bytes(Archive(Made("d/", b"lost", packed=b"", mode=0o040755), Made("a", b"one")).whole)
     more = () if command == "check" else ("-o", tmp_path / "out")
     assert run(command, path, *more).code == 4
 

@@ -112,7 +112,7 @@ class TestAgainstZipfile:
             entry = bytearray(member.central())
             entry[20:28] = entry[42:46] * 0 + b"\xff" * 8
             entry[42:46] = b"\xff" * 4
-            wide = struct.pack("<HHQQQ", 1, 24, len(member.content), len(member.compressed_size), member.at)
+            wide = struct.pack("<HHQQQ", 1, 24, len(member.content), len(member.packed), member.at)
             entry[30:32] = struct.pack("<H", len(wide))
             directory += bytes(entry) + wide
         at = len(archive.body)
@@ -226,7 +226,7 @@ class TestMembers:
                 assert parser.verify(members[1]).status is Status.UNSUPPORTED
 
     def test_unknown_methods_are_listed(self) -> None:
-        archive = Archive(Made("a", b"", compressed_size=noise(50), method=9), Made("b", b"fine"))
+        archive = Archive(Made("a", b"", packed=noise(50), method=9), Made("b", b"fine"))
         with opened(archive.whole) as extraction:
             members = list(parser_of(extraction).files())
             assert [(member.method, member.status) for member in members] == [
@@ -240,16 +240,14 @@ class TestMembers:
     def test_zstd(self, number: int) -> None:
         zstandard = pytest.importorskip("zstandard")
         content = b"zstandard " * 500
-        archive = Archive(
-            Made("a", content, compressed_size=zstandard.compress(content), method=number), Made("b", b"next")
-        )
+        archive = Archive(Made("a", content, packed=zstandard.compress(content), method=number), Made("b", b"next"))
         assert_contents(archive, [content, b"next"])
 
     def test_xz(self) -> None:
         import lzma
 
         content = b"xz " * 500
-        archive = Archive(Made("a", content, compressed_size=lzma.compress(content), method=95), Made("b", b"next"))
+        archive = Archive(Made("a", content, packed=lzma.compress(content), method=95), Made("b", b"next"))
         assert_contents(archive, [content, b"next"])
 
     def test_lzma_without_an_end_mark(self) -> None:
@@ -260,15 +258,15 @@ class TestMembers:
         filters = [{"id": lzma.FILTER_LZMA1, "dict_size": 1 << 20, "lc": 3, "lp": 0, "pb": 2}]
         raw = lzma.compress(content, lzma.FORMAT_RAW, filters=filters)
         packed = b"\x09\x14\5\0" + b"\x5d" + struct.pack("<I", 1 << 20) + raw
-        archive = Archive(Made("a", content, compressed_size=packed, method=14, flags=2), Made("b", b"next"))
+        archive = Archive(Made("a", content, packed=packed, method=14, flags=2), Made("b", b"next"))
         assert_contents(archive, [content, b"next"])
-        archive = Archive(Made("a", content, compressed_size=packed, method=14, flags=0), Made("b", b"next"))
+        archive = Archive(Made("a", content, packed=packed, method=14, flags=0), Made("b", b"next"))
         with opened(archive.whole) as extraction:
             member = next(parser_of(extraction).files())
             assert parser_of(extraction).verify(member).verified
 
     def test_bad_lzma_properties(self) -> None:
-        archive = Archive(Made("a", b"x", compressed_size=b"\x09\x14\4\0" + bytes(20), method=14))
+        archive = Archive(Made("a", b"x", packed=b"\x09\x14\4\0" + bytes(20), method=14))
         with opened(archive.whole) as extraction, pytest.raises(MalformedError):
             extraction.get('["a"]')
 

@@ -142,8 +142,8 @@ def test_what_was_checked_and_is_damaged_is_listed_as_damaged(directory) -> None
 @pytest.mark.parametrize("junk", [b"junk" * 40, bytes(9), noise(3000)], ids=["text", "zeros", "noise"])
 def test_bytes_behind_the_deflate_stream_of_a_member_harm_nothing_where_its_checksum_agrees(junk) -> None:
     content = b"some text " * 500
-    packed = Made("a", content, method=8).compressed_size + junk
-    archive = Archive(Made("a", content, method=8, compressed_size=packed), REST[1])
+    packed = Made("a", content, method=8).packed + junk
+    archive = Archive(Made("a", content, method=8, packed=packed), REST[1])
     found = {got.name: got for got in read(archive.whole)}
     assert {name: (got.content, got.verdict.status, got.verdict.verified) for name, got in found.items()} == {
         "a": (content, Status.COMPLETE, True),
@@ -153,7 +153,7 @@ def test_bytes_behind_the_deflate_stream_of_a_member_harm_nothing_where_its_chec
 
 def test_bytes_behind_a_deflate_stream_count_where_the_checksum_does_not_agree() -> None:
     content = b"some text " * 500
-    packed = Made("a", content, method=8).compressed_size + b"junk" * 40
-    archive = Archive(Made("a", content, method=8, compressed_size=packed, crc=5), REST[1])
+    packed = Made("a", content, method=8).packed + b"junk" * 40
+    archive = Archive(Made("a", content, method=8, packed=packed, crc=5), REST[1])
     found = {got.name: got for got in read(archive.whole)}
     assert found["a"].verdict.status is Status.DAMAGED

@@ -364,7 +364,7 @@ class TestContradictingDescriptors:
     def archive(self, descriptor: int, last: bool) -> tuple[bytearray, Made, int]:
         """Return an archive's members, the one at hand, and where its descriptor's CRC stands."""
         content = b"some content of this"
-        member = Made("m", content, method=8, descriptor=descriptor, compressed_size=stored_block(content))
+        member = Made("m", content, method=8, descriptor=descriptor, packed=stored_block(content))
         archive = Archive(Made("a", b"first"), member, *([] if last else [Made("z", b"last")]))
         return bytearray(archive.body), member, member.end + (4 if descriptor in (16, 24) else 0)
 
@@ -417,7 +417,7 @@ class TestTheLongestDescriptor:
     def source(self, method: int, descriptor: bytes) -> tuple[bytes, int]:
         content = b"some content of this"
         packed = stored_block(content) if method else content
-        member = Made("m", content, method=method, descriptor=24, compressed_size=packed, local_packed=len(packed))
+        member = Made("m", content, method=method, descriptor=24, packed=packed, local_packed=len(packed))
         if method:
             member.local_packed = None
         archive = Archive(Made("a", b"first"), member)
@@ -547,7 +547,7 @@ class TestBytesThatAreGone:
         stored = noise(20_000)
         packed = struct.pack("<BHH", 1, len(stored), len(stored) ^ 0xFFFF) + stored
         archive = Archive(
-            Made("first", b"1"), Made("hit", stored, method=8, compressed_size=packed), Made("next", b"whole" * 99)
+            Made("first", b"1"), Made("hit", stored, method=8, packed=packed), Made("next", b"whole" * 99)
         )
         at = archive.whole.index(stored) + 10_000
         found = {got.name: got for got in read(archive.whole[:at] + archive.whole[at + count :])}
@@ -627,12 +627,12 @@ class TestBombs:
         stream = deflated(bytes(50_000))
         parts = [Made("last", bytes(50_000), method=8)]
         for number in range(6):
-            quoted = b"".join(part.local() + part.compressed_size for part in parts[:1])
+            quoted = b"".join(part.local() + part.packed for part in parts[:1])
             content = quoted[: len(parts[0].local())] + parts[0].content
             packed = struct.pack("<BHH", 0, len(parts[0].local()), len(parts[0].local()) ^ 0xFFFF) + quoted
-            parts.insert(0, Made(f"m{number}", content, method=8, compressed_size=packed))
+            parts.insert(0, Made(f"m{number}", content, method=8, packed=packed))
         assert stream
-        body = parts[0].local() + parts[0].compressed_size
+        body = parts[0].local() + parts[0].packed
         at = 0
         for part in parts:
             part.at = at

@@ -17,12 +17,12 @@ def field(number: int, value: bytes) -> bytes:
 class TestHeaders:
     def test_local_header(self) -> None:
         made = Made("name.txt", b"content" * 9, method=8, extra=field(0x5455, b"\1\0\0\0\0"))
-        block = b"??" + made.local() + made.compressed_size
+        block = b"??" + made.local() + made.packed
         header = records.read_local(block, 2)
         assert header is not None
         assert (header.raw_name, header.method, header.crc) == (b"name.txt", 8, zlib.crc32(made.content))
         assert (header.compressed_size, header.size, header.length) == (
-            len(made.compressed_size),
+            len(made.packed),
             63,
             len(made.local()),
         )

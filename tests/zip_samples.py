@@ -63,7 +63,7 @@ class Made:
         self.descriptor = descriptor
         self.extra = extra
         self.flags = flags | (8 if descriptor else 0)
-        self.compressed_size = packed if packed is not None else deflated(content) if method == 8 else content
+        self.packed = packed if packed is not None else deflated(content) if method == 8 else content
         self.crc = zlib.crc32(content) if crc is None else crc
         self.local_name = name if local_name is None else local_name
         self.local_packed = local_packed
@@ -73,7 +73,7 @@ class Made:
 
     def local(self) -> bytes:
         name = self.local_name.encode()
-        crc, packed, size = self.crc, len(self.compressed_size), len(self.content)
+        crc, packed, size = self.crc, len(self.packed), len(self.content)
         if self.descriptor:
             crc = packed = size = 0
         if self.local_packed is not None:
@@ -104,7 +104,7 @@ class Made:
             return b""
         layout = "<III" if self.descriptor in (12, 16) else "<IQQ"
         signature = b"PK\7\x08" if self.descriptor in (16, 24) else b""
-        return signature + struct.pack(layout, self.crc, len(self.compressed_size), len(self.content))
+        return signature + struct.pack(layout, self.crc, len(self.packed), len(self.content))
 
     def central(self, shift: int = 0) -> bytes:
         name = self.name.encode()
@@ -119,7 +119,7 @@ class Made:
                 0x3905,
                 0x58A6,
                 self.crc,
-                len(self.compressed_size),
+                len(self.packed),
                 len(self.content),
                 len(name),
                 0,
@@ -143,7 +143,7 @@ class Archive:
             member.at = len(out)
             out += member.local()
             member.start = len(out)
-            out += member.compressed_size
+            out += member.packed
             member.end = len(out)
             out += member.trailer()
         self.body = bytes(out)

@@ -10,7 +10,7 @@ import re
 from struct import Struct
 from zlib import crc32
 
-from pparse.codecs import decompressor
+from pparse.codecs.decoding import decompressor
 from pparse.errors import EndOfDataError, GapError, LimitError, MalformedError, PparseError, UnsupportedError
 from pparse.limits import KIB, MIB
 from pparse.parsers.zip.records import CODECS, DESCRIPTOR, LAYOUTS, LZMA, LZMA_END

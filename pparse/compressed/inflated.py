@@ -12,8 +12,9 @@ from functools import partial
 from operator import attrgetter
 from zlib import crc32
 
-from pparse.codecs import CODECS, decompressor
+from pparse.codecs.decoding import decompressor
 from pparse.codecs.output_cache import Checkpoint, OutputCache, Run, drop, reread
+from pparse.codecs.table import CODECS
 from pparse.data.base import Access, Data, Gap
 from pparse.data.scratch import no_scratch
 from pparse.errors import (
@@ -480,7 +481,7 @@ class InflatedData(Data):
         at = end
         head = b""
         with suppress(GapError):
-            if self._concatenated and self.codec in ("gzip", "xz"):  # zeros may follow a member
+            if self._concatenated and self._codec.zero_padding:  # zeros may follow a member
                 while (head := self._peek(at, _INPUT)) and not head.strip(b"\0"):
                     at += len(head)
                 at += len(head) - len(head.lstrip(b"\0"))

@@ -14,8 +14,8 @@ from contextlib import suppress
 from functools import partial
 from operator import attrgetter
 
-from pparse.codecs import CODECS
 from pparse.codecs.gzip_header import MAX_HEADER, parse_header
+from pparse.codecs.table import CODECS
 from pparse.compressed.inflated import InflatedData
 from pparse.compressed.resync.pieces import Failure
 from pparse.data.base import Data, GapTable

@@ -247,6 +247,10 @@ class ArchiveParser(Parser):
                 length=member.compressed_size,
             )
 
+    def own_bytes(self, head: bytes, length: int) -> int:
+        """Return how many of ``length`` bytes between members, which begin with ``head``, are the archive's own."""
+        return 0
+
     def needs_proof(self, member: ArchiveMember) -> bool:
         """Say whether only a checksum of its own could tell that ``member`` is right: its bytes are in doubt."""
         data = self.extraction.data

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from pparse.codecs import CODECS
+from pparse.codecs.table import CODECS
 from pparse.containers.content import Collector, read_through, status_of
 from pparse.document.extraction import extraction_of
 from pparse.errors import EndOfDataError, Fault, LimitError, MalformedError, PathError, PparseError, UnsupportedError
@@ -35,13 +35,24 @@ if TYPE_CHECKING:
 
 
 class StreamParser(Parser):
-    """Base of the parsers of compressed streams: one content, which is a child extraction."""
+    """Base of the parsers of compressed streams: one content, which is a child extraction.
+
+    A subclass names its ``codec``; what `pparse.codecs.table` says of that is said of the format, too.
+    """
 
     codec: ClassVar[str] = ""
     # How names end that name such streams, and what is left of them for the content.
     suffixes: ClassVar[dict[str, str]] = {}
     member_word = "file"
     notes_findings = True
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        known = CODECS.get(cls.codec)
+        if known is not None:
+            cls.name, cls.description = known.name, known.description
+            cls.extensions, cls.suffixes, cls.media_type = known.extensions, known.suffixes, known.media_type
+            cls.references, cls.limitations = known.references, known.limitations
 
     def __init__(self, result: Result) -> None:
         super().__init__(result)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import importlib
 from functools import partial
 
+from pparse.codecs.table import CODECS
 from pparse.data.base import Access
 from pparse.document.named_formats import NAMED, named, named_as, named_folder, words
 from pparse.errors import (
@@ -90,26 +91,6 @@ _JSON_STARTS = tuple(
         b"n",
         *(b"%d" % digit for digit in range(10)),
     )
-)
-
-_STREAMS = (
-    ("gzip", "GzipParser", ((0, b"\x1f\x8b"), (1, b"\x8b\x08"), (0, b"\x1f")), (".gz", ".tgz", ".bgz")),
-    ("bz2", "Bz2Parser", ((0, b"BZh"),), (".bz2", ".tbz2", ".tbz")),
-    ("xz", "XzParser", ((0, b"\xfd7zXZ"),), (".xz", ".txz")),
-    ("lzma", "LzmaParser", ((0, b"\x5d\0\0"),), (".lzma", ".tlz")),
-    (
-        "zstd",
-        "ZstdParser",
-        tuple(
-            (0, bytes((first,)) + rest)
-            for first, rest in ((0x28, b"\xb5\x2f\xfd"), *((0x50 + number, b"\x2a\x4d\x18") for number in range(16)))
-        ),
-        (".zst", ".tzst", ".zstd"),
-    ),
-    ("lz4", "Lz4Parser", ((0, b"\x04\x22\x4d\x18"),), (".lz4", ".tlz4")),
-    ("zlib", "ZlibParser", tuple((0, bytes((0x78, flags))) for flags in (0x01, 0x5E, 0x9C, 0xDA)), (".zz", ".zlib")),
-    ("deflate", "DeflateParser", (), (".deflate",)),
-    ("brotli", "BrotliParser", (), (".br",)),
 )
 
 BUILTINS: Final = (
@@ -221,19 +202,12 @@ BUILTINS: Final = (
         further=True,
     ),
     *(
-        Builtin(name, f"pparse.parsers.streams:{parser}", None, magic, extensions, generic=True)
-        for name, parser, magic, extensions in _STREAMS
+        Builtin(codec.name, codec.parser, None, codec.marks, codec.extensions, generic=True)
+        for codec in CODECS.values()
+        if codec.told_by
     ),
 )
 
-# First bytes that mark a compressed stream of which nothing else is sound.
-_STREAM_MAGICS: Final = (
-    ("gzip", b"\x1f\x8b"),
-    ("bz2", b"BZh"),
-    ("xz", b"\xfd7zXZ"),
-    ("zstd", b"\x28\xb5\x2f\xfd"),
-    ("lz4", b"\x04\x22\x4d\x18"),
-)
 # What ends up under a model's name without being one: (bytes at the start, what to tell).
 _MISTAKEN: Final = (
     (b"version https://git-lfs", "a Git LFS pointer, not the file itself: run 'git lfs pull' to fetch it"),
@@ -482,7 +456,9 @@ def hidden_format(extraction: Extraction) -> str | None:
     if found:
         return min(found)[2]
     head = _head(extraction, 16)
-    return next((name for name, magic in _STREAM_MAGICS if head.startswith(magic)), None)
+    # Of what is made to be a file, not a part of one: two bytes of zlib's occur by chance.
+    streams = (codec for codec in CODECS.values() if codec.joins)
+    return next((codec.name for codec in streams if head.startswith(codec.marks[0][1])), None)
 
 
 def _folder_candidates(extraction: Extraction) -> Iterator[tuple[type[Parser], Confidence]]:

@@ -489,14 +489,10 @@ class Unpacker:
         for start, stop in (*pairs, (end, end)):
             if start - at >= _LEAST:
                 head = data.read_known(at, min(start - at, HOLE))[0]
-                # A directory, and what the descriptors of members leave, is nothing of anybody's.
-                mark = head.find(b"PK\x05\x06") if head.startswith((b"PK\x01\x02", b"PK\x05\x06")) else -1
-                if mark >= 0 and start - at - mark > 22 + _LEAST:
-                    at += mark + 22 + int.from_bytes(head[mark + 20 : mark + 22], "little")
+                while own := level.parser.own_bytes(head, start - at):
+                    at += own
                     head = data.read_known(at, max(0, min(start - at, HOLE)))[0]
-                if head.strip(b"\0") and not head.startswith(
-                    (b"PK\x01\x02", b"PK\x05\x06", b"PK\x06\x06", b"PK\x07\x08")
-                ):
+                if head.strip(b"\0"):
                     self._write_stretch(level, at, start)
             at = max(at, stop)
 

@@ -8,12 +8,13 @@ pass through, and so do `LimitError` and `UnsupportedError` (a library that is m
 
 from __future__ import annotations
 
+from pparse.codecs.table import CODECS
 from pparse.compressed.resync.pieces import Failure, Piece
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from typing import Final, Protocol
+    from typing import Protocol
 
     from pparse.budget import MemoryBudget
     from pparse.data.reader import Range
@@ -40,21 +41,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Failure", "Piece", "pieces_for"]
 
-# The module and the function of each codec. Brotli, raw Snappy and lzma-alone have nothing that could be entered.
-_MODULES: Final = {
-    "deflate": "deflate",
-    "gzip": "deflate",
-    "zlib": "deflate",
-    "bz2": "bz2",
-    "xz": "xz",
-    "zstd": "zstd",
-    "lz4": "lz4",
-}
-
 
 def pieces_for(codec: str) -> Pieces | None:
     """Return what finds pieces in streams of ``codec``; None if they cannot be entered behind damage."""
-    name = _MODULES.get(codec)
+    name = CODECS[codec].resync
     if name is None:
         return None
     import importlib

@@ -19,7 +19,7 @@ from bisect import bisect_left
 from functools import partial
 from itertools import islice
 
-from pparse.codecs import decompressor
+from pparse.codecs.decoding import decompressor
 from pparse.compressed.inflated import InflatedData
 from pparse.compressed.resync.blocks import Blocks, Effort, Look, windows
 from pparse.compressed.resync.pieces import Failure, Piece
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
     from pparse.budget import MemoryBudget
-    from pparse.codecs import Decompressor
+    from pparse.codecs.base import Decompressor
     from pparse.data.reader import Range
     from pparse.data.scratch import Scratch
     from pparse.limits import Limits
