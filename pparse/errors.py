@@ -39,19 +39,22 @@ if TYPE_CHECKING:
 
 
 class Fault(enum.Enum):
-    """What kind of contradiction an error is: what code may go by, where words are for people."""
+    """What kind of contradiction an error is: what code may go by, where words are for people.
 
-    TRAILING = enum.auto()  # bytes follow where the stream ends
-    CHECKSUM = enum.auto()  # what came out of a stream has not the checksum at its end
-    LENGTH = enum.auto()  # … not the length at its end
-    SIZE = enum.auto()  # more came out than was declared before
-    SHORT = enum.auto()  # the stream ends before all that was declared came out
-    OVERRUN = enum.auto()  # the stream goes on where its container ends it
-    TOO_FAR = enum.auto()  # a copy reaches back before the beginning
-    FRAME = enum.auto()  # a frame, or its header, has not the checksum it should
-    BLOCK = enum.auto()  # a block cannot be decoded
-    BLOCK_SIZE = enum.auto()  # a block is larger than its frame allows
-    UNREADABLE = enum.auto()  # a chunk that a message needs cannot be read
+    The values stand in the JSON of findings, and stay the same between versions.
+    """
+
+    TRAILING = "trailing"  # bytes follow where the stream ends
+    CHECKSUM = "checksum"  # what came out of a stream has not the checksum at its end
+    LENGTH = "length"  # … not the length at its end
+    SIZE = "size"  # more came out than was declared before
+    SHORT = "short"  # the stream ends before all that was declared came out
+    OVERRUN = "overrun"  # the stream goes on where its container ends it
+    TOO_FAR = "too-far"  # a copy reaches back before the beginning
+    FRAME = "frame"  # a frame, or its header, has not the checksum it should
+    BLOCK = "block"  # a block cannot be decoded
+    BLOCK_SIZE = "block-size"  # a block is larger than its frame allows
+    UNREADABLE = "unreadable"  # a chunk that a message needs cannot be read
 
 
 class PparseError(Exception):

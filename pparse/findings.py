@@ -105,6 +105,8 @@ class Finding:
             "wanted": self.wanted,
             "got": self.got,
             "reason": self.reason,
+            "option": self.option or None,
+            "fault": None if self.fault is None else self.fault.value,
         }
 
     def _identity(self) -> tuple[object, ...]:

@@ -14,7 +14,7 @@ from pparse.cli import COMMANDS
 from pparse.cli.output import safe, unescaped
 
 FILE_COMMANDS = ("ls", "info", "tree", "get", "check")
-FINDING_KEYS = {"code", "severity", "path", "source", "offset", "length", "wanted", "got", "reason"}
+FINDING_KEYS = {"code", "severity", "path", "source", "offset", "length", "wanted", "got", "reason", "option", "fault"}
 EXTENT_KEYS = {
     "actual",
     "expected",

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from pparse.errors import Fault
 from pparse.findings import Finding, FindingList, Severity, Status
 
 
@@ -44,7 +45,17 @@ def test_text(numbers, text):
 
 def test_to_dict_is_plain_and_complete():
     finding = Finding(
-        "odd", "because", severity=Severity.NOTE, path="p", source="f", offset=1, length=2, wanted=3, got="four"
+        "odd",
+        "because",
+        severity=Severity.NOTE,
+        path="p",
+        source="f",
+        offset=1,
+        length=2,
+        wanted=3,
+        got="four",
+        option="--limit depth=4",
+        fault=Fault.BLOCK_SIZE,
     )
     plain = finding.to_dict()
     assert plain == {
@@ -57,10 +68,13 @@ def test_to_dict_is_plain_and_complete():
         "wanted": 3,
         "got": "four",
         "reason": "because",
+        "option": "--limit depth=4",
+        "fault": "block-size",
     }
     assert json.loads(json.dumps(plain)) == plain
-    assert set(plain) | {"fault", "option"} == set(Finding.__slots__)  # these two are for code
-    assert Finding("odd", "because").to_dict()["offset"] is None
+    assert set(plain) == set(Finding.__slots__)
+    bare = Finding("odd", "because").to_dict()
+    assert (bare["offset"], bare["option"], bare["fault"]) == (None, None, None)
 
 
 def test_equality_is_by_place_and_words():

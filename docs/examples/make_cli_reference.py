@@ -401,6 +401,8 @@ OBJECTS = {
             "wanted": "a number or text, as the reason says",
             "got": "likewise",
             "reason": "a sentence for people",
+            "option": "what lifts the limit that it is about; null where it is about none",
+            "fault": "what kind of contradiction it is, where one was found: `checksum`, `length`, `trailing` …",
         },
     ),
     "format": (

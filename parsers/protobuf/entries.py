@@ -38,7 +38,7 @@ class ValueEntries:
         self.extraction = extraction
         self.types = types
         self._longest = max(map(len, types), default=0)
-        # What everything is placed by (the metadata of a `.cpb`): where that is in why_suspect, all is.
+        # What everything is placed by (the metadata of a `.cpb`): where that is in doubt, all is.
         self.witness: Range | None = None
         self._origins: dict[FieldType | None, Origin] = {}
 

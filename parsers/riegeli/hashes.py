@@ -39,7 +39,7 @@ class HashedParser(Parser):
     _source: Source
     _chunks: ChunkReader
     _opened: tuple[int, ChunkRecords] | None
-    _resolved: int = -1  # the chunk whose hash was compared last since the file around it is in why_suspect
+    _resolved: int = -1  # the chunk whose hash was compared last since the file around it is in doubt
 
     def chunk(self, node: Node) -> Chunk:
         """Return the chunk that ``node``, a child of the root, is."""

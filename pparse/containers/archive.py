@@ -506,7 +506,7 @@ class ArchiveParser(Parser):
         """Put in doubt what was decoded before a place where the archive breaks off, if nothing else explains that.
 
         A stream can be damaged without its decoder noticing. If no header stands where a member ends, and no gap and
-        no why_suspect is near, bytes of that member are wrong, or too many: since its own header the archive was in
+        no suspect range is near, bytes of that member are wrong, or too many: since its own header the archive was in
         step.
         """
         data = self.extraction.data

@@ -71,7 +71,7 @@ class Verdict:
             self.status = status
 
     def place(self, size: int) -> None:
-        """Put all of a content of ``size`` bytes in why_suspect if it is damaged, and nothing tells where."""
+        """Put all of a content of ``size`` bytes in doubt if it is damaged, and nothing tells where."""
         if self.status is Status.DAMAGED and size and not self.gaps and not self.suspect:
             self.suspect = ((0, size),)
 

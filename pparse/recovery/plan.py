@@ -18,7 +18,7 @@ class Plan:
     write model files that are not whole in a form that their library opens; ``drain``, read streams to their end first,
     so that what their checksums say is known; ``wanted``, which members of the outermost container."""
 
-    __slots__ = ("drain", "recursive", "recursive", "salvage", "unclaimed", "unclaimed", "wanted")
+    __slots__ = ("drain", "recursive", "salvage", "unclaimed", "wanted")
 
     def __init__(
         self,

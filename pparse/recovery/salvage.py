@@ -132,7 +132,7 @@ def _save_apart(
 ) -> str:
     """Save what is sure of a file as ``name``, as if what is in doubt were lost; and all of it under another name.
 
-    If nothing that matters is in why_suspect, nothing is written.
+    If nothing that matters is in doubt, nothing is written.
     """
     from pparse.data.hidden import HiddenData
 
@@ -143,7 +143,7 @@ def _save_apart(
     start, end = extraction.start, max(extraction.start, extraction.known_end())
     job = Job(sure, target, name, report)
     if form in ("riegeli", "cpb"):
-        job.end = end  # an end that is in why_suspect is lost: the chunks before it are not all that there were
+        job.end = end  # an end that is in doubt is lost: the chunks before it are not all that there were
     with suppress(MalformedError, EndOfDataError, GapError):
         if not _save(job, form) and job.is_unharmed:
             return _UNHARMED

@@ -229,7 +229,7 @@ class Node:
             return
         finding = self.finding
         if finding is not None and finding.code == UNSURE_NUMBER:
-            return  # what it says is whole, only its place is in why_suspect
+            return  # what it says is whole, only its place is in doubt
         reason = finding.reason if finding is not None else f"the node is {status}"
         if status is Status.TRUNCATED or status is Status.MISSING:
             raise EndOfDataError(

@@ -7,7 +7,7 @@ exact.
 
 A chain of blocks behind a damaged one is believed if it leads to the end of the frame, with another frame or the end of
 the source behind it, or to the end of a source that is cut. A frame that is found by its magic and its header checksum
-is in why_suspect if something else follows it: it may be a file that sits, stored, in another one.
+is in doubt if something else follows it: it may be a file that sits, stored, in another one.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ class Failure:
     the member (stream, frame) in question begins, and ``start_out`` what had come out before it. ``error``: what the
     decoder said.
 
-    Whoever finds pieces also says from where on the output is in why_suspect: ``suspect_from``, an offset of the output
+    Whoever finds pieces also says from where on the output is in doubt: ``suspect_from``, an offset of the output
     (None: it is not), and ``why_suspect``, why (None: it was decoded from damaged data before that showed). ``limit``
     is as that of a `Piece`, for what comes behind the last of them.
     """

@@ -221,7 +221,7 @@ def _before_padding(look: Look, at: int) -> int:
 
 
 class BlockHead:
-    """The header of a block: its ``length``, the ``compressed_size`` size and the ``size`` if it declares them."""
+    """The header of a block: its ``length``, the ``compressed_size`` and the ``size`` if it declares them."""
 
     __slots__ = ("compressed_size", "length", "plain", "size")
 
