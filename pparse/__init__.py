@@ -33,12 +33,10 @@ from pparse.errors import (
     TruncatedTensorError,
     UnsupportedError,
 )
+from pparse.lazy import lazy_names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from typing import Any
-
     from pparse.budget import MemoryBudget
     from pparse.compressed.inflated import InflatedData
     from pparse.data.base import BytesData, Data, FileData
@@ -60,7 +58,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 
-def _find_rooms() -> None:
+def _find_packages() -> None:
     """In a source tree, parsers, viewers and protos lie beside this folder: Python started there finds them, too."""
     from os.path import dirname, exists, join
 
@@ -70,24 +68,7 @@ def _find_rooms() -> None:
             __path__.append(root)
 
 
-def lazy_names(package: str, where: Mapping[str, str]) -> Callable[[str], Any]:
-    """Return a ``__getattr__`` for ``package`` that imports a name on its first use, from the module in ``where``."""
-
-    def find(name: str) -> Any:
-        module = where.get(name)
-        if module is None:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        import importlib
-        import sys
-
-        value = getattr(importlib.import_module(f"{package}.{module}"), name)
-        setattr(sys.modules[package], name, value)
-        return value
-
-    return find
-
-
-_find_rooms()
+_find_packages()
 
 _WHERE = {
     "BytesData": "data.base",

@@ -6,10 +6,10 @@ meets; whoever meets one gets a `LimitError` that names ``--limit NAME=VALUE``.
 
 from __future__ import annotations
 
-import re
 from functools import partial
 
 from pparse.errors import LimitError
+from pparse.lazy import lazy_pattern
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ _UNITS: Final = {
     "gb": 10**9,
     "tb": 10**12,
 }
-_SIZE: Final = re.compile(r"\s*(\d{1,18}(?:\.\d{1,6})?)\s*([A-Za-z]*)\s*")
+_SIZE: Final = lazy_pattern(r"\s*(\d{1,18}(?:\.\d{1,6})?)\s*([A-Za-z]*)\s*")
 
 
 def parse_size(text: int | str) -> int:

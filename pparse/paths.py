@@ -17,6 +17,7 @@ from __future__ import annotations
 import re
 
 from pparse.errors import LimitError, PathError
+from pparse.lazy import lazy_pattern
 from pparse.limits import MAX_DEPTH
 
 TYPE_CHECKING = False
@@ -28,13 +29,13 @@ if TYPE_CHECKING:
 
 MAX_STEPS: Final = MAX_DEPTH
 
-_PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_\-]*+")
-_NAME: Final = re.compile(r"[^.\[\]#\"]++")
-_OCCURRENCE: Final = re.compile(r"#([1-9]\d{0,17})(?=[.\[]|\Z)")
-_INTEGER: Final = re.compile(r"-?[0-9]{1,4300}")  # Python reads no longer ones
-_JSON_STRING: Final = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
-_BYTES: Final = re.compile(r'b"((?:[^"\\]|\\[\\"]|\\x[0-9a-fA-F]{2})*+)"')
-_SLICE: Final = re.compile(r"\[[\s\d:,.+\-]*\]\Z")
+_PLAIN: Final = lazy_pattern(r"[A-Za-z_][A-Za-z0-9_\-]*+")
+_NAME: Final = lazy_pattern(r"[^.\[\]#\"]++")
+_OCCURRENCE: Final = lazy_pattern(r"#([1-9]\d{0,17})(?=[.\[]|\Z)")
+_INTEGER: Final = lazy_pattern(r"-?[0-9]{1,4300}")  # Python reads no longer ones
+_JSON_STRING: Final = lazy_pattern(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
+_BYTES: Final = lazy_pattern(r'b"((?:[^"\\]|\\[\\"]|\\x[0-9a-fA-F]{2})*+)"')
+_SLICE: Final = lazy_pattern(r"\[[\s\d:,.+\-]*\]\Z")
 
 
 class KeyStep:

@@ -599,10 +599,10 @@ def test_checkpoints_are_few_and_charged(monkeypatch):
     spacings = set()
     for offset in range(0, len(content), 100_000):
         data.pread(offset, 1)
-        assert len(data._points) <= 80
+        assert len(data._checkpoints) <= 80
         spacings.add(data._spacing)
     assert len(spacings) > 1
-    outs = [point.out for point in data._points]
+    outs = [point.out for point in data._checkpoints]
     assert outs == sorted(outs)
     assert len(outs) > 24
     assert max(b - a for a, b in itertools.pairwise(outs)) < 2.5 * data._spacing

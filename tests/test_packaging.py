@@ -133,23 +133,50 @@ def test_a_build_leaves_nothing_in_the_source_tree(sdist, tmp_path) -> None:
     assert not (source / "build").exists()
 
 
-def test_python_started_in_the_source_tree_finds_all_of_it(sdist, tmp_path) -> None:
-    """`python -c` looks for `pparse` where it was started first: the source tree, whose parsers lie beside it."""
+@pytest.mark.parametrize("installed", [True, False], ids=["another tree is installed", "none is"])
+def test_python_started_in_a_source_tree_takes_all_of_it_from_there(sdist, tmp_path, installed) -> None:
+    """`python -c` looks for `pparse` where it was started first: the source tree, whose parsers lie beside it.
+
+    An editable install of another tree finds its own parsers and viewers for any `pparse`: they must not be mixed.
+    """
     with tarfile.open(sdist) as archive:
         archive.extractall(tmp_path, filter="data")
     (source,) = tmp_path.iterdir()
     script = """
-import sys
+import importlib.machinery, importlib.util, sys
 sys.meta_path[:] = [finder for finder in sys.meta_path if "editable" not in repr(finder)]
-import pparse
+class Editable:
+    # As setuptools makes it for an editable install.
+    def find_spec(name, path=None, target=None):
+        for known, folder in TREE.items():
+            if name == known or name.startswith(known + "."):
+                at = folder + name[len(known):].replace(".", "/")
+                for file in (at + "/__init__.py", at + ".py"):
+                    try:
+                        open(file).close()
+                    except OSError:
+                        continue
+                    return importlib.util.spec_from_file_location(name, file)
+if TREE:
+    sys.meta_path.append(Editable)
+import pparse, pparse.protos
 from pparse.viewers.safetensors.viewer import SafetensorsViewer
 with pparse.open(b'{"a": 1}') as document:
     print(document.format, document.root["a"].value)
-print(pparse.__file__)
+for name, module in sorted(sys.modules.items()):
+    if name.partition(".")[0] == "pparse":
+        print(module.__file__)
 """
+    packages = {"parsers", "viewers", "protos"}
+    tree = {f"pparse.{name}": str(ROOT / name) for name in sorted(packages)} | {"pparse": str(ROOT / "pparse")}
     ran = subprocess.run(
-        [sys.executable, "-c", script], cwd=source, env=clean_environment(), capture_output=True, text=True
+        [sys.executable, "-c", f"TREE = {tree if installed else None}\n{script}"],
+        cwd=source,
+        env=clean_environment(),
+        capture_output=True,
+        text=True,
     )
     assert ran.returncode == 0, ran.stderr
-    assert ran.stdout.split()[:2] == ["json", "1"]
-    assert ran.stdout.split()[2].startswith(str(source))
+    told, *files = ran.stdout.splitlines()
+    assert told == "json 1"
+    assert {Path(file).relative_to(source).parts[0] for file in files} == packages | {"pparse"}

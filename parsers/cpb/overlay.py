@@ -12,10 +12,10 @@ scalar, is passed over; such a field takes chunk 0 if it names none.
 
 from __future__ import annotations
 
-import re
 from array import array
 
 from pparse.errors import PASSING, Fault, MalformedError, PparseError
+from pparse.lazy import lazy_pattern
 from pparse.parsers.cpb.metadata import INDEX, KEY
 from pparse.parsers.protobuf.index import ChunkRange, Lost, OverlayEntry, OverlayField
 from pparse.tree.key_table import ranked
@@ -35,7 +35,7 @@ _KEPT: Final = 8
 _TAG_COST: Final = 100
 _STEP_COST: Final = 110
 _MAX_NESTING: Final = 100
-_NUMBER: Final = re.compile(r"[0-9]{1,20}")
+_NUMBER: Final = lazy_pattern(r"[0-9]{1,20}")
 
 
 class Chunks:

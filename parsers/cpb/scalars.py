@@ -19,10 +19,10 @@ its process. Here whatever is not in the table is an error.
 from __future__ import annotations
 
 import math
-import re
 import struct
 
 from pparse.errors import MalformedError
+from pparse.lazy import lazy_pattern
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -80,8 +80,8 @@ TYPE_NAMES: Final = {
     18: "sint64",
 }
 
-_INTEGER: Final = re.compile(rb"-?[0-9]{1,40}+")
-_REAL: Final = re.compile(rb"-?(?:([0-9]++(?:\.[0-9]*+)?+|\.[0-9]++)(?:[eE][+-]?+[0-9]{1,6}+)?+|inf|nan)")
+_INTEGER: Final = lazy_pattern(rb"-?[0-9]{1,40}+")
+_REAL: Final = lazy_pattern(rb"-?(?:([0-9]++(?:\.[0-9]*+)?+|\.[0-9]++)(?:[eE][+-]?+[0-9]{1,6}+)?+|inf|nan)")
 _LEAST_FLOAT: Final = 2.0**-126
 _LEAST_DOUBLE: Final = 2.0**-1022
 # A double in full (``%f`` of the least one) has some 1,080 characters.

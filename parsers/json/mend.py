@@ -20,12 +20,12 @@ The result has a record for each container that a fault lies in. All others are 
 
 from __future__ import annotations
 
-import re
 from collections import deque
 
 from pparse.errors import GapError
 from pparse.findings import Finding
 from pparse.kernels.json_fold import Carry, next_boundary
+from pparse.lazy import lazy_pattern
 from pparse.parsers.json.damage import BELOW, Mended, Unsure, outermost
 from pparse.parsers.json.record import (
     AHEAD,
@@ -54,6 +54,7 @@ from pparse.parsers.json.text import WHITESPACE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import re
     from typing import Final
 
     from pparse.parsers.json.damage import DamagedText
@@ -631,4 +632,4 @@ class Mender:
 # element of an array further out.
 _MARK_HERE, _KEY_HERE, _DOUBTFUL_KEY, _BRACE_HERE, _ELEMENT_HERE = range(5)
 _FOLLOWER: Final = b",]}"
-_QUOTE: Final = re.compile(b'"')
+_QUOTE: Final = lazy_pattern(b'"')

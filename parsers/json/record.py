@@ -7,6 +7,7 @@ from array import array
 
 from pparse.errors import MalformedError
 from pparse.kernels.json_fold import Carry, next_boundary
+from pparse.lazy import lazy_pattern
 from pparse.parsers.json.text import StrictDecoder
 
 TYPE_CHECKING = False
@@ -34,21 +35,21 @@ def _value(levels: int) -> bytes:
     return b"(?:" + _FLAT + rb"|\{" + _W + pairs + rb"\}|\[" + _W + items + rb"\])"
 
 
-ITEM: Final = re.compile(b"(" + _value(3) + b")" + _W)
-KEY: Final = re.compile(_W + b"(" + _STR + b")" + _W + b":" + _W)
-KEY_THERE: Final = re.compile(_W + _STR + _W + b":" + _W + rb'["\[{0-9tfn-]')
-STRING_PART: Final = re.compile(_PART)
+ITEM: Final = lazy_pattern(b"(" + _value(3) + b")" + _W)
+KEY: Final = lazy_pattern(_W + b"(" + _STR + b")" + _W + b":" + _W)
+KEY_THERE: Final = lazy_pattern(_W + _STR + _W + b":" + _W + rb'["\[{0-9tfn-]')
+STRING_PART: Final = lazy_pattern(_PART)
 # What may stand at the end of a text that was cut.
-CUT: Final = re.compile(
+CUT: Final = lazy_pattern(
     b"(?:" + _W + _STR + _W + b"(?::" + _W + b')?+)?+(?:"' + _PART + rb"(?:\\(?:u[0-9a-fA-F]{0,3})?|\")?|"
     rb"-?[0-9]*+\.?[0-9]*+(?:[eE][+-]?[0-9]*+)?|t|tr|tru|true|f|fa|fal|fals|false|n|nu|nul|null)"
 )
 # Zeros are damage for sure, so a quote behind them is as it was.
-CANDIDATE: Final = re.compile(rb"[,{\[\x00](?=" + _W + _STR + _W + b":" + _W + rb'["\[{0-9tfn-])')
-ELEMENT: Final = re.compile(b",(?=" + _W + b"(?:" + _STR + _W + rb"[,\]]|\{" + _W + _STR + _W + b":))")
-PLAIN_ELEMENT: Final = re.compile(b",(?=" + _W + b"(?:" + _NUM + b"|true|false|null)" + _W + rb"[,\]])")
+CANDIDATE: Final = lazy_pattern(rb"[,{\[\x00](?=" + _W + _STR + _W + b":" + _W + rb'["\[{0-9tfn-])')
+ELEMENT: Final = lazy_pattern(b",(?=" + _W + b"(?:" + _STR + _W + rb"[,\]]|\{" + _W + _STR + _W + b":))")
+PLAIN_ELEMENT: Final = lazy_pattern(b",(?=" + _W + b"(?:" + _NUM + b"|true|false|null)" + _W + rb"[,\]])")
 # Words that writers of JSON take for its own: one value for sure, not what damage left of several.
-ONE_WORD: Final = re.compile(
+ONE_WORD: Final = lazy_pattern(
     _W
     + b"(?:"
     + _STR
@@ -59,11 +60,11 @@ ONE_WORD: Final = re.compile(
     + _W
 )
 # Damage that has no quotes, brackets or commas, before a key.
-GARBAGE: Final = re.compile(rb'[^"{}\[\],]{0,64}+(?=' + _STR + _W + b":" + _W + rb'["\[{0-9tfn-])')
-BLANK: Final = re.compile(_W)
+GARBAGE: Final = lazy_pattern(rb'[^"{}\[\],]{0,64}+(?=' + _STR + _W + b":" + _W + rb'["\[{0-9tfn-])')
+BLANK: Final = lazy_pattern(_W)
 
-NOT_BLANK: Final = re.compile(rb"[^ \t\n\r]")
-BALANCE: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|["\[\]{}]', re.DOTALL)
+NOT_BLANK: Final = lazy_pattern(rb"[^ \t\n\r]")
+BALANCE: Final = lazy_pattern(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|["\[\]{}]', re.DOTALL)
 # A value up to this long is matched at once; a longer container is gone into.
 AHEAD: Final = 64 << 10
 

@@ -15,6 +15,7 @@ import sys
 from pparse.errors import PASSING, LimitError, MalformedError, PparseError, UnsupportedError
 from pparse.findings import Finding, Status
 from pparse.kernels.json_fold import depth_at_most
+from pparse.lazy import lazy_pattern
 from pparse.tree.entry import UNLOADED_VALUE, Entry
 from pparse.tree.views import as_dict
 
@@ -30,17 +31,17 @@ BOM: Final = b"\xef\xbb\xbf"
 # Scalars of at most this many bytes are decoded while their parent is listed.
 BORN_LOADED: Final = 256
 
-KEY: Final = re.compile(rb'[ \t\n\r]*+("[^"\\]*+(?:\\.[^"\\]*+)*+")[ \t\n\r]*+:[ \t\n\r]*+', re.DOTALL)
-KEY_ONLY: Final = re.compile(rb'[ \t\n\r]*+("[^"\\]*+(?:\\.[^"\\]*+)*+")[ \t\n\r]*+', re.DOTALL)
-BLANK: Final = re.compile(rb"[ \t\n\r]*+")
-STRING: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
+KEY: Final = lazy_pattern(rb'[ \t\n\r]*+("[^"\\]*+(?:\\.[^"\\]*+)*+")[ \t\n\r]*+:[ \t\n\r]*+', re.DOTALL)
+KEY_ONLY: Final = lazy_pattern(rb'[ \t\n\r]*+("[^"\\]*+(?:\\.[^"\\]*+)*+")[ \t\n\r]*+', re.DOTALL)
+BLANK: Final = lazy_pattern(rb"[ \t\n\r]*+")
+STRING: Final = lazy_pattern(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 # Numbers that lack digits: they were cut.
-NUMBER_START: Final = re.compile(rb"-|-?(?:0|[1-9][0-9]*+)(?:\.|(?:\.[0-9]++)?[eE][+-]?)")
+NUMBER_START: Final = lazy_pattern(rb"-|-?(?:0|[1-9][0-9]*+)(?:\.|(?:\.[0-9]++)?[eE][+-]?)")
 # Strings from this size on are decoded without the copies that the decoder makes.
 _LONG: Final = 1 << 16
-_CONTROL: Final = re.compile(rb"[\x00-\x1f]")
-_SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
-_PAIR: Final = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}")
+_CONTROL: Final = lazy_pattern(rb"[\x00-\x1f]")
+_SURROGATE: Final = lazy_pattern(rb"\\u[dD][89a-fA-F]")
+_PAIR: Final = lazy_pattern(rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}")
 
 KINDS: Final = {
     0x7B: "object",
@@ -64,7 +65,7 @@ def _leaf(levels: int) -> bytes:
     return rb'[\[{](?:[^"\[\]{}]++|' + inner + rb")*+[\]}]"
 
 
-SUBTREE: Final = re.compile(_leaf(3), re.DOTALL).match
+SUBTREE: Final = lazy_pattern(_leaf(3), re.DOTALL)
 
 
 def _is_plain_string(text: bytes) -> bool:

@@ -556,13 +556,13 @@ def _visit(
 def _whole_leaf(walk: _Walk) -> bool:
     """Pass over a small, shallow, whole container in one step; False if it is none, or not valid."""
     at = walk.pos - walk.base
-    match = SUBTREE(walk.block, at, at + _LEAF)
+    match = SUBTREE.match(walk.block, at, at + _LEAF)
     if match is None:
         if at + _LEAF <= len(walk.block) or walk.base + len(walk.block) >= walk.end or not at:
             return False
         walk.block = walk.data.pread(walk.pos, min(_BLOCK, walk.end - walk.pos))
         walk.base = walk.pos
-        match = SUBTREE(walk.block, 0, _LEAF)
+        match = SUBTREE.match(walk.block, 0, _LEAF)
         if match is None:
             return False
     text = match[0]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 from pparse.errors import EndOfDataError, GapError, MalformedError
 from pparse.kernels.wire import (
     END_GROUP,
@@ -18,6 +16,7 @@ from pparse.kernels.wire import (
     read_tag,
     skip_varint,
 )
+from pparse.lazy import lazy_pattern
 from pparse.parsers.protobuf.index import accepts
 from pparse.parsers.protobuf.values import fixed_size
 from pparse.protobuf.schema import TYPE_STRING
@@ -34,7 +33,7 @@ _FIRST_BLOCK: Final = 4 << 10
 _BLOCK: Final = 256 << 10
 # Nesting beyond which the tree, which has a limit of its own, decides.
 _MAX_DEPTH: Final = 10_000
-_TOO_LONG: Final = re.compile(rb"[\x80-\xff]{10}")
+_TOO_LONG: Final = lazy_pattern(rb"[\x80-\xff]{10}")
 # A text larger than a block is decoded in pieces.
 _SKIP, _TEXT, _MESSAGE, _PACKED, _VARINTS = range(5)
 

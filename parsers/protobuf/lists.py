@@ -8,7 +8,6 @@ packed are a `_Packed`; elements that only an overlay entry makes are `_New`, on
 
 from __future__ import annotations
 
-import re
 from array import array
 from bisect import bisect_left, bisect_right
 from itertools import islice
@@ -17,6 +16,7 @@ from pparse.errors import EndOfDataError, GapError, MalformedError, PparseError
 from pparse.findings import Status
 from pparse.kernels.packed import count_varints, varint_checkpoints
 from pparse.kernels.wire import LEN, read_value
+from pparse.lazy import lazy_pattern
 from pparse.parsers.protobuf.index import Origin, OverlayField
 from pparse.parsers.protobuf.resume import LostElement
 from pparse.parsers.protobuf.values import decode, fixed_size, is_message, number_of, scalar_kind
@@ -39,7 +39,7 @@ _PACKED_STRIDE: Final = 1_024
 _BLOCK: Final = 64 << 10
 # The bytes of a varint but for its last; ten of them are too many.
 _CONTINUED: Final = bytes(range(0x80, 0x100))
-_TOO_LONG: Final = re.compile(rb"(?<![\x80-\xff])[\x80-\xff]{10}")
+_TOO_LONG: Final = lazy_pattern(rb"(?<![\x80-\xff])[\x80-\xff]{10}")
 
 
 def whole_fields(

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from itertools import chain, product
 
 from pparse.errors import PASSING, EndOfDataError, GapError, LimitError, MalformedError, PparseError
 from pparse.kernels.wire import LEN
+from pparse.lazy import lazy_pattern
 from pparse.parsers.protobuf.index import Origin, OverlayField, accepts
 from pparse.parsers.protobuf.lists import whole_fields
 from pparse.parsers.protobuf.values import decode, is_message
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _KEY, _VALUE = 1, 2
 # What one pair costs, about, while the map is read.
 _COST: Final = 450
-_NUMBER: Final = re.compile(r"-?[0-9]{1,20}")
+_NUMBER: Final = lazy_pattern(r"-?[0-9]{1,20}")
 
 
 def map_entries(make: ValueEntries, origin: Origin) -> Iterable[Entry]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from math import prod
 
 from pparse.findings import Severity
+from pparse.lazy import lazy_pattern
 from pparse.tensors.dtype import DTYPES
 
 TYPE_CHECKING = False
@@ -51,7 +51,7 @@ STORED_DTYPES: Final[dict[str, DType]] = {
 # A member of the header, to tell its level from others where brackets are damaged.
 _TEXT: Final = rb'"[^"\\\x00-\x1f]*+(?:\\.[^"\\\x00-\x1f]*+)*+"'
 _BLANKS: Final = rb"[ \t\n\r]*+"
-MEMBER: Final = re.compile(
+MEMBER: Final = lazy_pattern(
     _BLANKS
     + _TEXT
     + _BLANKS

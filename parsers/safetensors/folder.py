@@ -9,9 +9,8 @@ States of the root::
 
 from __future__ import annotations
 
-import re
-
 from pparse.errors import PathError
+from pparse.lazy import lazy_pattern
 from pparse.parsers.safetensors.index import SUFFIX, SafetensorsIndexParser, ShardSet, template
 from pparse.tree.context import DONE, NodeContext
 from pparse.tree.entry import Entry
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from pparse.document.extraction import Extraction, FolderExtraction
     from pparse.tree.result import Result
 
-_NUMBERED = re.compile(r"(.*?)(\d+)-of-(\d+)(\.safetensors)")
+_NUMBERED = lazy_pattern(r"(.*?)(\d+)-of-(\d+)(\.safetensors)")
 
 
 class SafetensorsFolderParser(ShardSet):

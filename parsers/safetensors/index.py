@@ -18,6 +18,7 @@ import re
 from pparse.document.extraction import extraction_of
 from pparse.errors import PASSING, MalformedError, PparseError
 from pparse.findings import Status
+from pparse.lazy import lazy_pattern
 from pparse.tree.context import DONE, NodeContext
 from pparse.tree.entry import LIST, MAP, SCALAR, UNLOADED_VALUE, Entry
 from pparse.tree.parser import Confidence, Parser
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 SUFFIX: Final = ".safetensors.index.json"
 # An index up to this size is decoded at once; a larger one is read through its nodes.
 _SMALL: Final = 1 << 20
-_MAP: Final = re.compile(rb'"weight_map"\s*+:\s*+\{(?:\s*+\}|\s*+"[^"\\]*+(?:\\.[^"\\]*+)*+"\s*+:\s*+"([^"\\]*+)")?')
+_MAP: Final = lazy_pattern(rb'"weight_map"\s*+:\s*+\{(?:\s*+\}|\s*+"[^"\\]*+(?:\\.[^"\\]*+)*+"\s*+:\s*+"([^"\\]*+)")?')
 
 
 class ShardSet(Parser):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from array import array
 from math import prod
 
@@ -10,6 +9,7 @@ from pparse.document.extraction import extraction_of
 from pparse.errors import GapError
 from pparse.findings import Finding, Status
 from pparse.kernels import json_fold
+from pparse.lazy import lazy_pattern
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,11 +26,11 @@ SPACE_FOLLOWS: Final = 2
 _MOST_ADDED: Final = 4096
 _OVERLAP: Final = 4096
 # The beginning of a tensor's entry, as all writers have it.
-_ENTRY: Final = re.compile(
+_ENTRY: Final = lazy_pattern(
     rb'"dtype":\s*+"([A-Z0-9_]++)",\s*+"shape":\s*+\[([0-9]*+(?:,\s*+[0-9]++)*+)\],'
     rb'(?:\s*+"data_offsets":\s*+\[([0-9]++),)?+'
 )
-_OFFSETS: Final = re.compile(rb'"data_offsets":\s*+\[([0-9]{1,18}+),\s*+([0-9]{1,18}+)\]')
+_OFFSETS: Final = lazy_pattern(rb'"data_offsets":\s*+\[([0-9]{1,18}+),\s*+([0-9]{1,18}+)\]')
 _SCAN_BLOCK: Final = 256 << 10
 # Zeros that fill up a block of a disk, a tar, or a page.
 _DISK_BLOCK: Final = 512

@@ -8,10 +8,10 @@
 
 from __future__ import annotations
 
-import re
 from array import array
 
 from pparse.errors import MalformedError
+from pparse.lazy import lazy_pattern
 from pparse.parsers.tar.headers import BLOCK, LARGEST, read_number, text_of
 
 TYPE_CHECKING = False
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 # Digits of a number in a record or a map: more is damage, and slow to read.
 _DIGITS: Final = 20
-_LENGTH: Final = re.compile(rb" *([0-9]{1,9}) ")
-_DAMAGED: Final = re.compile(rb"[^\n=]{0,20} ([A-Za-z][^ \n=\0]{0,250})=([^\n\0]*)\n")
-_TIME: Final = re.compile(rb"-?[0-9]{1,18}(?:\.[0-9]*)?")
+_LENGTH: Final = lazy_pattern(rb" *([0-9]{1,9}) ")
+_DAMAGED: Final = lazy_pattern(rb"[^\n=]{0,20} ([A-Za-z][^ \n=\0]{0,250})=([^\n\0]*)\n")
+_TIME: Final = lazy_pattern(rb"-?[0-9]{1,18}(?:\.[0-9]*)?")
 # The records that matter here; all others are passed over.
 _KNOWN: Final = frozenset(
     (

@@ -18,6 +18,8 @@ from __future__ import annotations
 import re
 from zlib import adler32
 
+from pparse.lazy import lazy_pattern
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -28,24 +30,24 @@ BLOCK: Final = 512
 LARGEST: Final = 1 << 60
 ZEROS: Final = bytes(BLOCK)
 
-_NUMBER: Final = re.compile(rb" *([0-7]*) *(?:\0.*)?", re.DOTALL)
+_NUMBER: Final = lazy_pattern(rb" *([0-7]*) *(?:\0.*)?", re.DOTALL)
 # What writers really write: padding, digits, an end.
-_TIDY: Final = re.compile(rb"[ \0]*[0-7]+[ \0]*|[ \0]+")
-_INNER: Final = re.compile(rb"[^0-7](?=[^0-7]*[0-7])")
+_TIDY: Final = lazy_pattern(rb"[ \0]*[0-7]+[ \0]*|[ \0]+")
+_INNER: Final = lazy_pattern(rb"[^0-7](?=[^0-7]*[0-7])")
 _MAGICS: Final = {b"ustar\x0000": "ustar", b"ustar  \0": "gnu"}
 # offset and length of the numbers that every dialect has
 _NUMBERS: Final = ((100, 8), (108, 8), (116, 8), (124, 12), (136, 12), (148, 8))
 _LETTERS: Final = b"\x0001234567DKLMNSVXgx"
 _HIGH_OUT: Final = bytes(range(128))
 # One regular file as nearly everybody writes it, from the mode on: mode, size, mtime, checksum, magic.
-USUAL: Final = re.compile(
+USUAL: Final = lazy_pattern(
     rb"([0-7]{7})[\0 ](?:[0-7]{7}[\0 ]){2}([0-7]{11})[\0 ]([0-7]{11})[\0 ]([0-7]{6})\0 ([05\0])\0{100}"
     rb"ustar(\x0000|  \0)"
 )
 
 
 # The numbers of any header as nearly everybody writes them: mode, size, mtime, checksum.
-_PLAIN: Final = re.compile(rb"([0-7]{7})[\0 ](?:[0-7]{7}[\0 ]){2}([0-7]{11})[\0 ]([0-7]{11})[\0 ]([0-7]{6})\0 ")
+_PLAIN: Final = lazy_pattern(rb"([0-7]{7})[\0 ](?:[0-7]{7}[\0 ]){2}([0-7]{11})[\0 ]([0-7]{11})[\0 ]([0-7]{6})\0 ")
 
 
 class TarHeader:

@@ -15,6 +15,7 @@ from bisect import bisect_left
 from struct import Struct
 
 from pparse.errors import LimitError
+from pparse.lazy import lazy_pattern
 from pparse.limits import KIB, MIB
 from pparse.parsers.zip.records import (
     CENTRAL,
@@ -63,8 +64,8 @@ _FEW: Final = 1_000
 
 # signature, flags, CRC, packed, lengths of name, extra field and comment, offset
 _SURVEY: Final = Struct("<4s4xH6xII4xHHH8xI").unpack_from
-_LOCALS: Final = re.compile(re.escape(LOCAL))
-_CENTRALS: Final = re.compile(re.escape(CENTRAL))
+_LOCALS: Final = lazy_pattern(re.escape(LOCAL))
+_CENTRALS: Final = lazy_pattern(re.escape(CENTRAL))
 
 
 def known_bytes(data: Data, offset: int, length: int) -> bytes:

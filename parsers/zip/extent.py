@@ -6,12 +6,12 @@ and again is not followed (`Work`).
 
 from __future__ import annotations
 
-import re
 from struct import Struct
 from zlib import crc32
 
 from pparse.codecs.decoding import decompressor
 from pparse.errors import EndOfDataError, GapError, LimitError, MalformedError, PparseError, UnsupportedError
+from pparse.lazy import lazy_pattern
 from pparse.limits import KIB, MIB
 from pparse.parsers.zip.records import CODECS, DESCRIPTOR, LAYOUTS, LZMA, LZMA_END
 
@@ -31,7 +31,7 @@ _MOST: Final = 20_000
 # No member holds more: a size above that is the next record, read as one.
 _MOST_SIZE: Final = 1 << 48
 # Before one of these, a descriptor without signature may stand.
-_MARKS: Final = re.compile(rb"PK(?:\x07\x08|\x03\x04|\x01\x02|\x05\x06|\x06\x06|\x06\x08)")
+_MARKS: Final = lazy_pattern(rb"PK(?:\x07\x08|\x03\x04|\x01\x02|\x05\x06|\x06\x06|\x06\x08)")
 _UNSIGNED: Final = tuple((length, layout) for length, signed, layout in LAYOUTS if not signed)
 _SIGNED: Final = tuple((length, layout) for length, signed, layout in LAYOUTS if signed)
 _U32: Final = Struct("<I")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-
+from pparse.lazy import lazy_pattern
 from pparse.limits import KIB
 from pparse.parsers.zip.directory import BLOCK, entries, entry_at, known_bytes, local_at, local_headers, read_end_at
 from pparse.parsers.zip.records import (
@@ -41,7 +40,7 @@ _HEAD: Final = 64 * KIB
 _MOST_TRIED: Final = 64
 # A longer record is not looked for: to read it at each of many false signatures would take too long.
 _LONGEST: Final = 8 * KIB
-_SIGNS: Final = re.compile(rb"PK(?:\x03\x04|\x01\x02)")
+_SIGNS: Final = lazy_pattern(rb"PK(?:\x03\x04|\x01\x02)")
 
 
 def match_zip(data: Data, start: int, end: int) -> Confidence:

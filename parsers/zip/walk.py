@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 
+from pparse.lazy import lazy_pattern
 from pparse.parsers.zip.directory import BLOCK, Hints, entry_at
 from pparse.parsers.zip.extent import Summing, Work, measure
 from pparse.parsers.zip.records import (
@@ -41,8 +42,8 @@ if TYPE_CHECKING:
     from pparse.data.base import Data, Gap
     from pparse.tree.host import Session
 
-_RECORDS: Final = re.compile(rb"PK(?:\x03\x04|\x01\x02|\x05\x06|\x06\x06)")
-_LOCALS: Final = re.compile(re.escape(LOCAL))
+_RECORDS: Final = lazy_pattern(rb"PK(?:\x03\x04|\x01\x02|\x05\x06|\x06\x06)")
+_LOCALS: Final = lazy_pattern(re.escape(LOCAL))
 _BOUNDARIES: Final = (CENTRAL, END, END64, EXTRA_DATA)
 # Lengths of data descriptors, the likelier ones first.
 LENGTHS: Final = (24, 16, 20, 12)

@@ -14,6 +14,7 @@ import re
 from pparse.data.base import FileData
 from pparse.errors import PathError, PparseError
 from pparse.findings import Finding, Severity
+from pparse.lazy import lazy_pattern
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,11 +23,11 @@ if TYPE_CHECKING:
 
     from pparse.document.extraction import Extraction
 
-_HEX: Final = re.compile(r"[0-9a-fA-F]{64}")
-_POINTER: Final = re.compile(r"^oid sha256:([0-9a-f]{64})\s*$", re.MULTILINE)
-_POINTER_SIZE: Final = re.compile(r"^size (\d{1,18})\s*$", re.MULTILINE)
-_SUM_LINE: Final = re.compile(r"^\\?([0-9a-fA-F]{64})[ \t]+[ *]?(.+?)\s*$", re.MULTILINE)
-_BSD_LINE: Final = re.compile(r"^SHA256 \((.+)\) = ([0-9a-fA-F]{64})\s*$", re.MULTILINE)
+_HEX: Final = lazy_pattern(r"[0-9a-fA-F]{64}")
+_POINTER: Final = lazy_pattern(r"^oid sha256:([0-9a-f]{64})\s*$", re.MULTILINE)
+_POINTER_SIZE: Final = lazy_pattern(r"^size (\d{1,18})\s*$", re.MULTILINE)
+_SUM_LINE: Final = lazy_pattern(r"^\\?([0-9a-fA-F]{64})[ \t]+[ *]?(.+?)\s*$", re.MULTILINE)
+_BSD_LINE: Final = lazy_pattern(r"^SHA256 \((.+)\) = ([0-9a-fA-F]{64})\s*$", re.MULTILINE)
 _SUM_FILES: Final = (
     "SHA256SUMS",
     "SHA256SUMS.txt",

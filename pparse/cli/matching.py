@@ -7,6 +7,7 @@ import re
 from itertools import islice
 
 from pparse.errors import PathError
+from pparse.lazy import lazy_pattern
 from pparse.limits import count_words
 from pparse.tree.result import LONG_NAME, near_misses
 
@@ -93,7 +94,7 @@ class _Pattern:
 
 
 # What looks like a file: with a folder, or an extension.
-_FILE: Final = re.compile(r"/|\.[A-Za-z0-9_]{1,12}$")
+_FILE: Final = lazy_pattern(r"/|\.[A-Za-z0-9_]{1,12}$")
 
 
 def _near_files(path: str) -> list[str]:

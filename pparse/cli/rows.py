@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from sys import getsizeof
 
 from pparse.errors import LimitError
+from pparse.lazy import lazy_pattern
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ _STEP: Final = 64 << 10
 # What a member takes, its name and what the format knows of it apart.
 _MEMBER: Final = 600
 
-_NUMBERS: Final = re.compile(r"([0-9]{1,18})")
+_NUMBERS: Final = lazy_pattern(r"([0-9]{1,18})")
 
 
 def natural(name: str) -> list[str | int]:

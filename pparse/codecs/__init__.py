@@ -7,7 +7,7 @@ makes a `Decompressor` that is fed piece by piece and never gives more at a time
 
 from __future__ import annotations
 
-from pparse import lazy_names
+from pparse.lazy import lazy_names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -12,6 +12,8 @@ from __future__ import annotations
 import re
 from functools import cache
 
+from pparse.lazy import lazy_pattern
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from array import array
@@ -54,7 +56,7 @@ def _child() -> Matcher:
     return re.compile(_RUN_PATTERN + b",", re.DOTALL).match
 
 
-_STRING_REST: Final = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL).match
+_STRING_REST: Final = lazy_pattern(rb'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL)
 
 # For folding: keep quotes and brackets, all brackets as one kind.
 _DROP: Final = bytes(byte for byte in range(256) if byte not in b'"[]{}')
@@ -138,7 +140,7 @@ def _leave_string(block: bytes, pos: int, carry: Carry) -> int:
     if carry.escaped:
         carry.escaped = 0
         pos += 1
-    match = _STRING_REST(block, pos)
+    match = _STRING_REST.match(block, pos)
     pos = match.end() if match is not None else pos
     if pos >= len(block):
         return pos

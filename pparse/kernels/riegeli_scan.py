@@ -10,6 +10,7 @@ import re
 from struct import Struct
 
 from pparse.kernels.highway import hash64
+from pparse.lazy import lazy_pattern
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,10 +21,10 @@ CHUNK_HEADER_SIZE: Final = 40
 BLOCK_HEADER_SIZE: Final = 24
 
 # The type, fewer than 2^32 records, a decoded size below 2^40: bytes 24 to 39 of a chunk header.
-_TYPE: Final = re.compile(rb"[smprt](?=.{4}\0\0\0.{5}\0\0\0)", re.DOTALL)
+_TYPE: Final = lazy_pattern(rb"[smprt](?=.{4}\0\0\0.{5}\0\0\0)", re.DOTALL)
 _TYPE_AT: Final = 24
 # The highest byte that is not zero of next_chunk, below 2^40: one of the bytes 16 to 20 of a block header.
-_HIGHEST: Final = re.compile(rb"[^\0](?=\0\0\0)")
+_HIGHEST: Final = lazy_pattern(rb"[^\0](?=\0\0\0)")
 _NEXT_AT: Final = 16
 _ZEROS: Final = tuple(bytes(count) for count in range(8))
 _HEADER = Struct("<QQQQQ")

@@ -19,8 +19,9 @@ Nothing is raised on any input. At most `MAX_LOOK` bytes and `MAX_FIELDS` fields
 
 from __future__ import annotations
 
-import re
 from math import inf, log2
+
+from pparse.lazy import lazy_pattern
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -53,9 +54,9 @@ _ODD_VARINT: Final = 12.0
 _ODD_NUMBER: Final = 10.0
 _DESCENDING: Final = 4.0
 
-_CONTROLS: Final = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+_CONTROLS: Final = lazy_pattern(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 # Characters that are no control characters in ASCII and hardly more at home in text.
-_ODD_CHARACTERS: Final = re.compile("[\x80-\x9f\ue000-\uf8ff\ufff0-\uffff\U000e1000-\U0010ffff]")
+_ODD_CHARACTERS: Final = lazy_pattern("[\x80-\x9f\ue000-\uf8ff\ufff0-\uffff\U000e1000-\U0010ffff]")
 _ODD_CHARACTER: Final = 14.0
 
 

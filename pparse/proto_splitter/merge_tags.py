@@ -7,9 +7,8 @@ key in a map (as the map has it), None for a singular field.
 
 from __future__ import annotations
 
-import re
-
 from pparse.errors import MalformedError
+from pparse.lazy import lazy_pattern
 from pparse.parsers.cpb.scalars import TYPE_NAMES
 from pparse.paths import KeyStep, format_path
 
@@ -33,7 +32,7 @@ _KEY_RANGES: Final = {
     4: (0, (1 << 64) - 1),
 }
 _WORDS: Final = {"true": True, "false": False}
-_INTEGER: Final = re.compile(r"-?[0-9]{1,20}")
+_INTEGER: Final = lazy_pattern(r"-?[0-9]{1,20}")
 
 
 class Type:

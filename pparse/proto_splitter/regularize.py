@@ -12,9 +12,8 @@ Changes are written as parts that follow a node's own: parsing merges, and the l
 
 from __future__ import annotations
 
-import re
-
 from pparse.kernels.varint import encode_varint
+from pparse.lazy import lazy_pattern
 from pparse.proto_splitter.canonical import Changes
 from pparse.proto_splitter.pieces import last_number, last_text, span, submessage, text_map
 
@@ -35,7 +34,7 @@ _DT_STRING: Final = 7
 
 _CALLS: Final = (b"PartitionedCall", b"StatefulPartitionedCall")
 # What C++ takes for a number: blanks around, a sign.
-_NUMBER: Final = re.compile(rb"[ \t\n\v\f\r]*([-+]?[0-9]{1,30})[ \t\n\v\f\r]*")
+_NUMBER: Final = lazy_pattern(rb"[ \t\n\v\f\r]*([-+]?[0-9]{1,30})[ \t\n\v\f\r]*")
 
 
 def suffix_number(name: bytes) -> int | None:

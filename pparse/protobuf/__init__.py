@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pparse import lazy_names
+from pparse.lazy import lazy_names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -11,6 +11,8 @@ from __future__ import annotations
 import os
 import re
 
+from pparse.lazy import lazy_pattern
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -29,7 +31,7 @@ _DEVICES: Final = frozenset(
     + [f"{port}{digit}" for port in ("COM", "LPT") for digit in "0123456789¹²³"]
 )
 _FORBIDDEN: Final = str.maketrans(dict.fromkeys('<>:"|?*', "_"))  # on Windows; a colon there names a hidden stream
-_DRIVE: Final = re.compile(r"[A-Za-z]:")
+_DRIVE: Final = lazy_pattern(r"[A-Za-z]:")
 # What has no width, or turns the direction of writing, or breaks a line: first and last code point of each run.
 _HIDDEN: Final = (
     (0x00, 0x1F),

@@ -16,6 +16,7 @@ import math
 import re
 
 from pparse.findings import Status
+from pparse.lazy import lazy_pattern
 from pparse.limits import count_words, format_size
 from pparse.recovery.names import printable
 from pparse.recovery.target import REPORT_NAME
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 SCHEMA: Final = 1
 _BLOCK: Final = 64 << 10
 _NEXT_GAPS: Final = 1 << 10  # gaps that are turned into text at a time
-_ABSOLUTE: Final = re.compile(r"/|\\|[A-Za-z]:[/\\]")
+_ABSOLUTE: Final = lazy_pattern(r"/|\\|[A-Za-z]:[/\\]")
 
 
 def doubtful_name(name: str) -> str:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 from contextlib import suppress
 
 from pparse.errors import OptionError
+from pparse.lazy import lazy_pattern
 from pparse.writers.files import try_lock
 
 TYPE_CHECKING = False
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 WORK_NAME: Final = ".pparse-unfinished"
 JOURNAL_NAME: Final = "journal"
-_PARTIAL: Final = re.compile(r"[0-9a-f]{16}\.partial")
+_PARTIAL: Final = lazy_pattern(r"[0-9a-f]{16}\.partial")
 
 
 class Workspace:

@@ -14,7 +14,7 @@ Names are imported when first asked for.
 
 from __future__ import annotations
 
-from pparse import lazy_names
+from pparse.lazy import lazy_names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

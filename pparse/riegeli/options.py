@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 
+from pparse.lazy import lazy_pattern
 from pparse.riegeli.errors import InvalidArgumentError
 from pparse.riegeli.parts import BROTLI, NONE, SNAPPY, ZSTD
 
@@ -38,8 +39,8 @@ WINDOW_LOGS: Final = {"brotli": (10, 30), "zstd": (10, 31)}
 DEFAULT_PADDING: Final = 64 << 10
 MAX_SIZE: Final = (1 << 64) - 1
 _SUFFIXES: Final = {"": 0, "B": 0, "k": 10, "K": 10, "M": 20, "G": 30, "T": 40, "P": 50, "E": 60}
-_REAL: Final = re.compile(r"[ \t\n\v\f\r]*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)([A-Za-z]*)", re.ASCII)
-_INTEGER: Final = re.compile(r"[ \t\n\v\f\r]*([+-]?\d{1,30})[ \t\n\v\f\r]*", re.ASCII)
+_REAL: Final = lazy_pattern(r"[ \t\n\v\f\r]*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)([A-Za-z]*)", re.ASCII)
+_INTEGER: Final = lazy_pattern(r"[ \t\n\v\f\r]*([+-]?\d{1,30})[ \t\n\v\f\r]*", re.ASCII)
 
 
 class RecordWriterOptions:

@@ -13,13 +13,13 @@ no-ops for the inner nodes.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from heapq import heapify, heappop, heappush
 from itertools import islice, repeat
 
 from pparse.kernels.transposed import is_canonical_message
 from pparse.kernels.varint import encode_varint, encode_varints, read_varint
+from pparse.lazy import lazy_pattern
 from pparse.riegeli.parts import NONE
 from pparse.riegeli.transposed_layout import (
     END_GROUP,
@@ -71,7 +71,7 @@ _FANOUT: Final = MAX_OFFSET + 1
 _PRIVATE: Final = 10
 
 _CLEAR: Final = bytes(byte & 0x7F for byte in range(256))
-_MOVE: Final = re.compile(rb"[\0-\x3f]\0{0,3}")
+_MOVE: Final = lazy_pattern(rb"[\0-\x3f]\0{0,3}")
 _MOVES: Final = {bytes((offset, *bytes(zeros))): offset << 2 | zeros for offset in range(64) for zeros in range(4)}
 
 # The order of the buffers in a chunk.

@@ -16,8 +16,6 @@ and so is a boolean that is neither 0 nor 1, which the reference lets pass witho
 
 from __future__ import annotations
 
-import re
-
 from pparse.data.zero_runs import zero_runs
 from pparse.errors import (
     EndOfDataError,
@@ -28,6 +26,7 @@ from pparse.errors import (
     UnsupportedError,
 )
 from pparse.findings import Finding, FindingList, Severity, Status
+from pparse.lazy import lazy_pattern
 from pparse.parsers.safetensors.entry import FIELDS
 from pparse.parsers.safetensors.parser import METADATA, REFERENCE_HEADER_LIMIT
 from pparse.tree.entry import LIST, MAP
@@ -47,7 +46,7 @@ REFUSED: Final = frozenset(("trailing-bytes", "gap", "overlap", "metadata", "byt
 _BOOL_BLOCK: Final = 1 << 20
 _TEXT_BLOCK: Final = 256 << 10
 _REFERENCE_DEPTH: Final = 127
-_MINUS_ZERO: Final = re.compile(rb"-0(?![\d.eE])")
+_MINUS_ZERO: Final = lazy_pattern(rb"-0(?![\d.eE])")
 _ONE_KIND: Final = bytes.maketrans(b"{}", b"[]")
 _NO_BRACKET: Final = bytes(set(range(256)) - set(b"[]{}"))
 

@@ -11,6 +11,8 @@ from __future__ import annotations
 import re
 import zlib
 
+from pparse.lazy import lazy_pattern
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     from pparse.data.reader import Range
 
 # A run of one byte that is no chance in compressed data: 2^-104 at any place.
-_RUN: Final = re.compile(rb"(.)\1{13,}", re.DOTALL)
+_RUN: Final = lazy_pattern(rb"(.)\1{13,}", re.DOTALL)
 _BLOCK: Final = 256 << 10
 # A stream of few different bytes has such runs by itself: there, each stands for at least so many times its length.
 _MOST_RATIO: Final = 100
