@@ -50,7 +50,7 @@ class Made:
         descriptor: int = 0,
         extra: bytes = b"",
         flags: int = 0,
-        packed: bytes | None = None,
+        compressed_size: bytes | None = None,
         crc: int | None = None,
         local_name: str | None = None,
         local_packed: int | None = None,
@@ -63,7 +63,9 @@ class Made:
         self.descriptor = descriptor
         self.extra = extra
         self.flags = flags | (8 if descriptor else 0)
-        self.compressed_size = packed if packed is not None else deflated(content) if method == 8 else content
+        self.compressed_size = (
+            compressed_size if compressed_size is not None else deflated(content) if method == 8 else content
+        )
         self.crc = zlib.crc32(content) if crc is None else crc
         self.local_name = name if local_name is None else local_name
         self.local_packed = local_packed

@@ -297,7 +297,7 @@ class ZipParser(ArchiveParser):
             wanted=numbers.get("wanted"), got=numbers.get("got"),
         ))  # fmt: skip
 
-    def is_suspect(self, member: ArchiveMember) -> bool:
+    def needs_proof(self, member: ArchiveMember) -> bool:
         """Say whether only its CRC could tell that ``member`` is right: bytes at or before its own are not."""
         note, directory = member.extra, self.directory
         if not isinstance(note, ZipNote) or member.checksum is None or member.status is not Status.COMPLETE:
@@ -305,7 +305,7 @@ class ZipParser(ArchiveParser):
         lost = note.broken
         if note.listed and directory is not None and directory.torn:
             lost = local_at(self.result.extraction.data, member.start, self.result.extraction.known_end()) is None
-        return lost or super().is_suspect(member)
+        return lost or super().needs_proof(member)
 
     def members(self) -> Iterator[Member]:
         """Yield what `pparse ls` lists; by a trusted directory, without making nodes."""
