@@ -28,8 +28,7 @@ from pparse.errors import (
     UnsupportedError,
 )
 from pparse.findings import Finding, FindingList, Severity, Status
-from pparse.parsers.safetensors.entry import FIELDS
-from pparse.parsers.safetensors.parser import METADATA, REFERENCE_HEADER_LIMIT
+from pparse.parsers.safetensors.entry import FIELDS, METADATA, REFERENCE_HEADER_LIMIT
 from pparse.tree.entry import LIST, MAP
 
 TYPE_CHECKING = False
