@@ -107,13 +107,22 @@ def test_import_pparse_imports_little(bare):
 def test_dir_and_version_import_nothing(bare):
     found = Imports("import pparse; print(len(dir(pparse)) > 30, pparse.__version__)")
     assert found.out.startswith("True")
-    assert {name for name in found.modules - bare if name.startswith("pparse")} == {"pparse", "pparse.errors", "pparse.lazy"}
+    assert {name for name in found.modules - bare if name.startswith("pparse")} == {
+        "pparse",
+        "pparse.errors",
+        "pparse.lazy",
+    }
 
 
 def test_help_and_version_import_no_command(bare):
     for word in ("--help", "--version"):
         new = Imports(MAIN, word).modules - bare
-        assert {name for name in new if name.startswith("pparse")} <= {"pparse", "pparse.cli", "pparse.errors", "pparse.lazy"}
+        assert {name for name in new if name.startswith("pparse")} <= {
+            "pparse",
+            "pparse.cli",
+            "pparse.errors",
+            "pparse.lazy",
+        }
 
 
 def test_a_small_document_may_ask_for_plugins_but_needs_no_numpy(bare, tmp_path):

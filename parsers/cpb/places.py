@@ -7,9 +7,9 @@ place, or to none, it may be that chunk's.
 from __future__ import annotations
 
 from pparse.errors import EndOfDataError, GapError, LimitError, MalformedError, UnsupportedError
+from pparse.parsers.protobuf.fields import check_whole
 from pparse.parsers.protobuf.index import Lost, MessageIndex, Origin, OverlayEntry, OverlayField
 from pparse.parsers.protobuf.lists import ListIndex
-from pparse.parsers.protobuf.parser import check_whole
 from pparse.parsers.protobuf.values import is_message
 from pparse.tree.entry import SCALAR
 

@@ -86,35 +86,44 @@ def _pair(make: ValueEntries, origin: Origin, scan: PartScan, pair: Field, windo
             return _typed(key), make.bad(key, "bytes", make.place(part.data, pos, pos)[0], error)
         number, wire = at.tag >> 3, at.tag & 7
         if number == _KEY and (key_type is None or accepts(key_type, wire)):
-            if at.end > make.data_end(part):
-                raise EndOfDataError("the key of a map ends early", wanted=at.end - at.start)
-            if at.end > part.end:
-                raise MalformedError("the key of a map ends beyond its pair", wanted=at.end - at.start)
             known = True
-            make.extraction.session.limits.check("name_bytes", at.end - at.start, "the key of a map", offset=at.start)
-            raw = inner.read(at.start, at.end)
-            key = decode(key_type, wire, raw)
-            if key_type is None and isinstance(key, bytes):
-                key = key.decode("utf-8", "replace")
+            key = _read_key(make, part, at, inner, key_type)
         elif number == _VALUE and (value_type is None or accepts(value_type, wire)):
             value = at
             values.append(make.payload(part, at))
         elif make.is_over(part, at):
             raise MalformedError("a field in a pair of a map ends beyond it", offset=at.begin)
         pos = at.next
-    trail = make.below(origin.trail, _VALUE)
     if value_type is not None and is_message(value_type):
-        over = value is not None and make.is_over(part, value)
-        status, problem = (
-            make.overshoot(part, value, value_type.type_name) if over and value is not None else (None, None)
-        )
-        entry = make.merged(key, Origin(value_type, value_type.message, pieces=values), status, problem)
-        if not values:
-            entry.start, entry.end = make.place(part.data, part.start, part.end)
-        return _typed(key), entry
+        return _typed(key), _message_entry(make, key, value_type, part, values, value)
     if value is None:
         return _typed(key), _default(make, key, value_type, part)
+    trail = make.below(origin.trail, _VALUE)
     return _typed(key), make.value(key, value_type, part, value, inner, trail=trail)
+
+
+def _read_key(make: ValueEntries, part: Range, at: Field, window: Window, key_type: FieldType | None) -> Any:
+    """Return the key that the field ``at`` of a pair has. Raises `EndOfDataError`, `MalformedError`, `LimitError`."""
+    if at.end > make.data_end(part):
+        raise EndOfDataError("the key of a map ends early", wanted=at.end - at.start)
+    if at.end > part.end:
+        raise MalformedError("the key of a map ends beyond its pair", wanted=at.end - at.start)
+    make.extraction.session.limits.check("name_bytes", at.end - at.start, "the key of a map", offset=at.start)
+    key = decode(key_type, at.tag & 7, window.read(at.start, at.end))
+    return key.decode("utf-8", "replace") if key_type is None and isinstance(key, bytes) else key
+
+
+def _message_entry(
+    make: ValueEntries, key: Any, value_type: FieldType, part: Range, values: list[Piece], last: Field | None
+) -> Entry:
+    """Return the entry of a value that is a message, merged of ``values``; the ``last`` of them may end too far."""
+    status = problem = None
+    if last is not None and make.is_over(part, last):
+        status, problem = make.overshoot(part, last, value_type.type_name)
+    entry = make.merged(key, Origin(value_type, value_type.message, pieces=values), status, problem)
+    if not values:
+        entry.start, entry.end = make.place(part.data, part.start, part.end)
+    return entry
 
 
 def _default(make: ValueEntries, key: Any, value_type: FieldType | None, part: Range) -> Entry:

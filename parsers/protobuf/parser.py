@@ -22,24 +22,22 @@ from __future__ import annotations
 
 from pparse.data.reader import Range
 from pparse.errors import (
-    PASSING,
     EndOfDataError,
     GapError,
     LimitError,
     MalformedError,
     OptionError,
-    PparseError,
-    UnsupportedError,
 )
 from pparse.findings import Finding, Severity, Status
 from pparse.kernels.wire import PADDING, SLACK, scan
 from pparse.parsers.protobuf.entries import ValueEntries
-from pparse.parsers.protobuf.index import ChunkRange, Lost, MessageIndex, Origin, OverlayEntry, OverlayField, PartScan
+from pparse.parsers.protobuf.fields import FieldEntries
+from pparse.parsers.protobuf.index import ChunkRange, Lost, MessageIndex, Origin, OverlayEntry, PartScan
 from pparse.parsers.protobuf.lists import ListIndex
 from pparse.parsers.protobuf.resume import LostFields, find_resumption
 from pparse.parsers.protobuf.schema import find_type
 from pparse.parsers.protobuf.tree_check import TreeCheck
-from pparse.parsers.protobuf.values import WIRE_KINDS, decode, decode_text, is_message, kind_of
+from pparse.parsers.protobuf.values import WIRE_KINDS, decode, decode_text, is_message
 from pparse.paths import KeyStep
 from pparse.tree.context import DONE, NodeContext
 from pparse.tree.entry import LIST, MAP, SCALAR, Entry
@@ -52,17 +50,13 @@ if TYPE_CHECKING:
 
     from pparse.data.reader import Reader
     from pparse.errors import Fault
-    from pparse.parsers.protobuf.index import Contribution, Piece
-    from pparse.parsers.protobuf.window import Window
-    from pparse.protobuf.schema import FieldType, MessageType
+    from pparse.parsers.protobuf.index import Piece
+    from pparse.protobuf.schema import MessageType
     from pparse.tree.entry import Key
     from pparse.tree.index import ChildIndex
     from pparse.tree.node import Node
     from pparse.tree.result import Result
     from pparse.tree.visit import Visit
-
-# A singular message that occurs more often than this is not merged.
-MAX_PARTS: Final = 1 << 16
 
 
 class ProtobufParser(Parser):
@@ -327,10 +321,11 @@ class ProtobufParser(Parser):
             ctx.index.note = index
         known = origin.type is None
         found = index.contributions(origin.type)
+        fields = FieldEntries(self.make, ctx.node, index)
         for key, contributions in found.items():
             if contributions:
                 known = known or (key >= 0 and origin.type is not None and key in origin.type.fields)
-                ctx.emit(self._field_entry(ctx, origin, key, contributions))
+                ctx.emit(fields.entry(key, contributions))
         index.kept = None
         self._note_strays(ctx, index)
         if found and not known and ctx.node.parent is None and origin.type is not None:
@@ -372,96 +367,6 @@ class ProtobufParser(Parser):
                             offset=offset,
                         )
                     )
-
-    def _field_entry(self, ctx: NodeContext, origin: Origin, key: int, contributions: list[Contribution]) -> Entry:
-        number = key if key >= 0 else ~key >> 3
-        field = origin.type.fields.get(number) if origin.type is not None and key >= 0 else None
-        try:
-            if field is None:
-                return self._unknown_entry(ctx, number, key, contributions)
-            if field.repeated:
-                return self._container_entry(
-                    ctx.node, kind_of(field), Origin(field, contributions=contributions, key=key)
-                )
-            if is_message(field):
-                return self._message_entry(ctx, field, contributions, key)
-            last = contributions[-1]
-            if isinstance(last, OverlayField):
-                check_whole(last, field.name)
-                return self.make.overlaid(field.name, field, last.whole(scalar=True))
-            window = self._window(ctx, last[0])
-            return self.make.value(field.name, field, last[0].part, last[0].last(key, window), window)
-        except PASSING:
-            raise
-        except LimitError:
-            raise
-        except PparseError as error:
-            name: Key = field.name if field is not None else number
-            last = contributions[-1]
-            at = ctx.node.start
-            if not isinstance(last, OverlayField):
-                at, _ = self.make.place(last[0].part.data, last[1].last, last[1].last)
-            return self.make.bad(name, "bytes", at, error)
-
-    def _window(self, ctx: NodeContext, part: PartScan) -> Window:
-        """Return a window on a part; on the block that the scan read, where that is all of it."""
-        window = part.window()
-        kept = ctx.scratch.kept
-        if kept is not None and kept[0] is part.part:
-            window.take(part.part.start, kept[1])
-        return window
-
-    def _container_entry(self, parent: Node, kind: str, origin: Origin) -> Entry:
-        """Return the entry of a list or a map; it covers all from its first element to its last."""
-        key = origin.key
-        start, end = parent.start, parent.end
-        only = origin.contributions[0]
-        if len(origin.contributions) == 1 and not isinstance(only, OverlayField):
-            part, slot = only
-            try:
-                after = min(part.window().field(slot.last).next, part.part.end)
-            except (MalformedError, EndOfDataError):  # the last element is damaged, which shows when it is looked at
-                after = part.part.end
-            start, end = self.make.place(part.part.data, slot.offsets[0], after)
-        name: Key = origin.field.name if origin.field is not None else key if key >= 0 else ~key >> 3
-        return Entry(name, kind, start, end, status=None, note=origin)
-
-    def _message_entry(self, ctx: NodeContext, field: FieldType, contributions: list[Contribution], key: int) -> Entry:
-        """Return the entry of a singular message: all its occurrences, and what overlay entries add, in order."""
-        pieces: list[Piece] = []
-        finding: Finding | None = None
-        status: Status | None = None
-        for item in contributions:
-            if isinstance(item, OverlayField):
-                check_whole(item, field.name)
-                pieces += item.whole()
-                continue
-            part, slot = item
-            if slot.count > MAX_PARTS:
-                reason = f"the message {field.name} stands in {slot.count} parts, more than are merged"
-                raise UnsupportedError(reason, offset=slot.last)
-            for found in part.fields(key, 0, self._window(ctx, part), slot):
-                pieces.append(self.make.payload(part.part, found))
-                if self.make.is_over(part.part, found):
-                    status, finding = self.make.overshoot(part.part, found, field.type_name)
-        return self.make.merged(field.name, Origin(field, field.message, pieces=pieces), status, finding)
-
-    def _unknown_entry(self, ctx: NodeContext, number: int, key: int, contributions: list[Contribution]) -> Entry:
-        """Return the entry of a field that no schema knows."""
-        trail = self.make.below(ctx.node.note.trail, number)
-        origin = Origin(None, contributions=contributions, key=key, trail=trail)
-        overlays = [item for item in contributions if isinstance(item, OverlayField)]
-        if any(overlay.keys() for overlay in overlays):
-            return self._container_entry(ctx.node, "map<?, ?>", origin)
-        count = sum(item[1].count for item in contributions if not isinstance(item, OverlayField))
-        if count > 1 or any(len(overlay.indices()) for overlay in overlays):
-            return self._container_entry(ctx.node, "field[]", origin)
-        pieces: list[Piece] = [piece for overlay in overlays for piece in overlay.whole()]
-        parts = [item[0] for item in contributions if not isinstance(item, OverlayField)]
-        if not parts:
-            return self.make.overlaid(number, None, pieces, trail)
-        window = self._window(ctx, parts[0])
-        return self.make.value(number, None, parts[0].part, parts[0].last(key, window), window, pieces, trail)
 
     # -- lists and maps ----------------------------------------------------------------------------------------------
 
@@ -597,12 +502,6 @@ def _is_file(piece: Piece) -> bool:
 def _all_continue(head: bytes) -> bool:
     """Say whether these bytes are the beginning of a varint that goes on behind them."""
     return bool(head) and min(head) >= 0x80
-
-
-def check_whole(overlay: OverlayField, name: str) -> None:
-    """Refuse chunks for elements or keys of a field that has none. Raises `MalformedError`."""
-    if len(overlay.indices()) or overlay.keys():
-        raise MalformedError(f"a chunk is for an element of {name}, which is neither repeated nor a map")
 
 
 def looks_like_message(reader: Reader) -> Confidence:

@@ -75,19 +75,22 @@ class HashedParser(Parser):
                 continue
             if node.known_status is Status.COMPLETE:
                 self.result.close_node(node, Status.DAMAGED, self._hash_finding(node.start, problem))
-            below = self.record_finding(node)
-            stack = [node]
-            while stack:
-                kid = stack.pop()
-                stack += kid.living()
-                if kid.index is not None and kid.index.group is not None:
-                    for entry in kid.index.group[1]:
-                        if entry.status is None or entry.status is Status.COMPLETE:
-                            entry.status, entry.finding, entry.value = Status.DAMAGED, below, UNLOADED_VALUE
-                if kid.known_status is None or kid.known_status is Status.COMPLETE:
-                    self.result.close_node(kid, Status.DAMAGED, below, told=True)
-                    if kid.shape == SCALAR:
-                        kid.unload()
+            self._tell_below(node, self.record_finding(node))
+
+    def _tell_below(self, node: Node, finding: Finding | None) -> None:
+        """Make a node, and all below it that was taken for whole, DAMAGED with ``finding``."""
+        stack = [node]
+        while stack:
+            kid = stack.pop()
+            stack += kid.living()
+            if kid.index is not None and kid.index.group is not None:
+                for entry in kid.index.group[1]:
+                    if entry.status is None or entry.status is Status.COMPLETE:
+                        entry.status, entry.finding, entry.value = Status.DAMAGED, finding, UNLOADED_VALUE
+            if kid.known_status is None or kid.known_status is Status.COMPLETE:
+                self.result.close_node(kid, Status.DAMAGED, finding, told=True)
+                if kid.shape == SCALAR:
+                    kid.unload()
 
     def record_finding(self, chunk: Node) -> Finding | None:
         """Return the finding on a record of a damaged chunk: that of the chunk, and how to have it all the same."""

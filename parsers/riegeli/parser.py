@@ -21,7 +21,6 @@ early. Hashes of data are checked as the option ``verify`` says, and all of them
 from __future__ import annotations
 
 from pparse.errors import (
-    PASSING,
     GapError,
     LimitError,
     MalformedError,
@@ -30,13 +29,13 @@ from pparse.errors import (
     PparseError,
     UnsupportedError,
 )
-from pparse.findings import Finding, Severity, Status
+from pparse.findings import Finding, Status
 from pparse.kernels.riegeli_scan import block_headers, chunk_headers
 from pparse.limits import count_words
-from pparse.parsers.riegeli.hashes import HashedParser
+from pparse.parsers.riegeli.chunks import ChunkParser
 from pparse.parsers.riegeli.metadata import metadata_entries
-from pparse.paths import KeyStep, OrdinalStep, format_path
-from pparse.riegeli.chunks import Chunk, ChunkError, ChunkReader, header_size, parse_header
+from pparse.paths import KeyStep, OrdinalStep
+from pparse.riegeli.chunks import Chunk, ChunkError, ChunkReader
 from pparse.riegeli.cursor import check_empty
 from pparse.riegeli.errors import InvalidArgumentError, UnimplementedError
 from pparse.riegeli.layout import (
@@ -52,8 +51,7 @@ from pparse.riegeli.layout import (
 )
 from pparse.riegeli.positions import RecordPosition
 from pparse.riegeli.records import open_records
-from pparse.riegeli.salvage import read_header, resume
-from pparse.riegeli.search import first_damage
+from pparse.riegeli.salvage import read_header
 from pparse.riegeli.source import Source
 from pparse.riegeli.verdicts import Verdicts
 from pparse.tree.context import DONE, NodeContext
@@ -68,7 +66,6 @@ if TYPE_CHECKING:
 
     from pparse.data.reader import Range, Reader
     from pparse.riegeli.records import ChunkRecords
-    from pparse.riegeli.salvage import Outcome
     from pparse.tree.entry import Key
     from pparse.tree.index import ChildIndex
     from pparse.tree.node import Node
@@ -82,7 +79,7 @@ _BLOCKS_TRIED: Final = 64
 TOUCHED: Final = 4 << 20
 
 
-class RiegeliParser(HashedParser):
+class RiegeliParser(ChunkParser):
     """A Riegeli/records file."""
 
     name = "riegeli"
@@ -99,8 +96,12 @@ class RiegeliParser(HashedParser):
         "up to 4 MiB; the default), all"
     }
     shapes: ClassVar[dict[str, str]] = {
-        "riegeli": MAP, "simple": LIST, "transposed": LIST, "metadata": MAP, "descriptors": MAP,
-    }  # fmt: skip
+        "riegeli": MAP,
+        "simple": LIST,
+        "transposed": LIST,
+        "metadata": MAP,
+        "descriptors": MAP,
+    }
     child_state = "expect_chunk"
     member_word = "record"
 
@@ -116,7 +117,6 @@ class RiegeliParser(HashedParser):
         self._source = Source(extraction.data.range(extraction.start, extraction.known_end()))
         self._chunks = ChunkReader(self._source)
         self._opened: tuple[int, ChunkRecords] | None = None
-        self._shown: Chunk | None = None  # the chunk made visible last
         self.verdicts = Verdicts()  # what is known of the chunks' hashes
         self.verdicts.listeners.append(self._tell_living)
 
@@ -141,146 +141,6 @@ class RiegeliParser(HashedParser):
         fields = node.kind in ("metadata", "descriptors")
         return node.start, self.expect_fields if fields else self.expect_records, 0
 
-    def expect_chunk(self, ctx: NodeContext, block: bytes, base: int) -> tuple[int, Any, int]:
-        """Make a chunk visible."""
-        begin = ctx.pos - self._start
-        raw = block[ctx.pos - base : ctx.pos - base + 64]
-        if not raw and ctx.at_end:
-            if not begin and ctx.collected is None:
-                self.result.findings.add(Finding(
-                    "empty", "the file is empty: Riegeli without records, or a download that never began",
-                    severity=Severity.WARNING, source=self.result.extraction.name, offset=ctx.pos,
-                ))  # fmt: skip
-            return ctx.pos, DONE, 0
-        layout = self._chunks.layout_at(begin)
-        try:
-            need = header_size(begin, layout)
-            chunk = parse_header(raw[:need], begin, layout)
-        except ChunkError as error:
-            return self._go_on(ctx, error)
-        if chunk is None:
-            back = self._look_back(ctx, begin) if ctx.at_end else None
-            return back or (ctx.pos, self.expect_chunk, need)
-        return self._show(ctx, chunk)
-
-    def _show(self, ctx: NodeContext, chunk: Chunk, problem: Finding | None = None) -> tuple[int, Any, int]:
-        """Emit a chunk; go to its end, or stop where the file ends in it."""
-        size = self._source.size()
-        self._shown = chunk
-        end = self._start + chunk.end
-        key: str | int = "metadata" if chunk.begin == 64 and chunk.header.chunk_type == METADATA else chunk.begin
-        status = Status.COMPLETE
-        if chunk.end > size:
-            problem = self._cut_finding(chunk, size, format_path([KeyStep(key)]))
-            status = Status.TRUNCATED if chunk.data_end > size else Status.COMPLETE
-            if ctx.collected is None:
-                worse = ctx.node.known_status is Status.DAMAGED
-                self.result.close_node(ctx.node, Status.DAMAGED if worse else Status.TRUNCATED, problem)
-        ctx.emit(Entry(key, chunk.header.type_name, self._start + chunk.begin, end, status=status, finding=problem))
-        return (end, self.expect_chunk, 0) if chunk.end <= size else (self._start + size, DONE, 0)
-
-    def _cut_finding(self, chunk: Chunk, size: int, path: str) -> Finding:
-        if chunk.data_end <= size:
-            lost = "only padding is missing, and no record"
-        else:
-            lost = f"{count_words(chunk.end - size, 'byte')} of it are missing"
-        return Finding(
-            "truncated", f"the file ends inside the chunk at {chunk.begin}: {lost}", path=path,
-            source=self.result.extraction.name, offset=self._start + size, wanted=chunk.end - chunk.begin,
-            got=size - chunk.begin,
-        )  # fmt: skip
-
-    def _go_on(self, ctx: NodeContext, error: ChunkError) -> tuple[int, Any, int]:
-        """Pass over damage: it becomes a gap; a damaged chunk that proves whole all the same becomes visible."""
-        begin, size = error.begin, self._source.size()
-        outcome, damage = self._behind_the_last(begin)
-        if outcome is not None and damage is not None and damage.begin < outcome.pos < begin:
-            return self._go_back(ctx, outcome, damage)
-        if outcome is None or outcome.healed is not None or outcome.pos <= begin:
-            outcome = resume(self._chunks, error)
-        if outcome.healed is not None and not self._decodes(outcome.healed):
-            outcome = resume(self._chunks, error, heal=False)
-        offset = self._start + (error.error.offset if error.error.offset is not None else begin)
-        end = max(begin + 1, min(outcome.pos, size))
-        reason = error.error.reason
-        if outcome.healed is not None:
-            reason += "; the chunk proves whole all the same, and no record is lost"
-        problem = Finding(
-            "malformed", reason + self._unwritten(begin, end), path=f"[{begin}]",
-            source=self.result.extraction.name, offset=offset,
-            length=end - begin if outcome.healed is None else None,
-        )  # fmt: skip
-        if ctx.collected is None:
-            self.result.close_node(ctx.node, Status.DAMAGED, problem)
-        if outcome.layout is not None:
-            self._chunks.add_grid(begin if outcome.healed is not None else outcome.pos, outcome.layout)
-        if outcome.healed is not None:
-            return self._show(ctx, outcome.healed, problem)
-        ctx.emit(Entry(begin, "gap", self._start + begin, self._start + end, status=Status.DAMAGED, finding=problem))
-        return self._start + end, self.expect_chunk, 0
-
-    def _behind_the_last(self, begin: int) -> tuple[Outcome | None, ChunkError | None]:
-        """Say what is wrong with the chunk shown last, if it ends at ``begin``, and where to go on behind it.
-
-        Where nothing begins at its end, it may be shorter, or longer, than it says.
-        """
-        before = self._shown
-        damage = first_damage(self._chunks, before) if before is not None and before.end == begin else None
-        return (None, None) if damage is None else (resume(self._chunks, damage), damage)
-
-    def _look_back(self, ctx: NodeContext, begin: int) -> tuple[int, Any, int] | None:
-        """Go back where the file ends inside a header because bytes of the chunk before were lost; else None."""
-        outcome, damage = self._behind_the_last(begin)
-        if outcome is None or damage is None or not damage.begin < outcome.pos < begin:
-            return None
-        return self._go_back(ctx, outcome, damage)
-
-    def _go_back(self, ctx: NodeContext, outcome: Outcome, damage: ChunkError) -> tuple[int, Any, int]:
-        """Go on inside the bytes that the chunk shown last claims: some of its own were lost."""
-        self._shown = None
-        if outcome.layout is not None:
-            self._chunks.add_grid(outcome.pos, outcome.layout)
-        if ctx.collected is None:
-            problem = Finding(
-                "malformed", damage.error.reason, path=f"[{damage.begin}]", source=self.result.extraction.name,
-                offset=self._start + damage.begin, length=outcome.pos - damage.begin,
-            )  # fmt: skip
-            self.result.close_node(ctx.node, Status.DAMAGED, problem)
-        ctx.jump_back()
-        return self._start + outcome.pos, self.expect_chunk, 0
-
-    def _decodes(self, chunk: Chunk) -> bool:
-        """Say whether a chunk whose header may be wrong holds what that says."""
-        session = self.result.extraction.session
-        try:
-            records = open_records(self._source, chunk, budget=session.budget, limits=session.limits)
-            return records is None or (records.error is None and records.count == chunk.header.num_records)
-        except PASSING:
-            raise
-        except (PparseError, EOFError):
-            return False
-
-    def resync(self, ctx: NodeContext, error: MalformedError) -> tuple[int, Any, int] | None:
-        """Go on behind a gap of the data."""
-        if ctx.node.parent is not None:
-            return None
-        begin = ctx.pos - self._start
-        beyond = error.offset if error.offset is not None else ctx.pos
-        resume_at = self._source.gap_end(beyond - self._start)
-        if resume_at is None or begin >= self._source.size():  # a gap up to the end: nothing is behind it
-            return None
-        return self._go_on(ctx, ChunkError(InvalidArgumentError(error.reason, offset=begin), begin, resume_at))
-
-    def cut(self, ctx: NodeContext) -> None:
-        """The file ends inside a chunk's header."""
-        begin, size = ctx.pos - self._start, self._source.size()
-        finding = Finding(
-            "truncated", f"the file ends inside the header of the chunk at {begin}", path=ctx.node.path,
-            source=self.result.extraction.name, offset=self._start + size, wanted=ctx.need, got=size - begin,
-        )  # fmt: skip
-        worse = ctx.node.known_status is Status.DAMAGED
-        self.result.close_node(ctx.node, Status.DAMAGED if worse else Status.TRUNCATED, finding, end=self._start + size)
-
     def step_to(self, parent: Node, ordinal: int, key: Key) -> KeyStep | OrdinalStep:
         """Chunks are told apart by their offsets."""
         return KeyStep(key) if isinstance(key, str | int) else super().step_to(parent, ordinal, key)
@@ -303,9 +163,13 @@ class RiegeliParser(HashedParser):
         session = self.result.extraction.session
         chunk = self.chunk(node)
         records = open_records(
-            self._source, chunk, budget=session.budget, limits=session.limits, scratch=session.spools,
+            self._source,
+            chunk,
+            budget=session.budget,
+            limits=session.limits,
+            scratch=session.spools,
             verdicts=self.verdicts,
-        )  # fmt: skip
+        )
         if records is None:
             raise MalformedError(f"a chunk of {chunk.header.type_name} holds no records", offset=node.start)
         self._opened = (node.start, records)
@@ -334,9 +198,14 @@ class RiegeliParser(HashedParser):
 
     def _close(self, node: Node, status: Status, code: str, error: PparseError) -> None:
         finding = Finding(
-            code, error.reason, path=node.path, source=self.result.extraction.name, offset=node.start,
-            wanted=error.wanted, got=error.got,
-        )  # fmt: skip
+            code,
+            error.reason,
+            path=node.path,
+            source=self.result.extraction.name,
+            offset=node.start,
+            wanted=error.wanted,
+            got=error.got,
+        )
         self.result.close_node(node, status, finding)
 
     def entries(self, node: Node, index: ChildIndex, first: int, count: int) -> list[Entry]:
@@ -365,9 +234,12 @@ class RiegeliParser(HashedParser):
                 if node.known_status is Status.COMPLETE:  # a gap inside the chunk, not its end
                     status, code = Status.DAMAGED, "malformed"
                 finding = Finding(
-                    code, "the record ends beyond what there is of its chunk", offset=node.start, wanted=len(part),
+                    code,
+                    "the record ends beyond what there is of its chunk",
+                    offset=node.start,
+                    wanted=len(part),
                     got=got,
-                )  # fmt: skip
+                )
         # Where nothing is compressed, the record's own place in the file; else that of its chunk.
         start, end = node.start, node.end
         if records.stored and len(part) and status is Status.COMPLETE:
@@ -503,11 +375,16 @@ class RiegeliParser(HashedParser):
         try:
             self._chunks.verify(chunk, data=False)
         except ChunkError as error:
-            self.result.findings.add(Finding(
-                "malformed", f"{error.error.reason}; the chunk's data are sound, and no record is lost",
-                path=node.path, source=self.result.extraction.name,
-                offset=self._start + (error.error.offset or chunk.begin), length=BLOCK_HEADER_SIZE,
-            ))  # fmt: skip
+            self.result.findings.add(
+                Finding(
+                    "malformed",
+                    f"{error.error.reason}; the chunk's data are sound, and no record is lost",
+                    path=node.path,
+                    source=self.result.extraction.name,
+                    offset=self._start + (error.error.offset or chunk.begin),
+                    length=BLOCK_HEADER_SIZE,
+                )
+            )
 
     def members(self) -> Iterator[Member]:
         """Yield the metadata, the records (named by position), and the gaps."""

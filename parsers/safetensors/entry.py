@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from pparse.tensors.dtype import DType
     from pparse.tree.result import Result
 
+METADATA: Final = "__metadata__"
+# The reference reader refuses longer headers (tensor.rs, MAX_HEADER_SIZE).
+REFERENCE_HEADER_LIMIT: Final = 100_000_000
+
 # What an entry says, in the order in which the reference reader takes it from a JSON array too (serde does so).
 FIELDS: Final = ("dtype", "shape", "data_offsets")
 _U64: Final = 1 << 64

@@ -159,7 +159,7 @@ class LengthFinder:
 
     def find(self, there: int) -> int | None:
         """Return the length that the header must have: its tensors fill the file from where its text ends."""
-        from pparse.parsers.safetensors.parser import REFERENCE_HEADER_LIMIT
+        from pparse.parsers.safetensors.entry import REFERENCE_HEADER_LIMIT
 
         extraction = self.result.extraction
         start = pos = extraction.start + 8
@@ -183,8 +183,7 @@ class LengthFinder:
 
     def _filling(self, start: int, stop: int, end: int) -> int | None:
         """Return the length of a header whose text is in ``[start, stop)``, if its tensors fill the file to ``end``."""
-        from pparse.parsers.safetensors.entry import TensorInfo
-        from pparse.parsers.safetensors.parser import METADATA
+        from pparse.parsers.safetensors.entry import METADATA, TensorInfo
 
         extraction = extraction_of(self.result)
         child = extraction.child("header-found", extraction.data, start, stop, "json")

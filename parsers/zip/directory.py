@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from array import array
 from bisect import bisect_left
+from itertools import islice
 from struct import Struct
 
 from pparse.errors import LimitError
@@ -87,6 +88,14 @@ def local_at(data: Data, pos: int, end: int, *, broken: bool = False) -> LocalHe
     return read_local(head, broken=broken)
 
 
+def cut_header(data: Data, pos: int, end: int) -> bool:
+    """Say whether a local header begins at ``pos`` and the data end in it."""
+    head = known_bytes(data, pos, max(0, min(LOCAL_SIZE, end - pos)))
+    if not head or not (head.startswith(LOCAL) or LOCAL.startswith(head)):
+        return False
+    return len(head) < LOCAL_SIZE or pos + local_length(head) > end
+
+
 class Directory:
     """A directory that accounts for the archive.
 
@@ -109,15 +118,15 @@ class Directory:
         "zip64",
     )
 
-    def __init__(self, begin: int, end: int, shift: int) -> None:
+    def __init__(self, begin: int, shift: int, survey: _Survey) -> None:
         self.begin = begin
-        self.end = end
+        self.end = survey.end
         self.shift = shift
-        self.count = 0
-        self.first = end
-        self.finish = end
+        self.count = survey.count
+        self.first = survey.lowest + shift if survey.count else begin
+        self.finish = survey.end
         self.declared = 0
-        self.zip64 = False
+        self.zip64 = survey.zip64
         self.torn = False
         self._overlaps = array("q")
         self._charge: Charge | None = None
@@ -196,21 +205,46 @@ def _check_end(data: Data, at: int, start: int, end: int, budget: MemoryBudget) 
         if begin < stop and known_bytes(data, begin, len(CENTRAL)) not in (CENTRAL, SIGNATURE):
             continue  # before more of it is read
         data.keep(begin, stop)  # members are read in turn with it
-        directory = Directory(begin, stop, shift)
+        survey = _survey(data, begin, stop)
+        if survey is None:
+            continue
+        directory = Directory(begin, shift, survey)
         directory.declared, directory.finish = record.entries, at + record.length
-        if _survey(data, directory, start, end, budget):
-            return directory
+        if not _accounts_for(data, directory, survey, start, end):
+            continue
+        overlaps = array("q") if survey.ordered else _find_overlaps(data, directory, budget)
+        if 0 < len(overlaps) <= max(2, min(survey.count // 4, _FEW)):
+            continue  # a size or an offset is wrong, rather than all of it a bomb
+        directory.set_overlaps(overlaps, budget)
+        return directory
     return None
 
 
-def _survey(data: Data, directory: Directory, start: int, stop: int, budget: MemoryBudget) -> bool:
-    """Walk all entries; say whether they account for ``data[start:stop]``. Sets what is learned on the way."""
-    at, end, shift = directory.begin, directory.end, directory.shift
+class _Survey:
+    """What the entries of a directory say, one after the other.
+
+    ``count`` of them end at ``end``. ``lowest`` is the least offset, which the entry at ``lowest_at`` has (-1: there is
+    none). ``ordered``: no member begins before the one listed before it ends, and the last one ends at ``reached``.
+    ``samples`` and ``odd`` are places of some entries: of any, and of those that need a look at what they are of.
+    """
+
+    __slots__ = ("count", "end", "lowest", "lowest_at", "odd", "ordered", "reached", "samples", "zip64")
+
+    def __init__(self) -> None:
+        self.end = self.count = self.lowest = self.reached = 0
+        self.lowest_at = -1
+        self.ordered = True
+        self.zip64 = False
+        self.samples: list[int] = []
+        self.odd: list[int] = []
+
+
+def _survey(data: Data, at: int, end: int) -> _Survey | None:
+    """Walk all entries in ``[at, end)``; None if they do not follow each other to its end."""
+    learned = _Survey()
+    samples, odd = learned.samples, learned.odd
+    lowest, lowest_at, ordered = 0, -1, True
     reached, count = 1 << 64, 0  # so that the first entry is looked at
-    ordered = True
-    lowest, lowest_at = directory.begin - shift, -1
-    samples: list[int] = []
-    odd: list[int] = []  # entries that need a look at what they are of
     # Locals save a tenth of the time.
     survey, central, size, reserved, full, local = _SURVEY, CENTRAL, CENTRAL_SIZE, RESERVED, FULL, LOCAL_SIZE
     while at < end:
@@ -227,53 +261,54 @@ def _survey(data: Data, directory: Directory, start: int, stop: int, budget: Mem
             if (flags & reserved or (crc and not compressed_size)) and len(odd) < SAMPLES:
                 odd.append(at + pos)
             if compressed_size == full or offset == full:
-                directory.zip64 = True
+                learned.zip64 = True
                 entry = read_central(block, pos)
                 compressed_size, offset = (
                     (entry.compressed_size, entry.offset) if entry is not None else (compressed_size, offset)
                 )
             if offset < reached:
-                if lowest_at < 0:
+                ordered = lowest_at < 0  # it is the first one
+                if ordered or offset < lowest:
                     lowest, lowest_at = offset, at + pos
-                else:
-                    ordered = False
-                    if offset < lowest:
-                        lowest, lowest_at = offset, at + pos
             reached = offset + local + name + compressed_size
             pos += length
             count += 1
         if not pos:
-            if block[:4] == SIGNATURE and len(block) >= 6 and 6 + int.from_bytes(block[4:6], "little") == end - at:
-                directory.end = at
-                break
-            return False
+            if not _is_signature(block, end - at):
+                return None
+            end = at
         at += pos
-    directory.count, directory.first = count, lowest + shift
-    if count:
-        if lowest_at < 0 or lowest + shift < start:
-            return False
-        samples += [
-            place for (place, _), _ in zip(entries(data, directory.begin, directory.end), range(8), strict=False)
-        ]
-        if not _fits_headers(data, directory, [lowest_at, *sorted(samples)], start):
-            return False
-        if any(_denies(data, directory, place) for place in odd):
-            return False
-    if _has_locals(data, start, directory.first, directory.first) or _has_locals(data, directory.finish, stop, stop):
-        return False
-    if count and ordered and reached > directory.begin - shift + TOLERANCE:
-        return False
-    if not ordered:
-        found = _find_overlaps(data, directory, budget)
-        if 0 < len(found) <= max(2, min(count // 4, _FEW)):
-            return False  # a size or an offset is wrong, rather than all of it a bomb
-        directory.set_overlaps(found, budget)
-    return True
+    learned.end, learned.count, learned.lowest, learned.lowest_at = end, count, lowest, lowest_at
+    learned.ordered, learned.reached = ordered, reached
+    return learned
 
 
-def _fits_headers(data: Data, directory: Directory, places: list[int], start: int) -> bool:
-    """Say whether local headers of the same names stand where entries say; some may be damaged."""
+def _is_signature(block: bytes, length: int) -> bool:
+    """Say whether ``block`` begins with a digital signature of a directory, which is ``length`` bytes long."""
+    return block[:4] == SIGNATURE and len(block) >= 6 and 6 + int.from_bytes(block[4:6], "little") == length
+
+
+def _accounts_for(data: Data, directory: Directory, survey: _Survey, start: int, stop: int) -> bool:
+    """Say whether ``data[start:stop]`` is as the entries of a directory say; also sets ``directory.torn``."""
+    if survey.count:
+        if survey.lowest_at < 0 or directory.first < start:
+            return False
+        firsts = islice(entries(data, directory.begin, directory.end), 8)
+        samples = sorted((*survey.samples, *(place for place, _ in firsts)))
+        right, directory.torn = _compare_headers(data, directory, [survey.lowest_at, *samples], start)
+        if not right or any(_denies(data, directory, place) for place in survey.odd):
+            return False
+    before, behind = directory.first, directory.finish
+    if _has_locals(data, start, before, before) or _has_locals(data, behind, stop, stop):
+        return False
+    reach = directory.begin - directory.shift + TOLERANCE
+    return not (survey.count and survey.ordered and survey.reached > reach)
+
+
+def _compare_headers(data: Data, directory: Directory, places: list[int], start: int) -> tuple[bool, bool]:
+    """Say whether local headers of the same names stand where entries say, and whether some there are damaged."""
     right = wrong = 0
+    torn = False
     for place in dict.fromkeys(places):
         block = known_bytes(data, place, min(BLOCK, directory.end - place))
         entry = read_central(block)
@@ -288,10 +323,10 @@ def _fits_headers(data: Data, directory: Directory, places: list[int], start: in
             right += 1
         elif len(known_bytes(data, pos, 4)) == 4:
             wrong += 1
-            directory.torn = directory.torn or header is None
+            torn = torn or header is None
         if place == places[0] and (right or (wrong and directory.first != start)):
-            return bool(right)  # the first one of all: enough
-    return right >= wrong
+            return bool(right), torn  # the first one of all: enough
+    return right >= wrong, torn
 
 
 def _denies(data: Data, directory: Directory, place: int) -> bool:

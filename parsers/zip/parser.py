@@ -31,13 +31,12 @@ from pparse.parsers.zip.directory import (
 )
 from pparse.parsers.zip.extent import LZMA_HEAD, lzma_alone
 from pparse.parsers.zip.match import TAIL_READ, find_record, match_tail, match_zip, own_bytes
+from pparse.parsers.zip.members import MemberMaker
 from pparse.parsers.zip.records import (
     CENTRAL_SIZE,
     CODECS,
-    DEFLATE,
     ENCRYPTED,
     END_SIZE,
-    LOCAL_SIZE,
     LZMA,
     MASKED,
     STORED,
@@ -45,19 +44,13 @@ from pparse.parsers.zip.records import (
     CentralEntry,
     LocalHeader,
     central_length,
-    declared_kind,
     decode_name,
-    describe_encryption,
     descriptor_crc,
-    kind_of,
     match_descriptor,
-    method_name,
-    mode_of,
-    modified,
     read_central,
 )
-from pparse.parsers.zip.rows import READABLE, ZipNote, listing
-from pparse.parsers.zip.scan import Scanner, cut_header
+from pparse.parsers.zip.rows import ZipNote, listing
+from pparse.parsers.zip.scan import Scanner
 from pparse.tree.context import DONE
 from pparse.tree.parser import Confidence
 
@@ -70,7 +63,7 @@ if TYPE_CHECKING:
     from pparse.data.base import Data
     from pparse.data.reader import Range, Reader
     from pparse.parsers.zip.directory import Directory
-    from pparse.parsers.zip.scan import Extent, Found
+    from pparse.parsers.zip.scan import ScanStep
     from pparse.tree.context import NodeContext, Step
     from pparse.tree.result import Result
     from pparse.tree.visit import Member
@@ -78,9 +71,6 @@ if TYPE_CHECKING:
 # Entries made visible at a time; when scanning, as long as they are near.
 _GROUP: Final = 64
 _NEAR: Final = 256 * KIB
-# What a packed byte may yield at most.
-_MOST_INFLATED: Final = {DEFLATE: 1_100}
-_MOST_RATIO: Final = 1 << 15
 # Members that are looked for, at most, because they are not where the directory says.
 _MOST_SEARCHES: Final = 16
 
@@ -90,8 +80,25 @@ class ZipParser(ArchiveParser):
 
     name = "zip"
     description = "zip archive"
-    extensions = (".zip", ".jar", ".war", ".apk", ".whl", ".egg", ".xpi", ".cbz", ".epub", ".docx", ".xlsx", ".pptx",
-                  ".odt", ".ods", ".odp", ".npz", ".zipx")  # fmt: skip
+    extensions = (
+        ".zip",
+        ".jar",
+        ".war",
+        ".apk",
+        ".whl",
+        ".egg",
+        ".xpi",
+        ".cbz",
+        ".epub",
+        ".docx",
+        ".xlsx",
+        ".pptx",
+        ".odt",
+        ".ods",
+        ".odp",
+        ".npz",
+        ".zipx",
+    )
     media_type = "application/zip"
     root_at = "back"
     references = ("PKWARE APPNOTE.TXT 6.3.10", "Info-ZIP extrafld.txt")
@@ -105,6 +112,7 @@ class ZipParser(ArchiveParser):
     def __init__(self, result: Result) -> None:
         super().__init__(result)
         self._start = result.extraction.start
+        self._maker = MemberMaker(self.extraction)
         self._looked = False
         self._directory: Directory | None = None
         self._scanner: Scanner | None = None
@@ -210,63 +218,13 @@ class ZipParser(ArchiveParser):
 
     def listed(self, entry: CentralEntry, at: int, directory: Directory) -> ArchiveMember:
         """Return the member that an entry of a trusted directory says."""
-        start = entry.offset + directory.shift
-        end = start + LOCAL_SIZE + len(entry.raw_name) + entry.compressed_size
-        name = decode_name(entry.raw_name, entry.flags, entry.extra)
-        member = ArchiveMember(
-            name, entry.raw_name, kind_of(name, entry.creator, entry.external, entry.compressed_size and entry.size),
-            at, start, end, entry.size,
-            compressed_size=entry.compressed_size, mtime=modified(entry.date, entry.time, entry.extra),
-            mode=mode_of(entry.creator, entry.external), method=method_name(entry.method, entry.flags),
-            checksum=("crc32", entry.crc), extra=ZipNote(
-                entry.flags, entry.method, declared_kind(name, entry.creator, entry.external), listed=True,
-                listed_crc=entry.crc,
-            ),
-        )  # fmt: skip
-        if directory.has_overlaps and directory.overlaps(at):
-            self._blame(member, Status.DAMAGED, "overlap", "its bytes are those of a member before it")
-        elif start >= directory.begin:
-            self._blame(member, Status.DAMAGED, "malformed", "it should begin behind all members")
-        elif not self._refuse(member, entry.extra) and not self._check_size(member):
-            gap = self.result.extraction.data.next_gap(start) if self.result.extraction.data.gaps else None
-            if gap is not None and gap.offset < end:
-                self._blame(member, Status.DAMAGED, "gap", "bytes of it are missing")
-        return member
+        return self._maker.listed(entry, at, directory)
 
     def listed_member(self, at: int) -> ArchiveMember | None:
         """Return the member whose directory entry stands at ``at``."""
         directory = self.directory
         entry = entry_at(self.result.extraction.data, at, directory.end) if directory is not None else None
         return None if entry is None or directory is None else self.listed(entry, at, directory)
-
-    def _refuse(self, member: ArchiveMember, extra: bytes) -> bool:
-        """Say whether the member cannot be read here, and why."""
-        note: ZipNote = member.extra
-        if note.flags & (ENCRYPTED | MASKED):
-            member.checksum = None
-            self._blame(member, Status.UNSUPPORTED, "encrypted", f"it is {describe_encryption(note.method, extra)}")
-        elif note.method not in READABLE:
-            self._blame(member, Status.UNSUPPORTED, "unsupported", f"its method, {member.method}, is not supported")
-        else:
-            return False
-        return True
-
-    def _check_size(self, member: ArchiveMember) -> bool:
-        """Say whether the member cannot be as large as is said; its size then is not known."""
-        method = member.extra.method
-        most = _MOST_INFLATED.get(method, _MOST_RATIO) * (member.compressed_size + 64)
-        if method == STORED or member.size is None or member.size <= most:
-            return False
-        self._blame(member, Status.COMPLETE, "contradiction", f"{member.size:,} bytes do not fit into so few")
-        member.size = None
-        return True
-
-    def _blame(self, member: ArchiveMember, status: Status, code: str, reason: str) -> None:
-        member.status = status
-        member.finding = Finding(
-            code, reason, path=member.name, source=self.result.extraction.name, offset=member.start,
-            length=member.compressed_size, severity=Severity.WARNING if status is Status.COMPLETE else Severity.ERROR,
-        )  # fmt: skip
 
     def _note_archive(self, directory: Directory) -> None:
         """Say what is odd about an archive whose directory is sound; once."""
@@ -275,27 +233,52 @@ class ZipParser(ArchiveParser):
         self._shown = True
         end = self.result.extraction.known_end()
         if directory.first > self._start:
-            self._note("prefix", "other bytes precede the archive", self._start, directory.first - self._start,
-                       Severity.NOTE)  # fmt: skip
+            self._note(
+                "prefix", "other bytes precede the archive", self._start, directory.first - self._start, Severity.NOTE
+            )
         if directory.declared not in (directory.count, directory.count & 0xFFFF):
-            self._note("count", "the end record names another number of entries", directory.end, None,
-                       wanted=directory.declared, got=directory.count)  # fmt: skip
+            self._note(
+                "count",
+                "the end record names another number of entries",
+                directory.end,
+                None,
+                wanted=directory.declared,
+                got=directory.count,
+            )
         if directory.finish < end:
             rest = end - directory.finish
             zeros = rest <= BLOCK and not known_bytes(self.result.extraction.data, directory.finish, rest).strip(b"\0")
-            self._note("trailing", "zeros follow the archive" if zeros else "other bytes follow the archive",
-                       directory.finish, rest, Severity.NOTE if zeros else Severity.WARNING)  # fmt: skip
+            self._note(
+                "trailing",
+                "zeros follow the archive" if zeros else "other bytes follow the archive",
+                directory.finish,
+                rest,
+                Severity.NOTE if zeros else Severity.WARNING,
+            )
         elif directory.finish > end:
             self._note("truncated", "the archive's comment is cut", end, None, wanted=directory.finish - end, got=0)
 
     def _note(
-        self, code: str, reason: str, offset: int, length: int | None, severity: Severity = Severity.WARNING,
+        self,
+        code: str,
+        reason: str,
+        offset: int,
+        length: int | None,
+        severity: Severity = Severity.WARNING,
         **numbers: int,
-    ) -> None:  # fmt: skip
-        self.result.findings.add(Finding(
-            code, reason, severity=severity, source=self.result.extraction.name, offset=offset, length=length,
-            wanted=numbers.get("wanted"), got=numbers.get("got"),
-        ))  # fmt: skip
+    ) -> None:
+        self.result.findings.add(
+            Finding(
+                code,
+                reason,
+                severity=severity,
+                source=self.result.extraction.name,
+                offset=offset,
+                length=length,
+                wanted=numbers.get("wanted"),
+                got=numbers.get("got"),
+            )
+        )
 
     def own_bytes(self, head: bytes, length: int) -> int:
         """Return how many of ``length`` bytes, which begin with ``head``, are directory, end record or descriptor."""
@@ -334,25 +317,16 @@ class ZipParser(ArchiveParser):
                 if ctx.collected is None:
                     self._close_scanned(ctx, whole=found.closed)
                 return pos, DONE, 0
-            ctx.emit(self.entry_of(self._gap(found) if found.kind == "gap" else self._scanned(found)))
+            ctx.emit(self.entry_of(self._maker.gap(found) if found.kind == "gap" else self._maker.scanned(found)))
             if pos - begin > _NEAR or ctx.answer is not None or (ctx.collected is not None and ctx.satisfied):
                 break
         return pos, self.expect_member, 0
 
-    def _note_passed(self, ctx: NodeContext, found: Found) -> None:
+    def _note_passed(self, ctx: NodeContext, found: ScanStep) -> None:
         for code, offset, length, reason in found.notes:
             if ctx.collected is None or code == "local-header":
                 severity = {"local-header": Severity.ERROR, "prefix": Severity.NOTE}.get(code, Severity.WARNING)
                 self._note(code, reason, offset, length, severity)
-
-    def _gap(self, found: Found) -> ArchiveMember:
-        data = self.result.extraction.data
-        member = ArchiveMember("", b"", "gap", found.at, found.at, found.next, found.next - found.at)
-        if cut_header(data, found.at, found.next):
-            self._blame(member, Status.TRUNCATED, "truncated", "the archive ends in a local header")
-        else:
-            self._blame(member, Status.DAMAGED, "gap", "no member can be told from these bytes")
-        return member
 
     def _close_scanned(self, ctx: NodeContext, *, whole: bool) -> None:
         """Say why the directory is not trusted."""
@@ -361,70 +335,19 @@ class ZipParser(ArchiveParser):
             finding = Finding("empty", "there is nothing in it", source=self.result.extraction.name, offset=end)
             self.result.close_node(ctx.node, Status.TRUNCATED, finding)
             return
-        reason = ("its directory does not account for what is in it" if whole
-                  else "its directory, which comes last, is missing or cut")  # fmt: skip
+        reason = (
+            "its directory does not account for what is in it"
+            if whole
+            else "its directory, which comes last, is missing or cut"
+        )
         finding = Finding(
-            "directory" if whole else "truncated", f"{reason}; the members were found by their own headers",
-            source=self.result.extraction.name, offset=end,
-        )  # fmt: skip
+            "directory" if whole else "truncated",
+            f"{reason}; the members were found by their own headers",
+            source=self.result.extraction.name,
+            offset=end,
+        )
         worse = whole or ctx.node.known_status is Status.DAMAGED
         self.result.close_node(ctx.node, Status.DAMAGED if worse else Status.TRUNCATED, finding)
-
-    def _scanned(self, found: Found) -> ArchiveMember:
-        """Return the member that was found by scanning."""
-        header, entry, extent = found.header, found.entry, found.extent
-        assert header is not None  # noqa: S101 -- it is a member
-        assert extent is not None  # noqa: S101
-        name = decode_name(header.raw_name, header.flags, entry.extra if entry is not None else header.extra)
-        creator, external = (entry.creator, entry.external) if entry is not None else (0, 0)
-        times = header if entry is None else entry
-        sure = extent.code != "contradiction"
-        member = ArchiveMember(
-            name, header.raw_name, kind_of(name, creator, external, extent.content), found.at, extent.start, extent.end,
-            extent.size,
-            compressed_size=extent.compressed_size, mtime=modified(times.date, times.time, times.extra),
-            mode=mode_of(creator, external), method=method_name(header.method, header.flags),
-            checksum=None if extent.crc is None else ("crc32", extent.crc),
-            extra=ZipNote(
-                header.flags, header.method, declared_kind(name, creator, external), listed=False, sure=sure,
-                listed_crc=None if entry is None else entry.crc, rival=extent.rival,
-                broken=any(code == "local-header" for code, *_ in found.notes),
-            ),
-        )  # fmt: skip
-        if extent.missing is not None:
-            member.pieces = self._pieces(extent)
-        if not self._refuse(member, header.extra):
-            self._check_size(member)
-            self._judge(member, header, extent)
-        return member
-
-    def _judge(self, member: ArchiveMember, header: LocalHeader, extent: Extent) -> None:
-        data = self.result.extraction.data
-        gap = data.next_gap(extent.start) if data.gaps else None
-        if extent.cut:
-            self._blame(member, Status.TRUNCATED, extent.code, extent.reason)
-        elif extent.code == "contradiction":
-            self._blame(member, Status.COMPLETE, extent.code, extent.reason)
-        elif extent.code:
-            self._blame(member, Status.DAMAGED, extent.code, extent.reason)
-        elif gap is not None and gap.offset < extent.end:
-            self._blame(member, Status.DAMAGED, "gap", "bytes of it are missing")
-        elif not header.whole:
-            self._blame(member, Status.DAMAGED, "name", "letters of its name are lost")
-
-    def _pieces(self, extent: Extent) -> tuple[Range, ...]:
-        """Return the stored bytes of a member of which ``extent.missing`` bytes are lost."""
-        from pparse.data.spliced import MissingData
-
-        data, missing = self.result.extraction.data, extent.missing or 0
-        head, tail = extent.gap_start - extent.start, max(0, extent.end - extent.gap_end)
-        head = min(head, max(0, extent.compressed_size - tail))  # damage may have brought bytes in, too
-        pieces = [data.range(extent.start, extent.start + head)]
-        if missing:
-            pieces.append(MissingData(missing).range(0, missing))
-        if tail:
-            pieces.append(data.range(extent.gap_end, extent.end))
-        return tuple(pieces)
 
     # -- what a member holds -----------------------------------------------------------------------------------------
 
@@ -469,8 +392,12 @@ class ZipParser(ArchiveParser):
             if header is None:
                 header = self.scanner.listed_header(pos)
             if header is None:
-                raise MalformedError("its local header is damaged, and where its bytes begin cannot be told",
-                                     path=member.name, offset=pos, source=self.result.extraction.name)  # fmt: skip
+                raise MalformedError(
+                    "its local header is damaged, and where its bytes begin cannot be told",
+                    path=member.name,
+                    offset=pos,
+                    source=self.result.extraction.name,
+                )
             self._note_member(
                 member, "local-header", "its local header is damaged; the directory has it", Severity.ERROR
             )
@@ -496,12 +423,21 @@ class ZipParser(ArchiveParser):
         if note.method == LZMA:
             source = self._lzma_source(member, note, source, size)
         return ResumedData(
-            source, CODECS[note.method], size=size, budget=session.budget, limits=session.limits,
-            scratch=session.spools, concatenated=CODECS[note.method] == "zstd",
-            name=f"{self.result.extraction.name}::{member.name}", stats=session.stats,
-            tail_is_error=note.method != LZMA, poll=session.check_cancelled, suspect=suspect,
-            checksum=member.checksum, bounded=bounded,
-        )  # fmt: skip
+            source,
+            CODECS[note.method],
+            size=size,
+            budget=session.budget,
+            limits=session.limits,
+            scratch=session.spools,
+            concatenated=CODECS[note.method] == "zstd",
+            name=f"{self.result.extraction.name}::{member.name}",
+            stats=session.stats,
+            tail_is_error=note.method != LZMA,
+            poll=session.check_cancelled,
+            suspect=suspect,
+            checksum=member.checksum,
+            bounded=bounded,
+        )
 
     def _lzma_source(self, member: ArchiveMember, note: ZipNote, source: Range, size: int | None) -> Range:
         """Return the stream of a member with the header that LZMA files have, in place of the zip's own."""
@@ -593,16 +529,22 @@ class ZipParser(ArchiveParser):
         found = self.scanner.alone(member.start)
         if found is None:
             return member
-        other = self._scanned(found)
+        other = self._maker.scanned(found)
         return other if super().examine(other, None, None).verified else member
 
     def _note_member(
         self, member: ArchiveMember, code: str, reason: str, severity: Severity = Severity.WARNING
     ) -> None:
-        self.result.findings.add(Finding(
-            code, reason, severity=severity, path=member.name, source=self.result.extraction.name,
-            offset=member.start,
-        ))  # fmt: skip
+        self.result.findings.add(
+            Finding(
+                code,
+                reason,
+                severity=severity,
+                path=member.name,
+                source=self.result.extraction.name,
+                offset=member.start,
+            )
+        )
 
     def holds(self) -> str | None:
         """Say which model its members are, if any."""

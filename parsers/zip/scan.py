@@ -14,7 +14,7 @@ that belongs to one member is never read as the header of another, so archives t
 from __future__ import annotations
 
 from pparse.errors import EndOfDataError, GapError, LimitError, UnsupportedError
-from pparse.parsers.zip.directory import known_bytes
+from pparse.parsers.zip.claims import Claim, Extent, claims_of, followed, note_contradiction, note_cut
 from pparse.parsers.zip.extent import Descriptors, Measure, Summing, descriptor_before, measure
 from pparse.parsers.zip.records import (
     CODECS,
@@ -31,7 +31,6 @@ from pparse.parsers.zip.records import (
     CentralEntry,
     LocalHeader,
     descriptor_crc,
-    local_length,
     match_descriptor,
     read_end,
 )
@@ -56,68 +55,7 @@ _MOST_BEYOND: Final = 64
 _MOST_INSERTED: Final = 16 << 20
 
 
-class Extent:
-    """The stored bytes ``[start, end)`` of a member, and where scanning goes on (``next``).
-
-    ``size`` and ``crc`` of the content (None: unknown) and ``compressed_size`` as somebody says, or as measured.
-    ``code`` and ``reason`` say what is wrong (empty: nothing), ``cut`` that it is an end that is missing. ``missing``
-    bytes are lost somewhere in ``[gap_start, gap_end)``; None where there is no such gap. ``rival`` is a CRC that
-    somebody else says of it, if another one.
-    """
-
-    __slots__ = (
-        "code",
-        "compressed_size",
-        "crc",
-        "cut",
-        "end",
-        "gap_end",
-        "gap_start",
-        "missing",
-        "next",
-        "reason",
-        "rival",
-        "size",
-        "start",
-    )
-
-    def __init__(self, start: int, end: int, following: int, size: int | None, crc: int | None) -> None:
-        self.start = start
-        self.end = end
-        self.next = following
-        self.size = size
-        self.crc = crc
-        self.compressed_size = end - start
-        self.code = self.reason = ""
-        self.cut = False
-        self.missing: int | None = None
-        self.gap_start = self.gap_end = 0
-        self.rival: int | None = None
-
-    @property
-    def content(self) -> int:
-        """How many bytes it holds, as far as known; of unknown ones, how many are stored."""
-        return self.compressed_size if self.size is None else self.compressed_size and self.size
-
-    def blame(self, code: str, reason: str, *, cut: bool = False) -> Extent:
-        """Say what is wrong, and return this."""
-        self.code, self.reason, self.cut = code, reason, cut
-        return self
-
-
-class Claim:
-    """What somebody says of a member: ``compressed_size``, ``size``, ``crc``; ``listed``: the directory says it."""
-
-    __slots__ = ("compressed_size", "crc", "listed", "size")
-
-    def __init__(self, compressed_size: int, size: int | None, crc: int | None, *, listed: bool) -> None:
-        self.compressed_size = compressed_size
-        self.size = size
-        self.crc = crc
-        self.listed = listed
-
-
-class Found:
+class ScanStep:
     """What stands at a position: a ``member`` (with ``header``, ``entry`` of the directory, ``extent``), a ``gap``, or
     the ``end``. Scanning goes on at ``next``. ``notes`` are ``(code, offset, length, reason)`` of what was passed over.
     """
@@ -145,7 +83,7 @@ class Scanner(Walker):
 
     # -- one step ----------------------------------------------------------------------------------------------------
 
-    def step(self, pos: int) -> Found:
+    def step(self, pos: int) -> ScanStep:
         """Return what stands at ``pos``: a member, a gap, or (behind all records) the end."""
         at, records, closed = pos, False, False
         notes: list[tuple[str, int, int, str]] = []
@@ -160,7 +98,7 @@ class Scanner(Walker):
                 following = self.find_next(at + 1)
                 if at == self.start and not self._is_torn(at, following):
                     if following >= self.end:
-                        found = Found("gap", at, following)
+                        found = ScanStep("gap", at, following)
                     else:
                         notes.append(("prefix", at, following - at, "other bytes precede the archive"))
                 elif records:
@@ -168,13 +106,13 @@ class Scanner(Walker):
                         ("trailing", at, following - at, "bytes between or behind the records of the directory")
                     )
                 else:
-                    found = Found("gap", at, following)
+                    found = ScanStep("gap", at, following)
                 if found is None:
                     at = following
                     continue
             found.notes[:0] = notes
             return found
-        found = Found("end", self.end, self.end)
+        found = ScanStep("end", self.end, self.end)
         found.notes, found.closed = notes, closed
         return found
 
@@ -183,7 +121,7 @@ class Scanner(Walker):
         gap = self.data.next_gap(low) if self.data.gaps else None
         return (gap is not None and gap.offset < high) or self.read(low, LOCAL_SIZE)[0] == bytes(LOCAL_SIZE)
 
-    def _member_at(self, pos: int, *, meant: bool) -> Found | None:
+    def _member_at(self, pos: int, *, meant: bool) -> ScanStep | None:
         header = self.header_at(pos)
         entry = self.hints.for_header(pos, header) if header is not None and self.hints else None
         broken = False
@@ -204,7 +142,7 @@ class Scanner(Walker):
             while len(self._kept) >= _MOST_KEPT:
                 del self._kept[next(iter(self._kept))]
             self._kept[pos] = extent
-        found = Found("member", pos, max(extent.next, pos + 1))
+        found = ScanStep("member", pos, max(extent.next, pos + 1))
         found.header, found.entry, found.extent = header, entry, extent
         if broken:
             found.notes.append(("local-header", pos, LOCAL_SIZE, "the local header is damaged"))
@@ -213,7 +151,7 @@ class Scanner(Walker):
     # -- where a member ends -----------------------------------------------------------------------------------------
 
     def _extent(self, pos: int, header: LocalHeader, entry: CentralEntry | None) -> Extent:
-        claims = _claims(header, entry)
+        claims = claims_of(header, entry)
         extent = self._claimed_extent(pos + header.length, header, claims)
         said = [claim.crc for claim in claims]
         if header.flags & STREAMED and not extent.cut:
@@ -234,7 +172,7 @@ class Scanner(Walker):
                 # A local header may have known the size, and not yet the CRC.
                 if claim.crc is None and following > extent.end:
                     self._false_descriptor(extent, self.read(extent.end, 28)[0])
-                return _contradiction(extent, claim, claims)
+                return note_contradiction(extent, claim, claims)
         if streamed:  # what does not fit, and should not be there
             claims = [claim for claim in claims if claim.listed]
         extent = self._search(start, header, claims)
@@ -275,7 +213,7 @@ class Scanner(Walker):
         if claim is None:
             return self._by_descriptor(start, header)
         end = min(start + claim.compressed_size, self.end)
-        return _cut(Extent(start, end, end, claim.size, claim.crc), claim.compressed_size)
+        return note_cut(Extent(start, end, end, claim.size, claim.crc), claim.compressed_size)
 
     def _by_decoding(self, start: int, header: LocalHeader, claim: Claim | None) -> Extent:
         size = claim.size if claim is not None else None
@@ -293,7 +231,7 @@ class Scanner(Walker):
             if following is not None or (claim is not None and end <= self.end):
                 extent.end = extent.next = following or end
                 return extent.blame("malformed", "its compressed bytes do not end where they should")
-            return _cut(extent, max(end, self.end + 1) - start)
+            return note_cut(extent, max(end, self.end + 1) - start)
         if not self.work.spend(found.end - start):
             return Extent(start, self.end, self.end, size, None).blame("malformed", "where it ends cannot be told")
         described = self._described(start, header) if claim is None else None
@@ -332,7 +270,7 @@ class Scanner(Walker):
                 return self._false_end(extent, claim.compressed_size)
             if found.crc != claim.crc and (following := self._successor(start, found.end, header)) is not None:
                 extent.end = extent.next = following
-                return extent.blame("malformed", _followed(following - start, compressed_size))
+                return extent.blame("malformed", followed(following - start, compressed_size))
             if compressed_size != claim.compressed_size or found.size != claim.size:
                 extent.size = found.size
                 extent.blame(
@@ -419,7 +357,7 @@ class Scanner(Walker):
                 following = inside
             if following is not None:
                 extent = Extent(start, following, following, claim.size, claim.crc)
-                return extent.blame("malformed", _followed(following - start, claim.compressed_size))
+                return extent.blame("malformed", followed(following - start, claim.compressed_size))
         if not whole and end < self.end and (following := self._late_successor(end, header)) is not None:
             extent = Extent(start, following, following, claim.size, claim.crc)
             return extent.blame(
@@ -427,7 +365,7 @@ class Scanner(Walker):
                 f"the next member begins after {following - start:,} bytes, {following - end:,} more than it has",
             )
         end = min(end, self.end)
-        return _cut(Extent(start, end, end, claim.size, claim.crc), claim.compressed_size)
+        return note_cut(Extent(start, end, end, claim.size, claim.crc), claim.compressed_size)
 
     def _successor(self, start: int, end: int, header: LocalHeader) -> int | None:
         """Return where in ``(start, end)`` the record begins that the directory has right behind the member.
@@ -476,7 +414,7 @@ class Scanner(Walker):
         own = self._next_alike(start, header)
         if own < self.end:
             return Extent(start, own, own, None, None).blame("malformed", "the descriptor that tells its size is lost")
-        return _cut(Extent(start, self.end, self.end, None, None), None)
+        return note_cut(Extent(start, self.end, self.end, None, None), None)
 
     def _next_alike(self, start: int, header: LocalHeader) -> int:
         """Return where a member begins that was written as the one with ``header`` was; else the end of the data.
@@ -517,7 +455,7 @@ class Scanner(Walker):
         """The bytes run into a gap of unknown length: the record behind it, and the size, tell what is missing."""
         if gap.length is None:
             extent = Extent(start, gap.offset, self.end, claim.size if claim else None, claim.crc if claim else None)
-            return _cut(extent, claim.compressed_size if claim is not None else None)
+            return note_cut(extent, claim.compressed_size if claim is not None else None)
         following = self.find_next(gap.offset + gap.length)
         last = gap
         while (more := inexact_gap(self.data, (last.offset + (last.length or 0)), following)) is not None:
@@ -552,12 +490,12 @@ class Scanner(Walker):
             extent.missing = 0  # the end is missing: no bytes are made up for it
         return extent
 
-    def alone(self, pos: int) -> Found | None:
+    def alone(self, pos: int) -> ScanStep | None:
         """Return the member whose local header stands at ``pos``, as if there were no directory."""
         header = self.header_at(pos)
         if header is None:
             return None
-        found = Found("member", pos, pos)
+        found = ScanStep("member", pos, pos)
         found.header, found.extent = header, self._extent(pos, header, None)
         found.next = found.extent.next
         return found
@@ -579,60 +517,3 @@ class Scanner(Walker):
             return self.hints.precedes(header, None) if self.hints else None
         entry = self.hints.for_header(following, other) if self.hints else None
         return None if entry is None else self.hints.precedes(header, entry)
-
-
-def _claims(header: LocalHeader, entry: CentralEntry | None) -> list[Claim]:
-    """Return what directory and local header say of a member's bytes; zeros before a descriptor say nothing."""
-    claims = []
-    if entry is not None:
-        claims.append(Claim(entry.compressed_size, entry.size, entry.crc, listed=True))
-    if header.compressed_size is not None and (header.compressed_size or not header.flags & STREAMED):
-        crc = header.crc if header.crc or not header.flags & STREAMED else None
-        size = header.size if header.size or not header.flags & STREAMED else None
-        if not claims or (header.compressed_size, size, crc) != (
-            claims[0].compressed_size,
-            claims[0].size,
-            claims[0].crc,
-        ):
-            claims.append(Claim(header.compressed_size, size, crc, listed=False))
-    return claims
-
-
-def _followed(have: int, compressed_size: int) -> str:
-    return f"another member begins after {have:,} of {compressed_size:,} bytes"
-
-
-def _contradiction(extent: Extent, claim: Claim, claims: list[Claim]) -> Extent:
-    """Note that the local header and the directory do not agree; the one that fits the file is right."""
-    if len(claims) < 2:
-        return extent
-    other = claims[1] if claim is claims[0] else claims[0]
-    if (other.compressed_size, other.size or claim.size, other.crc or claim.crc) != (
-        claim.compressed_size,
-        claim.size,
-        claim.crc,
-    ):
-        who = "local header" if claim.listed else "directory"
-        extent.blame("contradiction", f"the {who} says other sizes, or another CRC, than fit the file")
-    return extent
-
-
-def _cut(extent: Extent, compressed_size: int | None) -> Extent:
-    """Say that the data end before the member does, if so."""
-    have = extent.end - extent.start
-    if compressed_size is None:
-        return extent.blame("truncated", f"the archive ends in it, after {have:,} bytes", cut=True)
-    if compressed_size > have:
-        extent.compressed_size = compressed_size
-        return extent.blame(
-            "truncated", f"the archive ends in it, after {have:,} of {compressed_size:,} bytes", cut=True
-        )
-    return extent
-
-
-def cut_header(data: Data, pos: int, end: int) -> bool:
-    """Say whether a local header begins at ``pos`` and the data end in it."""
-    head = known_bytes(data, pos, max(0, min(LOCAL_SIZE, end - pos)))
-    if not head or not (head.startswith(LOCAL) or LOCAL.startswith(head)):
-        return False
-    return len(head) < LOCAL_SIZE or pos + local_length(head) > end

@@ -13,8 +13,8 @@ from pparse.data.base import Access
 from pparse.errors import EndOfDataError, GapError, MalformedError
 from pparse.findings import Finding, Severity, Status
 from pparse.limits import MIB, count_words
+from pparse.parsers.safetensors.entry import METADATA
 from pparse.parsers.safetensors.layout import lay
-from pparse.parsers.safetensors.parser import METADATA
 from pparse.recovery.report import RecoveredFile, doubtful_name
 from pparse.recovery.salvage_job import Rest, text_of
 from pparse.tree.entry import SCALAR

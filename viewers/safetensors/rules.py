@@ -27,8 +27,7 @@ from pparse.errors import (
 )
 from pparse.findings import Finding, FindingList, Severity, Status
 from pparse.lazy import lazy_pattern
-from pparse.parsers.safetensors.entry import FIELDS
-from pparse.parsers.safetensors.parser import METADATA, REFERENCE_HEADER_LIMIT
+from pparse.parsers.safetensors.entry import FIELDS, METADATA, REFERENCE_HEADER_LIMIT
 from pparse.tree.entry import LIST, MAP
 
 TYPE_CHECKING = False
@@ -90,21 +89,26 @@ def _omitted(findings: FindingList, source: str) -> Iterator[Finding]:
 def check_file(viewer: SafetensorsViewer, *, strict: bool) -> Iterator[Finding]:
     """Check one file; yield each finding as it is made."""
     notes = _Notes(viewer, strict)
+    if _check_beginning(viewer, notes):
+        yield from _check_tensors(viewer, notes, strict)
+    yield from notes.new()
+
+
+def _check_beginning(viewer: SafetensorsViewer, notes: _Notes) -> bool:
+    """Check the length of the header and what it is; False where it says nothing of any tensor."""
     parser = viewer.parser
     zeroed = parser.zeroed_header()
     if zeroed is not None:
         notes.findings.add(zeroed)
         _note_holes(viewer, notes)
-        yield from notes.new()
-        return
+        return False
     try:
         size = parser.header_size
         header = parser.header
     except MalformedError:
         viewer.close_extent(viewer.new_extent())  # says what is wrong
         notes.findings.extend(viewer.findings)
-        yield from notes.new()
-        return
+        return False
     if size > REFERENCE_HEADER_LIMIT:
         notes.add(
             "header-too-large",
@@ -118,10 +122,15 @@ def check_file(viewer: SafetensorsViewer, *, strict: bool) -> Iterator[Finding]:
         for finding in header.check():
             _take_header_finding(finding, notes)
         notes.add("malformed", "the header is not a JSON object", offset=header.root.start)
-        yield from notes.new()
-        return
+        return False
     if parser.wrong_length is not None:
         notes.findings.add(parser.wrong_length)
+    return True
+
+
+def _check_tensors(viewer: SafetensorsViewer, notes: _Notes, strict: bool) -> Iterator[Finding]:
+    """Check each tensor, and what is said of all of them."""
+    parser, header = viewer.parser, viewer.parser.header
     clean = True
     extent = viewer.new_extent()
     for tensor in viewer.tensors():
@@ -146,7 +155,6 @@ def check_file(viewer: SafetensorsViewer, *, strict: bool) -> Iterator[Finding]:
         notes.findings.add(finding)
     _note_holes(viewer, notes)
     _note_zeros(viewer, notes)
-    yield from notes.new()
     yield from _omitted(notes.findings, notes.source)
 
 

@@ -149,7 +149,7 @@ class SafetensorsViewer(Viewer):
 
     def find(self, name: str) -> Tensor | None:
         """Return the tensor of that name (``name#2``: the second of that name), or None."""
-        from pparse.parsers.safetensors.parser import METADATA
+        from pparse.parsers.safetensors.entry import METADATA
 
         if name == METADATA:
             return None
@@ -187,7 +187,7 @@ class SafetensorsViewer(Viewer):
     @property
     def metadata(self) -> Mapping[str, Any]:
         """The header's ``__metadata__``, or what of it is whole; empty where there is none."""
-        from pparse.parsers.safetensors.parser import METADATA
+        from pparse.parsers.safetensors.entry import METADATA
 
         try:
             header = self.parser.header

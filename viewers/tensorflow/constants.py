@@ -11,9 +11,8 @@ from array import array
 from bisect import bisect_right
 from itertools import islice, repeat
 
-from pparse import errors
 from pparse.data.reader import Range
-from pparse.errors import GapError, LimitError, PparseError
+from pparse.errors import GapError, PparseError
 from pparse.findings import Finding, Status
 from pparse.kernels.wire import PADDING, VARINT, read_length, skip_payload
 from pparse.parsers.cpb.parser import CHUNKS
@@ -23,7 +22,7 @@ from pparse.parsers.protobuf.schema import builtin_schema
 from pparse.parsers.protobuf.window import Window
 from pparse.tree.entry import SCALAR
 from pparse.tree.key_table import KeyTable
-from pparse.viewers.tensorflow.messages import Message, Problem, problem_of
+from pparse.viewers.tensorflow.messages import PASSING_OR_LIMIT, Message, Problem, problem_of
 from pparse.viewers.tensorflow.names import Sought
 
 TYPE_CHECKING = False
@@ -65,9 +64,6 @@ _MOST_LOOKED: Final = 1 << 16
 _MOST_SEARCHES: Final = 64
 # NodeDefs up to so many bytes together are looked through for the letters of a name.
 _MOST_BYTES: Final = 1 << 20
-
-# Errors that say nothing of the file.
-PASSING: Final[tuple[type[PparseError], ...]] = (*errors.PASSING, LimitError)
 
 
 class Place:
@@ -159,7 +155,7 @@ class Constants:
             for inner in range(base.count):
                 try:
                     yield from self._places_in(base, inner, number, sought, steps)
-                except PASSING:
+                except PASSING_OR_LIMIT:
                     raise
                 except PparseError as error:
                     self._note(base.path, error)
@@ -279,7 +275,7 @@ class Constants:
                 if listed is not None:
                     for number, element in enumerate(listed.elements(_LIST_TENSOR)):
                         yield Place(scope, ordinal, f"{label}[{number}]", element, listed.near)
-        except PASSING:
+        except PASSING_OR_LIMIT:
             raise
         except PparseError as error:
             problem = problem_of(error)
@@ -291,7 +287,7 @@ class Constants:
     def _text(message: Message, number: int) -> str | None:
         try:
             return str(message.scalar(number))
-        except PASSING:
+        except PASSING_OR_LIMIT:
             raise
         except PparseError:
             return None
@@ -438,7 +434,7 @@ def function_name(function: Node) -> str:
         signature = function.find("signature")
         name = signature.find("name") if signature is not None else None
         return str(name.load()) if name is not None else f"[{function.ordinal}]"
-    except PASSING:
+    except PASSING_OR_LIMIT:
         raise
     except PparseError:
         return f"[{function.ordinal}]"
@@ -502,6 +498,11 @@ def tensors_in(raw: bytes, size: int) -> list[tuple[str, int, int]] | None:
         return None
     if pos != size or (op == CONST and not any(key == "value" and number < 0 for key, number, _, _ in found)):
         return None
+    return _labelled(name, op, found) if found else []
+
+
+def _labelled(name: str, op: str, found: list[tuple[str, int, int, int]]) -> list[tuple[str, int, int]]:
+    """Return tensors of a node by label: that of a constant is the node's name, others are attributes of it."""
     labels = []
     for text, number, start, end in found:
         label = name if op == CONST and text == "value" else f"{name}.{text}"

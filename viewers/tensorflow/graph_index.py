@@ -150,32 +150,41 @@ class GraphIndex:
 
     def _find_faults(self) -> None:
         """Note inputs that are not there and names that occur twice; their names are read again."""
-        strangers: dict[int, int] = {}  # node: how many of its inputs are missing
+        strangers, doubles = self._find_strangers(), self._find_doubles()
+        if not strangers and not doubles:
+            return
+        for ordinal, name, _, inputs, _, _ in self.nodes.rows():
+            if ordinal in doubles:
+                self.note("duplicate-name", f"another node has the name {name!r}", ordinal)
+            missing = inputs if ordinal in strangers else ()
+            for text in missing:
+                if self.ordinal(source_name(text)) is None:
+                    self.note("missing-input", f"{name!r} consumes {text!r}, which is not there", ordinal)
+        for ordinal in sorted(doubles):
+            if ordinal >= self.count:
+                self.note("duplicate-name", f"a node has the name of the argument {self.args[ordinal - self.count]!r}")
+
+    def _find_strangers(self) -> set[int]:
+        """Count the inputs that are not there; return nodes that have some, as many as findings are kept."""
+        strangers: set[int] = set()
         limit = self.extraction.session.limits.findings
         ordinal = 0
         for edge, source in enumerate(self._sources):
             if source == NOBODY:
                 self.missing_count += 1
                 ordinal = bisect_right(self._starts, edge, ordinal) - 1
-                if ordinal in strangers or len(strangers) < limit:
-                    strangers[ordinal] = strangers.get(ordinal, 0) + 1
+                if len(strangers) < limit:
+                    strangers.add(ordinal)
+        return strangers
+
+    def _find_doubles(self) -> set[int]:
+        """Return nodes and arguments that have the name of another one, as many as findings are kept."""
         doubles: set[int] = set()
-        slot = 1
+        limit = self.extraction.session.limits.findings
         for slot in range(1, len(self._hashes)):
             if self._hashes[slot] == self._hashes[slot - 1] and len(doubles) < limit:
                 doubles.add(self._ordinals[slot])
-        if not strangers and not doubles:
-            return
-        for ordinal, name, _, inputs, _, _ in self.nodes.rows():
-            if ordinal in doubles:
-                self.note("duplicate-name", f"another node has the name {name!r}", ordinal)
-            if ordinal in strangers:
-                for text in inputs:
-                    if self.ordinal(source_name(text)) is None:
-                        self.note("missing-input", f"{name!r} consumes {text!r}, which is not there", ordinal)
-        for ordinal in sorted(doubles):
-            if ordinal >= self.count:
-                self.note("duplicate-name", f"a node has the name of the argument {self.args[ordinal - self.count]!r}")
+        return doubles
 
     def note(self, code: str, reason: str, ordinal: int | None = None) -> None:
         """Note a fault of the graph, at one of its nodes."""

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 from pparse.errors import PparseError
 from pparse.parsers.protobuf.schema import builtin_schema
-from pparse.viewers.tensorflow.constants import GRAPH, META_GRAPH, PASSING, SAVED_MODEL, count_of, kids_of
+from pparse.viewers.tensorflow.constants import GRAPH, META_GRAPH, SAVED_MODEL, count_of, kids_of
+from pparse.viewers.tensorflow.messages import PASSING_OR_LIMIT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def value_at(node: Node | None, *keys: str, default: Any = None) -> Any:
         for key in keys:
             node = node.find(key) if node is not None else None
         return default if node is None else node.load()
-    except PASSING:
+    except PASSING_OR_LIMIT:
         raise
     except PparseError:
         return default
@@ -54,7 +55,7 @@ def _list_at(node: Node | None, *keys: str) -> list[Any]:
             node = node.find(key) if node is not None else None
         for kid, _ in zip(kids_of(node), range(_MOST), strict=False):
             found.append(kid.load())
-    except PASSING:
+    except PASSING_OR_LIMIT:
         raise
     except PparseError:
         pass
@@ -196,7 +197,7 @@ def shape_of(node: Node | None) -> tuple[int, ...] | None:
 
 def tensor_info_of(node: Node) -> TensorInfo:
     """Return what a TensorInfo says."""
-    from pparse.viewers.tensorflow.tensors import dtype_of
+    from pparse.viewers.tensorflow.element_types import dtype_of
 
     stored = value_at(node, "dtype", default="DT_INVALID")
     numbers = builtin_schema().enum("tensorflow.DataType").numbers
@@ -257,7 +258,7 @@ def _variable(value: Any, node: Node) -> Any:
             found = document.root.to_python()
             known = all(isinstance(key, str) for key in found)
             return found if known and "variable_name" in found else value
-    except PASSING:
+    except PASSING_OR_LIMIT:
         raise
     except PparseError:
         return value

@@ -16,7 +16,6 @@ from pparse.data.base import BytesData, FileData
 from pparse.data.reader import Range
 from pparse.errors import (
     PASSING,
-    GapError,
     LimitError,
     MalformedError,
     PparseError,
@@ -24,16 +23,16 @@ from pparse.errors import (
 )
 from pparse.findings import Finding, Severity, Status
 from pparse.kernels.wire import PADDING, read_length, read_value
-from pparse.locking import steps
 from pparse.parsers.protobuf.index import ChunkRange, Lost, OverlayField
-from pparse.tensors.dtype import DTYPES, DType
 from pparse.tensors.tensor import Span, Tensor
+from pparse.viewers.tensorflow.element_types import ELEMENT_TYPES, STRING_FIELD, TEXT_TYPES, element_type
 from pparse.viewers.tensorflow.messages import Message, Problem, problem_of, problem_of_lost
-from pparse.viewers.tensorflow.values import Values, ValuesData, string_list, texts
+from pparse.viewers.tensorflow.tensor import TensorflowTensor
+from pparse.viewers.tensorflow.values import Values, ValuesData
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
     from typing import Any, Final
 
     from pparse.data.base import Data
@@ -42,184 +41,15 @@ if TYPE_CHECKING:
     from pparse.parsers.protobuf.index import Piece
     from pparse.parsers.protobuf.window import Window
     from pparse.protobuf.schema import Schema
+    from pparse.tensors.dtype import DType
 
-DT_STRING: Final = 7
-_REF: Final = 100
 _SMALL: Final = 16 << 10
 _MAX_RANK: Final = 254
 _MAX_ELEMENTS: Final = (1 << 63) - 1
 
 # Fields of a TensorProto, and of the messages of its shape.
-_DTYPE, _SHAPE, _CONTENT, _STRINGS, _FLOAT8 = 1, 2, 4, 8, 18
+_DTYPE, _SHAPE, _CONTENT = 1, 2, 4
 _DIM, _UNKNOWN_RANK, _SIZE = 2, 3, 1
-
-
-def _byte(name: str) -> DType:
-    """Return a type of less than 8 bits as TensorFlow stores it: an element a byte."""
-    return DType(name, 8, DTYPES[name].kind)
-
-
-# Per number of the enum DataType: the type, the field that lists its elements, the numpy type of one listed number in
-# the array, and how many of them are an element.
-_TYPES: Final[dict[int, tuple[DType, int, str, int]]] = {
-    1: (DTYPES["float32"], 5, "<f4", 1),
-    2: (DTYPES["float64"], 6, "<f8", 1),
-    3: (DTYPES["int32"], 7, "<i4", 1),
-    4: (DTYPES["uint8"], 7, "u1", 1),
-    5: (DTYPES["int16"], 7, "<i2", 1),
-    6: (DTYPES["int8"], 7, "i1", 1),
-    8: (DTYPES["complex64"], 9, "<f4", 2),
-    9: (DTYPES["int64"], 10, "<i8", 1),
-    10: (DTYPES["bool"], 11, "u1", 1),
-    11: (DTYPES["int8"], 7, "i1", 1),
-    12: (DTYPES["uint8"], 7, "u1", 1),
-    13: (DTYPES["int32"], 7, "<i4", 1),
-    14: (DTYPES["bfloat16"], 13, "<u2", 1),
-    15: (DTYPES["int16"], 7, "<i2", 1),
-    16: (DTYPES["uint16"], 7, "<u2", 1),
-    17: (DTYPES["uint16"], 7, "<u2", 1),
-    18: (DTYPES["complex128"], 12, "<f8", 2),
-    19: (DTYPES["float16"], 13, "<u2", 1),
-    22: (DTYPES["uint32"], 16, "<u4", 1),
-    23: (DTYPES["uint64"], 17, "<u8", 1),
-    24: (DTYPES["float8_e5m2"], _FLOAT8, "u1", 1),
-    25: (DTYPES["float8_e4m3fn"], _FLOAT8, "u1", 1),
-    26: (DTYPES["float8_e4m3fnuz"], _FLOAT8, "u1", 1),
-    27: (DTYPES["float8_e4m3b11fnuz"], _FLOAT8, "u1", 1),
-    28: (DTYPES["float8_e5m2fnuz"], _FLOAT8, "u1", 1),
-    29: (_byte("int4"), 7, "i1", 1),
-    30: (_byte("uint4"), 7, "u1", 1),
-    31: (_byte("int2"), 7, "i1", 1),
-    32: (_byte("uint2"), 7, "u1", 1),
-    33: (_byte("float4_e2m1fn"), _FLOAT8, "u1", 1),
-}  # fmt: skip
-
-
-def dtype_of(number: int) -> DType | None:
-    """Return the element type of a number of the enum DataType (a reference type's is that of what it refers to)."""
-    found = _TYPES.get(number - _REF if number > _REF else number)
-    return found[0] if found is not None else None
-
-
-class TensorflowTensor(Tensor):
-    """A tensor of a TensorFlow proto.
-
-    ``status``, ``verified`` and ``finding`` follow what becomes known of the bytes that it is made of (``parts``): a
-    checksum that fails later, when somebody compares it, makes the tensor DAMAGED then.
-    """
-
-    __slots__ = ("_maker", "_parts", "_texts")
-
-    _texts: Any
-    _parts: tuple[Range, ...]
-    _maker: TensorMaker | None
-
-    def made_of(self, maker: TensorMaker, parts: tuple[Range, ...]) -> None:
-        """Note what the tensor was read from."""
-        self._maker, self._parts = maker, parts
-
-    @property
-    def _why_suspect(self) -> str | None:
-        """Why its bytes may be wrong though they can be read."""
-        maker = self._maker
-        return None if maker is None else maker.make.why_suspect(self._parts)
-
-    @property
-    def status(self) -> Status:
-        """What is known of it now."""
-        status = super().status
-        return (
-            status if status is Status.DAMAGED or status is Status.MISSING or not self._why_suspect else Status.DAMAGED
-        )
-
-    @status.setter
-    def status(self, status: Status) -> None:
-        self._status = status
-
-    @property
-    def verified(self) -> bool | None:
-        """False if a checksum contradicts."""
-        told = self._finding is not None and self._finding.code == "hash"
-        return False if told or self._why_suspect is not None else super().verified
-
-    @verified.setter
-    def verified(self, verified: bool | None) -> None:
-        self._verified = verified
-
-    @property
-    def finding(self) -> Finding | None:
-        """What is wrong with it, if anything."""
-        reason = self._why_suspect
-        if reason is None or self._maker is None or self._status is Status.DAMAGED or self._status is Status.MISSING:
-            return super().finding
-        return self._maker.hash_finding(self.name, reason)
-
-    @finding.setter
-    def finding(self, finding: Finding | None) -> None:
-        self._finding = finding
-
-    def _read_into(self, offset: int, view: memoryview) -> None:
-        try:
-            super()._read_into(offset, view)
-        except (MalformedError, GapError) as error:
-            # Found while reading: a stream in a chunk whose hash was not compared.
-            if self._status is Status.COMPLETE and self._maker is not None:
-                cause = next((part.data.error for part in self._parts if part.data.error is not None), None)
-                reason = (cause or error).reason
-                self._status = Status.DAMAGED
-                self._finding = self._maker.hash_finding(self.name, reason, "malformed")
-                self._maker.owner.note_damage()
-            self._refuse_if_not_whole()
-            raise
-
-    @property
-    def is_text(self) -> bool:
-        """Whether its elements are texts: `strings` yields them."""
-        return self.stored_dtype in ("DT_STRING", "DT_STRING_REF")
-
-    def strings(self) -> Iterator[bytes]:
-        """Yield the elements of a tensor of texts (DT_STRING), in C order.
-
-        Raises `UnsupportedError` for another type, `MalformedError` or `EndOfDataError` where they are not whole.
-        """
-        if self._texts is None:
-            raise UnsupportedError(f"{self.name!r} is of type {self.stored_dtype}, not of texts", path=self.name)
-        if self.status is not Status.TRUNCATED:
-            self._refuse_if_not_whole()
-        self._check_unchanged()
-        message, content = self._texts
-        if content is not None:
-            yield from string_list(content, self.size)
-        else:
-            yield from steps(self._owner.lock, texts(message, _STRINGS, self.size))
-
-    def numpy(self, **options: Any) -> Any:
-        """Return the tensor as `Tensor.numpy` does; of texts, an array of bytes objects (dtype object)."""
-        if self.dtype is not None or self._texts is None or options.get("raw"):
-            return super().numpy(**options)
-        import numpy as np
-
-        self._refuse_if_not_whole()
-        self._owner.extraction.session.limits.check("scalar_bytes", 8 * self.size, "the array of texts",
-                                                       path=self.name)  # fmt: skip
-        array = np.empty(self.size, object)
-        for number, text in enumerate(self.strings()):
-            array[number] = text
-        return array.reshape(self.shape)
-
-    def __getitem__(self, index: Any) -> Any:
-        """Return what ``index`` selects; of texts, bytes or an array of them: the list is read up to its end."""
-        if self.dtype is not None or self._texts is None:
-            return super().__getitem__(index)
-        from pparse.tensors.selection import normalise
-
-        return self.numpy()[tuple(normalise(index, self.shape))]
-
-    def _known_dtype(self) -> DType:
-        if self.dtype is None and self._texts is not None:
-            self._refuse_if_not_whole()
-            raise UnsupportedError("texts are no array of numbers: use strings()", path=self.name)
-        return super()._known_dtype()
 
 
 class TensorMaker:
@@ -231,9 +61,13 @@ class TensorMaker:
     """
 
     def __init__(
-        self, extraction: Extraction, make: ValueEntries, schema: Schema, owner: Any,
+        self,
+        extraction: Extraction,
+        make: ValueEntries,
+        schema: Schema,
+        owner: Any,
         misplaced: Callable[[], str | None] = lambda: None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.extraction = extraction
         self.make = make
         self.type = schema.message("tensorflow.TensorProto")
@@ -303,14 +137,17 @@ class TensorMaker:
         if size > _SMALL or part.end > self.make.data_end(part):
             return None
         found = content_tensor(near.read(part.start, part.end) + PADDING, size)
-        known = _TYPES.get(found[0]) if found is not None else None
+        known = ELEMENT_TYPES.get(found[0]) if found is not None else None
         if found is None or known is None:
             return None
         number, shape, start, length = found
         made = self._tensor(
-            name, known[0], shape, self.spans(part.data.range(part.start + start, part.start + start + length)),
+            name,
+            known[0],
+            shape,
+            self.spans(part.data.range(part.start + start, part.start + start + length)),
             self.names[number],
-        )  # fmt: skip
+        )
         # What is odd is looked at again, and gets its words there.
         return made if made.nbytes == length and len(made.spans) == 1 else None
 
@@ -321,8 +158,8 @@ class TensorMaker:
         if not number and problem is not None:
             return self.missing(name, problem)
         shape, wrong = self._shape(message)
-        known = _TYPES.get(number - _REF if number > _REF else number)
-        is_text = number in (DT_STRING, DT_STRING + _REF)
+        known = element_type(number)
+        is_text = number in TEXT_TYPES
         cut = wrong or (problem if _SHAPE not in message.fields else None)
         if cut is not None and cut.status in (Status.TRUNCATED, Status.MISSING):
             return self.missing(name, cut, stored)  # how many elements it has, nobody knows
@@ -349,15 +186,29 @@ class TensorMaker:
         return self._from_values(name, message, known, shape, stored)
 
     def _tensor(
-        self, name: str, dtype: DType | None, shape: tuple[int, ...],
-        spans: tuple[Span, ...] | Callable[[], tuple[Span, ...]], stored: str,
-        status: Status = Status.COMPLETE, finding: Finding | None = None, encoding: str = "raw",
+        self,
+        name: str,
+        dtype: DType | None,
+        shape: tuple[int, ...],
+        spans: tuple[Span, ...] | Callable[[], tuple[Span, ...]],
+        stored: str,
+        status: Status = Status.COMPLETE,
+        finding: Finding | None = None,
+        encoding: str = "raw",
         content: Span | None = None,
-    ) -> TensorflowTensor:  # fmt: skip
+    ) -> TensorflowTensor:
         made = TensorflowTensor(
-            name, dtype, shape, spans, stored_dtype=stored, status=status, finding=finding, encoding=encoding,
-            content=content, owner=self.owner,
-        )  # fmt: skip
+            name,
+            dtype,
+            shape,
+            spans,
+            stored_dtype=stored,
+            status=status,
+            finding=finding,
+            encoding=encoding,
+            content=content,
+            owner=self.owner,
+        )
         made._maker, made._parts = None, ()
         made._texts = None
         return made
@@ -372,22 +223,38 @@ class TensorMaker:
         code = {Status.TRUNCATED: "truncated", Status.MISSING: "missing", Status.UNSUPPORTED: "unsupported"}
         severity = Severity.WARNING if status is Status.UNSUPPORTED else Severity.ERROR
         return Finding(
-            "hash" if problem.contradicted else code.get(status, "bad-entry"), problem.reason, severity=severity,
-            path=name, source=self.extraction.name, offset=problem.offset, wanted=wanted, got=got,
-        )  # fmt: skip
+            "hash" if problem.contradicted else code.get(status, "bad-entry"),
+            problem.reason,
+            severity=severity,
+            path=name,
+            source=self.extraction.name,
+            offset=problem.offset,
+            wanted=wanted,
+            got=got,
+        )
 
     def _extra(self, name: str, count: int, listed: int) -> Finding:
         return Finding(
-            "extra-values", f"{listed} values for {count} elements: the first ones count",
-            severity=Severity.WARNING, path=name, source=self.extraction.name, wanted=count, got=listed,
-        )  # fmt: skip
+            "extra-values",
+            f"{listed} values for {count} elements: the first ones count",
+            severity=Severity.WARNING,
+            path=name,
+            source=self.extraction.name,
+            wanted=count,
+            got=listed,
+        )
 
     def _no_values(self, made: TensorflowTensor, what: str) -> None:
         """Warn of a tensor that lists nothing: a legal spelling, and what is left of one whose values were lost."""
         made.finding = Finding(
-            "no-values", f"it has no values: all {made.size:,} elements read as {what}",
-            severity=Severity.WARNING, path=made.name, source=self.extraction.name, wanted=made.size, got=0,
-        )  # fmt: skip
+            "no-values",
+            f"it has no values: all {made.size:,} elements read as {what}",
+            severity=Severity.WARNING,
+            path=made.name,
+            source=self.extraction.name,
+            wanted=made.size,
+            got=0,
+        )
 
     # -- type and shape ----------------------------------------------------------------------------------------------
 
@@ -493,8 +360,14 @@ class TensorMaker:
             if listed is not None and not values.cut and (listed > count or values.extra_words):
                 made.finding = self._extra(name, count, listed)
             cut = problem is not None or values.cut
-            data = ValuesData(values, dtype.itemsize, count, f"{self.extraction.name}::{name}",
-                              lock=self.extraction.lock, whole=not cut)  # fmt: skip
+            data = ValuesData(
+                values,
+                dtype.itemsize,
+                count,
+                f"{self.extraction.name}::{name}",
+                lock=self.extraction.lock,
+                whole=not cut,
+            )
             made._content = Span(data, 0, made.nbytes, data.name)
             if cut:
                 self._judge_cut(made, values, problem)
@@ -534,21 +407,24 @@ class TensorMaker:
         offset = problem.offset if problem is not None else None
         made.finding = self._finding(made.name, Problem(made.status, reason, offset), made.status, made.size, there)
 
-    def _text(self, name: str, message: Message, shape: tuple[int, ...], stored: str, content: Range | None
-    ) -> TensorflowTensor:  # fmt: skip
+    def _text(
+        self, name: str, message: Message, shape: tuple[int, ...], stored: str, content: Range | None
+    ) -> TensorflowTensor:
         spans: tuple[Span, ...] = ()
         if content is not None:
             spans = self.spans(content)
         else:
-            for item in message.fields.get(_STRINGS, ()):
+            for item in message.fields.get(STRING_FIELD, ()):
                 if not isinstance(item, OverlayField) and item[1].count:
                     part = item[0]
                     first = part.part.data
-                    last = part.last(_STRINGS, message.window(part))
+                    last = part.last(STRING_FIELD, message.window(part))
                     spans += self.spans(first.range(item[1].offsets[0], min(last.end, part.part.end)))
         made = self._tensor(name, None, shape, spans, stored)
         made._texts = (message, content)
-        listed = sum(item[1].count for item in message.fields.get(_STRINGS, ()) if not isinstance(item, OverlayField))
+        listed = sum(
+            item[1].count for item in message.fields.get(STRING_FIELD, ()) if not isinstance(item, OverlayField)
+        )
         if content is None and listed > made.size:
             made.finding = self._extra(name, made.size, listed)
         problem = message.problem

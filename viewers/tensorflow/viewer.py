@@ -14,7 +14,8 @@ from pparse.parsers.cpb.parser import CHUNKS
 from pparse.parsers.protobuf.schema import builtin_schema
 from pparse.tensors.viewer import Extent, Viewer, last_written, unwritten_in
 from pparse.tree.result import near_misses
-from pparse.viewers.tensorflow.constants import GRAPH, KINDS, META_GRAPH, PASSING, SAVED_MODEL, Constants, kids_of
+from pparse.viewers.tensorflow.constants import GRAPH, KINDS, META_GRAPH, SAVED_MODEL, Constants, kids_of
+from pparse.viewers.tensorflow.messages import PASSING_OR_LIMIT
 from pparse.viewers.tensorflow.tensors import TensorMaker
 
 TYPE_CHECKING = False
@@ -228,7 +229,7 @@ class TensorflowViewer(Viewer):
         if tensor.status is Status.COMPLETE and tensor.encoding == "typed" and tensor.shape:
             try:
                 tensor.readinto(bytearray(0)) if not tensor.size else tensor[(0,) * tensor.ndim]
-            except PASSING:
+            except PASSING_OR_LIMIT:
                 raise
             except PparseError as error:
                 return Finding("malformed", error.reason, path=tensor.name, offset=error.offset)
@@ -265,7 +266,7 @@ class TensorflowViewer(Viewer):
         root, source = self.root, self.source
         try:
             status = root.status
-        except PASSING:
+        except PASSING_OR_LIMIT:
             raise
         except PparseError:
             status = Status.DAMAGED

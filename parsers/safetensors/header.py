@@ -1,0 +1,409 @@
+"""The header of a safetensors file: how long it is, what its entries say of tensors, and what speaks against that.
+
+Nothing here makes nodes: `pparse.parsers.safetensors.parser` does, and viewers ask for the entries as they stand.
+"""
+
+from __future__ import annotations
+
+from array import array
+
+from pparse.data.zero_runs import unwritten
+from pparse.document.extraction import extraction_of
+from pparse.errors import EndOfDataError, LimitError, MalformedError, UnsupportedError
+from pparse.findings import Finding, Severity, Status
+from pparse.limits import format_size
+from pparse.parsers.json.damage import LOOK_FIRST
+from pparse.parsers.safetensors.entry import (
+    FIELDS,
+    MEMBER,
+    METADATA,
+    TensorInfo,
+    info_of,
+    is_metadata,
+)
+from pparse.parsers.safetensors.layout import (
+    CONFLICTS,
+    NAMESAKE,
+    SHARED,
+    Layout,
+    lay,
+    mark,
+    place,
+    plain_end,
+    sharers,
+)
+from pparse.parsers.safetensors.length import (
+    SHIFTED,
+    LengthFinder,
+    has_odd_tail,
+    last_end,
+    zeroed_header,
+)
+from pparse.tree.entry import UNLOADED_VALUE, Entry
+from pparse.tree.key_table import has_repeats
+from pparse.tree.parser import Parser
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Final
+
+    from pparse.document.extraction import Extraction
+    from pparse.parsers.json.parser import JsonParser
+    from pparse.tree.result import Result
+
+_MAX_HOLES: Final = 10_000
+
+
+class HeaderParser(Parser):
+    """The part of `pparse.parsers.safetensors.parser.SafetensorsParser` that reads the header."""
+
+    def __init__(self, result: Result) -> None:
+        super().__init__(result)
+        self._header: Result | None = None
+        self._header_size: int | None = None
+        self.adrift: str | None = None  # why it cannot be told where the data begins
+        self.shifted = False  # whether that is so since bytes follow the last tensor
+        self._looked_behind = False
+        self._unproved = False  # the header seems to go on behind its end, and nothing says where it ends
+        self.wrong_length: Finding | None = None  # set where the header's end was found otherwise
+        self.layout: Layout | None = None  # where the tensors lie, once all were looked at
+        self.compared = False  # whether tensors were held against each other
+        self.conflicts = bytearray()  # what came of it, for each entry of the header
+        self.bad_metadata = False
+        self.repeats: bool | None = None  # whether a name occurs twice; None while nobody looked
+        self._metadata_ordinals: list[int] | None = None
+
+    @property
+    def header_size(self) -> int:
+        """The header's length as the file says, or where its text ends if the tensors fill the file from there.
+
+        Raises `MalformedError` for what cannot be one, or is not there.
+        """
+        if self._header_size is not None:
+            return self._header_size
+        extraction = self.result.extraction
+        head = extraction.data.pread(extraction.start, min(8, max(0, extraction.known_end() - extraction.start)))
+        if len(head) < 8:
+            raise MalformedError(
+                "the file ends inside the header's length", offset=extraction.start, wanted=8, got=len(head)
+            )
+        length = int.from_bytes(head, "little")
+        there = max(0, extraction.known_end() - extraction.start - 8)
+        finder = LengthFinder(self.result)
+        length = finder.determine(length, there)
+        self.adrift, self._unproved = finder.adrift or self.adrift, finder.unproved
+        if finder.wrong is not None:
+            self.wrong_length = finder.wrong
+            self.result.findings.add(finder.wrong)
+        if length <= there:
+            extraction.session.limits.check("header_bytes", length, "the header's length", offset=extraction.start)
+        elif length > extraction.session.limits.header_bytes:
+            raise MalformedError(
+                f"the header's length is beyond the file, and any header "
+                f"({format_size(extraction.session.limits.header_bytes)})",
+                offset=extraction.start,
+                wanted=length,
+                got=there,
+            )
+        self._header_size = length
+        return length
+
+    @property
+    def header(self) -> Result:
+        """What the JSON parser makes of the header."""
+        header = self._header
+        if header is None:
+            with self.lock:  # taken here, not at the door: it is asked for several times by every look-up
+                header = self._header = self._header or self._read_header()
+        return header
+
+    def _read_header(self) -> Result:
+        extraction = extraction_of(self.result)
+        start = extraction.start + 8
+        child = extraction.child("header", extraction.data, start, start + self.header_size, "json")
+        header = child.parse()
+        json: JsonParser = header.parser  # type: ignore[assignment]
+        json.member = MEMBER
+        json.is_all_there = start + self.header_size <= extraction.known_end()
+        if self._unproved and json.is_all_there and header.status is Status.DAMAGED:
+            # The space behind it may be the header's, pushed out by what came into it.
+            self.adrift = "the header is damaged, and may end elsewhere: it cannot be told where tensors begin"
+        return header
+
+    @property
+    def data_start(self) -> int:
+        """Where the data section begins, as an offset of the extraction's data."""
+        return self.result.extraction.start + 8 + self.header_size
+
+    def enter(self, name: str) -> Extraction | None:
+        """Return the child extraction ``header``."""
+        return extraction_of(self.header) if name == "header" else None
+
+    def unwritten(self) -> list[tuple[int, int]]:
+        """Return the stretches of the file that were never written (file holes), at most 10,000.
+
+        The zeros beside a hole count: a file system keeps whole blocks.
+        """
+        extraction = self.result.extraction
+        found = []
+        for hole in unwritten(extraction.data, extraction.start, extraction.known_end()):
+            found.append(hole)
+            if len(found) >= _MAX_HOLES:
+                break
+        return found
+
+    def zeroed_header(self) -> Finding | None:
+        """Return a finding if the file begins with zeros where its header should be."""
+        return zeroed_header(self.result.extraction)
+
+    def infos(self, first: int = 0) -> Iterator[tuple[int, str | None, TensorInfo, Entry | None]]:
+        """Yield ``(ordinal in the header, name, entry checked, JSON entry if that is not whole)`` of every tensor.
+
+        Yields nothing where there is no header to read; the findings then say why. What tensors say against each other
+        is known of a small header before the first is yielded, of a larger one once all were.
+        """
+        try:
+            size, root = self.header_size, self.header.root
+        except MalformedError:
+            return
+        if root.kind != "object":
+            return
+        if not self.compared and size <= LOOK_FIRST:
+            held = list(self._each_info(0))
+            self._compare(held)
+            yield from (self._judged(*row) for row in held if row[0] >= first)
+            return
+        layout = Layout(self.result.extraction.session.budget) if self.layout is None and not first else None
+        for row in self._each_info(first):
+            if layout is not None:
+                place(layout, row[2], row[3])
+            yield self._judged(*row)
+        if layout is not None:
+            layout.close()
+            if layout.again:
+                layout = lay(self.result.extraction.session.budget, self._each_info(0))
+            self.layout = layout
+            if not self.compared:
+                self._find_conflicts(self._each_info(0), self.repeated() if self.repeats else set())
+
+    def _each_info(self, first: int) -> Iterator[tuple[int, str | None, TensorInfo, Entry | None]]:
+        """Yield what `infos` does, each by itself."""
+        json: JsonParser = self.header.parser  # type: ignore[assignment]
+        metadata: list[int] = []
+        for ordinal, name, fields, entry in json.each_member(self.header.root, first):
+            if name == METADATA:
+                metadata.append(ordinal)
+                self.bad_metadata |= entry is None and not is_metadata(fields)
+                continue
+            if entry is not None and entry.status is Status.UNSUPPORTED:
+                yield ordinal, name, *self._info(ordinal)
+            else:
+                yield ordinal, name, info_of(self.header, ordinal, fields), entry
+        json.decoder.pairs = []  # else the whole header would stay
+        if not first:
+            self._metadata_ordinals = metadata
+            self.bad_metadata |= len(metadata) > 1
+
+    # -- what tensors say against each other -------------------------------------------------------------------------
+
+    def _compare(self, rows: list[tuple[int, str | None, TensorInfo, Entry | None]]) -> None:
+        """Find out where the tensors of a small header lie, and which contradict each other."""
+        seen: dict[str, int] = {}
+        namesakes: set[int] = set()
+        for ordinal, name, _, _ in rows:
+            if name is not None and name in seen:
+                namesakes |= {ordinal, seen[name]}
+            elif name is not None:
+                seen[name] = ordinal
+        self.layout = lay(self.result.extraction.session.budget, rows)
+        self.repeats = bool(namesakes) or self.repeats
+        self._find_conflicts(iter(rows), namesakes)
+
+    def _find_conflicts(
+        self, rows: Iterator[tuple[int, str | None, TensorInfo, Entry | None]], namesakes: set[int]
+    ) -> None:
+        """Note the tensors that share bytes, and those of one name: nobody can tell which of them is right."""
+        assert self.layout is not None  # noqa: S101 -- the callers made it
+        if self.layout.overlaps:
+            ordinals, begins, ends = array("q"), array("Q"), array("Q")
+            with self.result.extraction.session.budget.charge(0, "the places of tensors") as charge:
+                for ordinal, _, info, entry in rows:
+                    if entry is None and info.problem is None:
+                        ordinals.append(ordinal)
+                        begins.append(info.begin)
+                        ends.append(info.end)
+                        if not len(ordinals) & 0xFFF:
+                            charge.resize(48 * len(ordinals))
+                mark(self.conflicts, (ordinals[at] for at in sharers(begins, ends)), SHARED)
+        mark(self.conflicts, namesakes, NAMESAKE)
+        self.compared = True
+
+    def _judged(
+        self, ordinal: int, name: str | None, info: TensorInfo, entry: Entry | None
+    ) -> tuple[int, str | None, TensorInfo, Entry | None]:
+        self._judge(ordinal, info)
+        return ordinal, name, info, entry
+
+    def _judge(self, ordinal: int, info: TensorInfo) -> TensorInfo:
+        """Give a tensor that another one contradicts its problem."""
+        if self.conflicts and info.problem is None and ordinal < len(self.conflicts):
+            info.problem = CONFLICTS.get(self.conflicts[ordinal])
+        return info
+
+    def _know_conflicts(self) -> None:
+        """Find out about conflicts if that takes one look at a small header."""
+        if not self.compared and self.header_size <= LOOK_FIRST and self.header.root.kind == "object":
+            self._compare(list(self._each_info(0)))
+
+    @property
+    def is_at_odds(self) -> bool:
+        """Whether the header, though it can be read, is one that the reference reader refuses, as far as is known."""
+        return (
+            self.bad_metadata
+            or not self.is_tiled
+            or any(finding.code == "byte-order-mark" for finding in self.header.findings)
+        )
+
+    @property
+    def is_tiled(self) -> bool:
+        """Whether nothing that is known speaks against tensors that lie one behind the other up to the file's end."""
+        layout = self.layout
+        if layout is None:
+            return True
+        there = self.result.extraction.known_end() - self.data_start
+        return not layout.breaks and (there <= layout.end or not layout.known)
+
+    def info(self, ordinal: int) -> tuple[TensorInfo, Entry | None]:
+        """Return what one entry of the header says, and its JSON entry if that is not whole."""
+        self._know_conflicts()
+        info, entry = self._info(ordinal)
+        return self._judge(ordinal, info), entry
+
+    def _info(self, ordinal: int) -> tuple[TensorInfo, Entry | None]:
+        """Return one entry of the header by itself, and its JSON entry if that is not whole.
+
+        Where a field that nobody needs is beyond a limit (nested too deep, a number too large), the others are read.
+        """
+        header = self.header
+        node, entry = header.root.child(ordinal), header.entry(header.root, ordinal)
+        try:
+            try:
+                return info_of(header, ordinal, node.to_python()), None
+            except (LimitError, UnsupportedError) as error:
+                if node.kind != "object":
+                    raise
+                kids = ((name, node.find(name)) for name in FIELDS)
+                info = info_of(header, ordinal, {name: kid.to_python() for name, kid in kids if kid is not None})
+                header.findings.add(
+                    Finding(
+                        "limit",
+                        f"a field that is not needed was passed over: {error.reason}",
+                        severity=Severity.WARNING,
+                        path=node.path,
+                        source=header.extraction.name,
+                        offset=error.offset,
+                    )
+                )
+                return info, None
+        except (EndOfDataError, MalformedError, LimitError, UnsupportedError) as error:
+            refused = isinstance(error, LimitError | UnsupportedError)
+            status = Status.UNSUPPORTED if refused else entry.status
+            finding = entry.finding or Finding("limit" if refused else "malformed", error.reason, offset=error.offset)
+            if status is Status.COMPLETE:
+                status = Status.DAMAGED
+            return TensorInfo(UNLOADED_VALUE), Entry(
+                entry.key, entry.kind, entry.start, entry.end, status=status, finding=finding
+            )
+
+    def peek_member(self, name: str, occurrence: int) -> tuple[int, TensorInfo] | None:
+        """Return the ordinal and entry of a tensor of a small header that has no index yet; None: look in the index.
+
+        Done once: one decoding finds a tensor in less time than an index takes to make, which serves all that follow.
+        """
+        header = self.header
+        json: JsonParser = header.parser  # type: ignore[assignment]
+        pairs = json.decode_once(header.root)
+        end = plain_end(pairs, METADATA) if pairs else None
+        if end is None:
+            return None
+        self.compared, self.repeats = True, False
+        self._judge_tail(end)
+        for ordinal, (key, fields) in enumerate(pairs):
+            if key == name:
+                occurrence -= 1
+                if not occurrence:
+                    return ordinal, info_of(self.header, ordinal, fields)
+        return None
+
+    def repeated(self) -> set[int]:
+        """Return the ordinals in the header of entries whose name may occur more than once."""
+        root = self.header.root
+        if root.kind != "object":
+            return set()
+        self._know_conflicts()
+        if self.repeats is None and root.index_to(None).count > 1:
+            self.repeats = has_repeats(self.header.parser.key_hashes(root))
+        if not self.repeats:
+            return set()
+        found = self.header.same_keys(root)
+        mark(self.conflicts, found, NAMESAKE)
+        return found
+
+    @property
+    def has_duplicates(self) -> bool:
+        """Whether a key occurs twice in one object of the header, as far as it was decoded."""
+        json: JsonParser = self.header.parser  # type: ignore[assignment]
+        return bool(json.decoder.duplicates or self.repeats)
+
+    def status_of(self, info: TensorInfo, there: int | None = None) -> Status:
+        """Say what became of a tensor: by its entry, by how many data bytes are ``there`` (None: look), and by what is
+        known of those now."""
+        status = self.claimed_status(info, there)
+        if status is Status.DAMAGED or status is Status.UNSUPPORTED or info.begin == info.end:
+            return status
+        data = self.result.extraction.data
+        if not data.flawed:
+            return status
+        found = data.standing(self.data_start + info.begin, self.data_start + info.end).status
+        return found if status is Status.COMPLETE or found is Status.DAMAGED else status
+
+    def claimed_status(self, info: TensorInfo, there: int | None = None) -> Status:
+        """Say what became of a tensor by its entry, and by how many data bytes are ``there`` (None: look)."""
+        if info.problem is not None:
+            return Status.UNSUPPORTED if info.unsupported else Status.DAMAGED
+        if not self._looked_behind:
+            self.look_behind()
+        if self.adrift is not None and not (self.shifted and info.begin == info.end):
+            return Status.DAMAGED
+        if there is None:
+            there = self.result.extraction.known_end() - self.data_start
+        if info.end <= there or info.begin == info.end:
+            return Status.COMPLETE
+        return Status.TRUNCATED if info.begin < there else Status.MISSING
+
+    def look_behind(self) -> None:
+        """Find out whether bytes follow the last tensor, before anything is said of the others."""
+        self._looked_behind = True
+        if self.header.root.kind != "object":
+            return
+        there = self.result.extraction.known_end() - self.data_start
+        if self.layout is None and self.header_size > LOOK_FIRST and last_end(self.result, self.header_size) == there:
+            return  # as nearly all writers have it: the entry that stands last is the last of the data
+        self._know_conflicts()
+        layout = self.layout or lay(self.result.extraction.session.budget, self._each_info(0))
+        if layout.known and self.header.status is Status.COMPLETE:
+            self._judge_tail(layout.end)
+
+    def _judge_tail(self, end: int) -> None:
+        """Note that tensors may lie elsewhere, if bytes follow the last one, at ``end``, that need not stand behind."""
+        self._looked_behind = True
+        extraction = self.result.extraction
+        if self.adrift is None and has_odd_tail(extraction, self.data_start + end):
+            self.shifted, self.adrift = True, SHIFTED
+
+    def metadata_at(self) -> list[int]:
+        """Return the ordinals in the header of ``__metadata__``: one, or none, in a good file."""
+        if self._metadata_ordinals is None:
+            self._metadata_ordinals = list(self.header.ordinals_of(self.header.root, METADATA))
+        return self._metadata_ordinals

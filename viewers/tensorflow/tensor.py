@@ -1,0 +1,139 @@
+"""A tensor of a TensorProto: its bytes as `Tensor` has them, its texts, and what becomes known of both later."""
+
+from __future__ import annotations
+
+from pparse.errors import GapError, MalformedError, UnsupportedError
+from pparse.findings import Finding, Status
+from pparse.locking import steps
+from pparse.tensors.tensor import Tensor
+from pparse.viewers.tensorflow.element_types import STRING_FIELD
+from pparse.viewers.tensorflow.values import string_list, texts
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    from pparse.data.reader import Range
+    from pparse.tensors.dtype import DType
+    from pparse.viewers.tensorflow.tensors import TensorMaker
+
+
+class TensorflowTensor(Tensor):
+    """A tensor of a TensorFlow proto.
+
+    ``status``, ``verified`` and ``finding`` follow what becomes known of the bytes that it is made of (``parts``): a
+    checksum that fails later, when somebody compares it, makes the tensor DAMAGED then.
+    """
+
+    __slots__ = ("_maker", "_parts", "_texts")
+
+    _texts: Any
+    _parts: tuple[Range, ...]
+    _maker: TensorMaker | None
+
+    def made_of(self, maker: TensorMaker, parts: tuple[Range, ...]) -> None:
+        """Note what the tensor was read from."""
+        self._maker, self._parts = maker, parts
+
+    @property
+    def _why_suspect(self) -> str | None:
+        """Why its bytes may be wrong though they can be read."""
+        maker = self._maker
+        return None if maker is None else maker.make.why_suspect(self._parts)
+
+    @property
+    def status(self) -> Status:
+        """What is known of it now."""
+        status = super().status
+        return (
+            status if status is Status.DAMAGED or status is Status.MISSING or not self._why_suspect else Status.DAMAGED
+        )
+
+    @status.setter
+    def status(self, status: Status) -> None:
+        self._status = status
+
+    @property
+    def verified(self) -> bool | None:
+        """False if a checksum contradicts."""
+        told = self._finding is not None and self._finding.code == "hash"
+        return False if told or self._why_suspect is not None else super().verified
+
+    @verified.setter
+    def verified(self, verified: bool | None) -> None:
+        self._verified = verified
+
+    @property
+    def finding(self) -> Finding | None:
+        """What is wrong with it, if anything."""
+        reason = self._why_suspect
+        if reason is None or self._maker is None or self._status is Status.DAMAGED or self._status is Status.MISSING:
+            return super().finding
+        return self._maker.hash_finding(self.name, reason)
+
+    @finding.setter
+    def finding(self, finding: Finding | None) -> None:
+        self._finding = finding
+
+    def _read_into(self, offset: int, view: memoryview) -> None:
+        try:
+            super()._read_into(offset, view)
+        except (MalformedError, GapError) as error:
+            # Found while reading: a stream in a chunk whose hash was not compared.
+            if self._status is Status.COMPLETE and self._maker is not None:
+                cause = next((part.data.error for part in self._parts if part.data.error is not None), None)
+                reason = (cause or error).reason
+                self._status = Status.DAMAGED
+                self._finding = self._maker.hash_finding(self.name, reason, "malformed")
+                self._maker.owner.note_damage()
+            self._refuse_if_not_whole()
+            raise
+
+    @property
+    def is_text(self) -> bool:
+        """Whether its elements are texts: `strings` yields them."""
+        return self.stored_dtype in ("DT_STRING", "DT_STRING_REF")
+
+    def strings(self) -> Iterator[bytes]:
+        """Yield the elements of a tensor of texts (DT_STRING), in C order.
+
+        Raises `UnsupportedError` for another type, `MalformedError` or `EndOfDataError` where they are not whole.
+        """
+        if self._texts is None:
+            raise UnsupportedError(f"{self.name!r} is of type {self.stored_dtype}, not of texts", path=self.name)
+        if self.status is not Status.TRUNCATED:
+            self._refuse_if_not_whole()
+        self._check_unchanged()
+        message, content = self._texts
+        if content is not None:
+            yield from string_list(content, self.size)
+        else:
+            yield from steps(self._owner.lock, texts(message, STRING_FIELD, self.size))
+
+    def numpy(self, **options: Any) -> Any:
+        """Return the tensor as `Tensor.numpy` does; of texts, an array of bytes objects (dtype object)."""
+        if self.dtype is not None or self._texts is None or options.get("raw"):
+            return super().numpy(**options)
+        import numpy as np
+
+        self._refuse_if_not_whole()
+        self._owner.extraction.session.limits.check("scalar_bytes", 8 * self.size, "the array of texts", path=self.name)
+        array = np.empty(self.size, object)
+        for number, text in enumerate(self.strings()):
+            array[number] = text
+        return array.reshape(self.shape)
+
+    def __getitem__(self, index: Any) -> Any:
+        """Return what ``index`` selects; of texts, bytes or an array of them: the list is read up to its end."""
+        if self.dtype is not None or self._texts is None:
+            return super().__getitem__(index)
+        from pparse.tensors.selection import normalise
+
+        return self.numpy()[tuple(normalise(index, self.shape))]
+
+    def _known_dtype(self) -> DType:
+        if self.dtype is None and self._texts is not None:
+            self._refuse_if_not_whole()
+            raise UnsupportedError("texts are no array of numbers: use strings()", path=self.name)
+        return super()._known_dtype()
