@@ -111,7 +111,7 @@ def _open_source(session: Session, source: Source, format: str | None) -> Extrac
         data = session.adopt(StreamData(source, stats=session.stats))
         return Extraction(session, data.name, data, format=format)
     if hasattr(source, "read"):
-        raise SourceError("the stream cannot be sought; save it to a file first", source=repr(source)[:80])
+        raise SourceError("the stream cannot seek; save it to a file first", source=repr(source)[:80])
     if isinstance(source, list | tuple):
         return _open_parts(session, source, format)
     raise TypeError(
