@@ -138,7 +138,7 @@ class Limits:
         for name, default in self.DEFAULTS.items():
             object.__setattr__(self, name, changes.pop(name, default))
         if changes:
-            raise ValueError(f"no such limit: {', '.join(changes)} (known: {', '.join(self.DEFAULTS)})")
+            raise ValueError(f"no such limit: {', '.join(changes)} (there are: {', '.join(self.DEFAULTS)})")
         for name in self.DEFAULTS:
             if getattr(self, name) < 1:
                 raise ValueError(f"limit {name} must be at least 1")
