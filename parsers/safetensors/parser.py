@@ -485,7 +485,7 @@ class SafetensorsParser(Parser):
             if status in (Status.TRUNCATED, Status.MISSING):
                 finding = Finding(
                     "truncated",
-                    "the tensor goes on beyond the end of the file",
+                    "the tensor extends beyond the end of the file",
                     path=node.path,
                     source=self.result.extraction.name,
                     offset=start,
