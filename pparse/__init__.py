@@ -1,11 +1,11 @@
 """pparse: look into files that are too big, too broken or too dangerous to load.
 
-`open` gives the tree of a file, `view` its tensors::
+`open` returns the tree of a file, `view` its tensors::
 
     with pparse.view("model.safetensors") as model:
         model["encoder.weight"][0:2]        # reads two rows
 
-Everything public is here; the rest is imported when it is first used.
+Everything public is here and is imported on first use.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ __version__ = "0.1.0"
 
 
 def _find_packages() -> None:
-    """In a source tree, parsers, viewers and protos lie beside this folder: Python started there finds them, too."""
+    """Find parsers, viewers and protos in a source tree, where they lie beside this folder."""
     from os.path import dirname, exists, join
 
     if len(__path__) == 1 and not exists(join(__path__[0], "parsers")):

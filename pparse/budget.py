@@ -1,10 +1,10 @@
-"""The one place that says no to memory.
+"""The one place that accounts for memory, and refuses it.
 
 Counted is what pparse itself keeps or buffers: scan blocks (times the kernel's factor), indexes, retained nodes,
 checkpoints, decoder windows. Not counted is what the caller asked for: an array, a loaded scalar handed out.
 
-Whoever keeps memory holds a `Charge`; when the charge is garbage, or released, its bytes are free again. A charge made
-with ``evict`` may be asked to give its memory back when somebody else needs room; least recently used first.
+Code that keeps memory holds a `Charge`; once the charge is released or collected, its bytes are free again. A charge
+with ``evict`` may be asked to give its memory back when others need room, the least recently used one first.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ DEFAULT_BUDGET = 64 * MIB
 
 
 class Charge:
-    """Bytes that somebody holds; give them back with `release`, or by dropping the charge."""
+    """Bytes held by some part of a document; freed by `release`, or when the charge is collected."""
 
     __slots__ = ("__weakref__", "_budget", "_evict", "amount", "what")
 
@@ -31,18 +31,20 @@ class Charge:
         self._budget = budget
         self._evict = evict
         self.amount = 0
+        """Bytes held now."""
         self.what = what
+        """What holds them, in words for the error message."""
 
     def resize(self, amount: int) -> None:
-        """Hold ``amount`` bytes from now on. Raises `LimitError` (and holds what it held) if there is no room."""
+        """Hold ``amount`` bytes from now on. Raises `LimitError`, and keeps the old amount, if there is no room."""
         self._budget._resize(self, amount)
 
     def touch(self) -> None:
-        """Say that this was just used: it is evicted later than others."""
+        """Record a use just now, so that others are evicted first."""
         self._budget._touch(self)
 
     def release(self) -> None:
-        """Give everything back; harmless when repeated."""
+        """Give everything back; releasing twice is harmless."""
         self._budget._release(self)
 
     def __enter__(self) -> Charge:
@@ -57,35 +59,35 @@ class Charge:
 
 
 class MemoryBudget:
-    """A number of bytes shared by everything that belongs to one document. Thread-safe.
-
-    ``used`` is what is held now, ``peak`` the most that was ever held.
-    """
+    """A number of bytes shared by everything that belongs to one document. Thread-safe."""
 
     def __init__(self, limit: int | str = DEFAULT_BUDGET) -> None:
         self.limit = parse_size(limit)
+        """The most bytes that may be held."""
         if self.limit < MIB:
             raise ValueError(f"a budget must be 1 MiB at least, not {limit}")
         self.used = 0
+        """Bytes held now."""
         self.peak = 0
+        """The most bytes ever held."""
         self._lock = threading.RLock()
-        # Insertion order is the order of last use.
+        # In order of last use.
         self._evictable: dict[int, weakref.ref[Charge]] = {}
 
     def charge(self, amount: int, what: str, evict: Callable[[], None] | None = None) -> Charge:
         """Return a `Charge` of ``amount`` bytes for ``what`` (words for the error message).
 
-        ``evict``, if given, is called when room is needed; it must drop the memory and release the charge.
-        Raises `LimitError` naming ``--budget`` if there is no room even so.
+        When room is needed, ``evict``, if given, is called; it must drop the memory and release the charge. Raises
+        `LimitError` naming ``--budget`` if there is still no room.
         """
         charge = Charge(self, what, evict)
         self._resize(charge, amount)
         return charge
 
     def fits(self, amount: int) -> bool:
-        """Say whether ``amount`` more bytes could be held, after eviction of all that can go."""
+        """Return whether ``amount`` more bytes could be held after evicting everything that can go."""
         with self._lock:
-            # A copy: a charge may become garbage, and leave the table, meanwhile.
+            # A copy: meanwhile a charge may be collected and leave the table.
             held = sum(charge.amount for ref in list(self._evictable.values()) if (charge := ref()) is not None)
             return self.used - held + amount <= self.limit
 

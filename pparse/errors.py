@@ -1,4 +1,4 @@
-"""What may go wrong, as one tree.
+"""What may go wrong: the tree of exceptions.
 
 ::
 
@@ -9,24 +9,24 @@
     ├── GapError                       the bytes asked for lie in a gap of the source
     ├── MalformedError    ValueError   the bytes contradict their format
     ├── FormatError       ValueError   no parser recognises the data, or no such parser
-    │   └── NothingThereError          … since there is nothing: no byte, or zeros only
-    ├── OptionError       ValueError   an option of a format has a value that means nothing
-    ├── SplitError        ValueError   a message cannot be split into chunks within the limit
-    ├── UnsupportedError               understood, but not readable here (names the missing package, if any)
-    ├── LimitError                     a limit of ours says no (names the option that lifts it)
+    │   └── NothingThereError          … because there is nothing: no bytes, or only zeros
+    ├── OptionError       ValueError   an option of a format has an invalid value
+    ├── SplitError        ValueError   a message cannot be split into chunks below the limit
+    ├── UnsupportedError               recognised, but cannot be read (names the missing package, if any)
+    ├── LimitError                     one of our limits was exceeded (names the option that lifts it)
     ├── DataChangedError               the source changed while it was open
     ├── ClosedError       ValueError   the document was closed
     ├── PathError         LookupError  a path, key or tensor name leads nowhere
-    ├── CancelledError                 the caller's ``cancel`` said stop
+    ├── CancelledError                 the caller's ``cancel`` asked to stop
     ├── EngineError                    a parser broke the rules of the engine: a bug, never bad input
     └── TensorError
         ├── TruncatedTensorError       begins inside the file, ends beyond it
-        ├── MissingTensorError         lies wholly beyond the file, or its file is not there
+        ├── MissingTensorError         lies wholly beyond the file, or its file is missing
         └── DamagedTensorError         is there, but a check fails
 
-`pparse.riegeli.errors` adds a branch with the names of the Riegeli bindings: RiegeliError and its kinds.
+`pparse.riegeli.errors` adds a branch named as in the Riegeli bindings: RiegeliError and its subclasses.
 
-The numbers live on the exception, not only in its words.
+The numbers are attributes of the exception, not only part of its message.
 """
 
 from __future__ import annotations
@@ -39,31 +39,26 @@ if TYPE_CHECKING:
 
 
 class Fault(enum.Enum):
-    """What kind of contradiction an error is: what code may go by, where words are for people.
+    """What an error contradicts. Code branches on this; the words are for people.
 
-    The values stand in the JSON of findings, and stay the same between versions.
+    The values appear in the JSON of findings, and stay the same between versions.
     """
 
-    TRAILING = "trailing"  # bytes follow where the stream ends
-    CHECKSUM = "checksum"  # what came out of a stream has not the checksum at its end
-    LENGTH = "length"  # … not the length at its end
-    SIZE = "size"  # more came out than was declared before
-    SHORT = "short"  # the stream ends before all that was declared came out
-    OVERRUN = "overrun"  # the stream goes on where its container ends it
-    TOO_FAR = "too-far"  # a copy reaches back before the beginning
-    FRAME = "frame"  # a frame, or its header, has not the checksum it should
+    TRAILING = "trailing"  # bytes follow the end of the stream
+    CHECKSUM = "checksum"  # the output of a stream does not match the checksum at its end
+    LENGTH = "length"  # … or the length at its end
+    SIZE = "size"  # a stream yields more than it declared
+    SHORT = "short"  # a stream yields less than it declared
+    OVERRUN = "overrun"  # a stream continues beyond the end that its container gives
+    TOO_FAR = "too-far"  # a copy refers to bytes before the beginning
+    FRAME = "frame"  # a frame or its header does not match its checksum
     BLOCK = "block"  # a block cannot be decoded
     BLOCK_SIZE = "block-size"  # a block is larger than its frame allows
     UNREADABLE = "unreadable"  # a chunk that a message needs cannot be read
 
 
 class PparseError(Exception):
-    """Root of all errors of pparse.
-
-    Attributes (each ``None`` when unknown): ``offset`` in the data, ``wanted`` and ``got`` (bytes or counts),
-    ``path`` of the node, ``source`` (name of the data), ``state`` of the parser, ``fault``: what kind it is. What lifts
-    a limit of ours is ``option``, which is empty where none does.
-    """
+    """Root of all errors of pparse. An attribute is None where unknown."""
 
     option = ""
 
@@ -81,13 +76,21 @@ class PparseError(Exception):
     ) -> None:
         super().__init__(reason)
         self.reason = reason
+        """What is wrong, in words."""
         self.offset = offset
+        """Where, as an offset in the data."""
         self.wanted = wanted
+        """Bytes or counts that were needed."""
         self.got = got
+        """Bytes or counts found instead."""
         self.path = path
+        """Path of the node, or name of the tensor."""
         self.source = source
+        """Name of the data."""
         self.state = state
+        """State of the parser."""
         self.fault = fault
+        """What kind of contradiction it is."""
 
     def __str__(self) -> str:
         offset = f"@0x{self.offset:x}" if self.offset is not None else ""
@@ -111,14 +114,15 @@ def _rebuild(cls: type[PparseError], reason: str, state: dict[str, object]) -> P
 
 
 class SourceError(PparseError, OSError):
-    """The source cannot be opened or read (``errno`` as the system gave it)."""
+    """The source cannot be opened or read."""
 
     def __init__(self, reason: str, *, errno: int | None = None, source: str | None = None, offset: int | None = None):
         PparseError.__init__(self, reason, source=source, offset=offset)
         self.errno = errno
+        """Error number of the system."""
 
     def __reduce__(self) -> tuple[object, ...]:
-        # OSError keeps errno outside of __dict__.
+        # OSError keeps errno outside __dict__.
         return (_rebuild, (type(self), self.reason, {**self.__dict__, "errno": self.errno}))
 
 
@@ -127,16 +131,17 @@ class EndOfDataError(PparseError, EOFError):
 
 
 class EndOfRangeError(PparseError, EOFError):
-    """A range ends before the bytes asked for, though its source may go on."""
+    """A range ends before the bytes asked for, even if its source goes on."""
 
 
 class GapError(PparseError):
-    """The bytes asked for lie in a gap; ``length`` is None where the gap's extent is unknown."""
+    """The bytes asked for lie in a gap of the source."""
 
     def __init__(self, offset: int, length: int | None, *, source: str | None = None) -> None:
         extent = "of unknown length" if length is None else f"of {length} bytes"
         super().__init__(f"in a gap {extent}", offset=offset, source=source)
         self.length = length
+        """Bytes from ``offset`` to the end of the gap; None: unknown."""
 
 
 class MalformedError(PparseError, ValueError):
@@ -144,39 +149,38 @@ class MalformedError(PparseError, ValueError):
 
 
 class FormatError(PparseError, ValueError):
-    """No parser recognises the data, or there is no parser of that name; ``option`` would have it read all the same."""
+    """No parser recognises the data, or there is no parser of that name."""
 
     def __init__(self, reason: str, *, source: str | None = None, option: str = "", **known: Any) -> None:
         super().__init__(reason, source=source, **known)
         self.option = option
+        """Option with which the data would be read anyway; empty: none."""
 
 
 class NothingThereError(FormatError):
-    """No parser recognises the data, for there are none: no byte, or zeros only, as of a download that never began."""
+    """No parser recognises the data because there is none: no bytes, or only zeros of a download that never began."""
 
 
 class OptionError(PparseError, ValueError):
-    """An option of a format has a value that means nothing."""
+    """An option of a format has an invalid value."""
 
 
 class SplitError(PparseError, ValueError):
-    """A message cannot be split: a part of it, at ``path``, of ``wanted`` bytes, is above ``got``, the limit."""
+    """A message cannot be split: the part at ``path``, of ``wanted`` bytes, exceeds the limit of ``got`` bytes."""
 
 
 class UnsupportedError(PparseError):
-    """Understood, but not readable here; ``package`` names what to install, if that is it."""
+    """The data is recognised, but cannot be read here."""
 
     def __init__(self, reason: str, *, package: str | None = None, path: str | None = None, offset: int | None = None):
         hint = f"; install it with: pip install {package}" if package else ""
         super().__init__(reason + hint, path=path, offset=offset)
         self.package = package
+        """What to install to read it, if that helps."""
 
 
 class LimitError(PparseError):
-    """One of our limits says no; ``option`` is the command-line option that lifts it, empty where none does.
-
-    ``told``: the reason names it already.
-    """
+    """One of our limits was exceeded. ``told``: the reason already names the option."""
 
     def __init__(
         self,
@@ -192,10 +196,11 @@ class LimitError(PparseError):
         advice = f"; lift it with {option}" if option and not told else ""
         super().__init__(reason + advice, wanted=wanted, got=got, path=path, offset=offset)
         self.option = option
+        """Command-line option that lifts the limit; empty: none does."""
 
 
 class DataChangedError(PparseError):
-    """The source changed while it was open: what was read before no longer holds."""
+    """The source changed while it was open: what was read earlier is no longer valid."""
 
 
 class ClosedError(PparseError, ValueError):
@@ -203,12 +208,13 @@ class ClosedError(PparseError, ValueError):
 
 
 class PathError(PparseError, LookupError):
-    """A path, key or tensor name leads nowhere; ``suggestions`` holds near misses."""
+    """A path, key or tensor name leads nowhere."""
 
     def __init__(self, reason: str, *, path: str | None = None, suggestions: tuple[str, ...] = ()) -> None:
         hint = f"; did you mean {', '.join(map(repr, suggestions))}?" if suggestions else ""
         super().__init__(reason + hint, path=path)
         self.suggestions = suggestions
+        """Names that look similar."""
 
 
 class CancelledError(PparseError):
@@ -219,12 +225,12 @@ class EngineError(PparseError):
     """A parser broke a rule of the engine (stood still, jumped back undeclared): a bug in the parser."""
 
 
-# What says nothing of the data: whoever judges data by errors passes these on.
+# These say nothing about the data: code that judges data by errors lets them propagate.
 PASSING: tuple[type[PparseError], ...] = (SourceError, ClosedError, DataChangedError, CancelledError)
 
 
 class TensorError(PparseError):
-    """A tensor cannot be handed out; ``name`` says which."""
+    """A tensor cannot be read."""
 
     def __init__(
         self,
@@ -238,15 +244,16 @@ class TensorError(PparseError):
     ) -> None:
         super().__init__(reason, path=name, offset=offset, wanted=wanted, got=got, source=source)
         self.name = name
+        """Name of the tensor."""
 
 
 class TruncatedTensorError(TensorError):
-    """The tensor begins inside the file and ends beyond it; ``got`` of ``wanted`` bytes are there."""
+    """The tensor begins inside the file and ends beyond it; ``got`` of its ``wanted`` bytes exist."""
 
 
 class MissingTensorError(TensorError):
-    """The tensor lies wholly beyond the file, or its file is not there."""
+    """The tensor lies wholly beyond the file, or its file is missing."""
 
 
 class DamagedTensorError(TensorError):
-    """The tensor is there, but a check of it fails."""
+    """The tensor exists, but fails a check."""

@@ -1,4 +1,4 @@
-"""The one vocabulary for what is wrong with a piece of a file: `Status`, `Severity`, `Finding`."""
+"""The vocabulary for what is wrong with a piece of a file: `Status`, `Severity`, `Finding`."""
 
 from __future__ import annotations
 
@@ -14,46 +14,42 @@ if TYPE_CHECKING:
 
 
 class Status(enum.StrEnum):
-    """What became of a node, member, tensor or document. People see it in lower case, and may compare it with that."""
+    """State of a node, member, tensor or document. Equal to, and printed as, its lower-case word."""
 
-    COMPLETE = "complete"  # all its bytes are there (whether a checksum confirmed them is `verified`)
-    TRUNCATED = "truncated"  # begins inside the file, ends beyond
-    MISSING = "missing"  # wholly beyond the file, or its file is not there
-    DAMAGED = "damaged"  # there, but a check fails
-    UNSUPPORTED = "unsupported"  # encrypted, unknown codec or dtype, or beyond a limit of ours
+    COMPLETE = "complete"  # all bytes exist; `verified` tells whether a checksum confirmed them
+    TRUNCATED = "truncated"  # begins inside the file, ends beyond it
+    MISSING = "missing"  # wholly beyond the file, or its file is missing
+    DAMAGED = "damaged"  # exists, but fails a check
+    UNSUPPORTED = "unsupported"  # encrypted, of unknown codec or dtype, or above one of our limits
 
 
 class Severity(enum.StrEnum):
-    """How much a finding matters: only an error changes the exit code. Compares with its word, too."""
+    """How much a finding matters: only errors change the exit code. Equal to its word."""
 
     NOTE = "note"
     WARNING = "warning"
     ERROR = "error"
 
 
-# The code of a finding on a value that can be read, while nobody knows which element of its list it is.
+# The code of a finding on a value that can be read, but whose element number in its list is unknown.
 UNSURE_NUMBER: Final = "unsure-number"
 
-# So much of a path, and of a reason, is kept: the offset leads to the place, and a file may have names of 1 MiB.
+# The most bytes kept of a path, and of a reason: the offset leads to the place, and a file may have 1 MiB names.
 KEPT_PATH: Final = 4_096
 KEPT_REASON: Final = 1_024
 _LEFT_OUT: Final = " … "
 
 
 def clipped(text: str, most: int = KEPT_PATH) -> str:
-    """Return ``text`` with the middle left out where it takes more than ``most`` bytes of memory."""
+    """Return ``text``, with the middle left out if it takes more than ``most`` bytes of memory."""
     if len(text) <= most // 4 or (text.isascii() and len(text) <= most):
         return text
-    half = most // 8 - 2  # the mark is no ASCII, and makes of the text one of two bytes a character, or four
+    half = most // 8 - 2  # the mark is not ASCII: the text then takes two or four bytes a character
     return f"{text[:half]}{_LEFT_OUT}{text[-half:]}"
 
 
 class Finding:
-    """One thing that is odd or wrong: a stable ``code``, where (``path``, ``offset``, ``length``), and the numbers.
-
-    Of a very long path or reason the middle is left out. ``option`` is what lifts the limit that it is about,
-    ``fault`` what kind of error it was found by.
-    """
+    """One thing that is odd or wrong. Very long paths and reasons are kept without their middle."""
 
     __slots__ = ("code", "fault", "got", "length", "offset", "option", "path", "reason", "severity", "source", "wanted")
 
@@ -73,19 +69,30 @@ class Finding:
         fault: Fault | None = None,
     ) -> None:
         self.code = code
+        """Stable word for the kind of finding."""
         self.reason = clipped(reason, KEPT_REASON)
+        """What is wrong, in words."""
         self.severity = severity
+        """Error, warning or note."""
         self.path = clipped(path)
+        """Path of the node; empty: the root."""
         self.source = source
+        """Name of the data."""
         self.offset = offset
+        """Where, as an offset in the data."""
         self.length = length
+        """How many bytes it concerns."""
         self.wanted = wanted
+        """Bytes or counts that were needed."""
         self.got = got
+        """Bytes or counts found instead."""
         self.option = option
+        """Option that lifts the limit in question; empty: none."""
         self.fault = fault
+        """Kind of the error behind it."""
 
     def is_within(self, path: str, start: int, end: int) -> bool:
-        """Say whether the finding is on the node at ``path``, or below it; its offset counts if its path is clipped."""
+        """Return whether it concerns the node at ``path`` or one below; if its path is clipped, the offset decides."""
         if not path or self.path == path or self.path.startswith((path + ".", path + "[")):
             return True
         head, mark, _ = self.path.partition(_LEFT_OUT)
@@ -134,7 +141,7 @@ class Finding:
 
 
 class FindingList:
-    """Findings in the order they were made, each once; beyond ``limit`` they are counted, not kept. Thread-safe."""
+    """Findings in order, without duplicates; those beyond ``limit`` are only counted. Thread-safe."""
 
     __slots__ = ("_called", "_kept", "_limit", "_lock", "_order", "errors", "omitted", "omitted_errors")
 
@@ -145,11 +152,14 @@ class FindingList:
         self._lock = threading.RLock()
         self._called: dict[str, str] = {}
         self.omitted = 0
+        """How many findings were only counted."""
         self.omitted_errors = 0
+        """How many of those are errors."""
         self.errors = 0
+        """How many errors there are, in all."""
 
     def add(self, finding: Finding) -> None:
-        """Keep ``finding``, or count it when the list is full."""
+        """Keep ``finding``, or only count it if the list is full."""
         with self._lock:
             finding.source = self._called.get(finding.source, finding.source)
             if finding in self._kept:
@@ -164,13 +174,13 @@ class FindingList:
                 self._order.append(finding)
 
     def call(self, source: str, name: str) -> None:
-        """From now on, name the source ``source`` as the user does: the content of a file, which has no name there."""
+        """Show the source ``source``, such as the content of a file, under the ``name`` the user gave from now on."""
         with self._lock:
             if source != name:
                 self._called[source] = name
 
     def drop(self, source: str) -> None:
-        """Forget what was found of ``source``, which is about to be looked at again."""
+        """Drop the findings of ``source``, which is about to be checked again."""
         with self._lock:
             name = self._called.get(source, source)
             self._order = [finding for finding in self._order if finding.source != name]
@@ -178,14 +188,14 @@ class FindingList:
             self.errors = self.omitted_errors + sum(finding.severity is Severity.ERROR for finding in self._order)
 
     def restart(self) -> None:
-        """Forget what was only counted: everything is about to be looked at again."""
+        """Forget the findings that were only counted: everything is about to be checked again."""
         with self._lock:
             self.omitted = self.omitted_errors = 0
             self.errors = sum(finding.severity is Severity.ERROR for finding in self._order)
 
     @property
     def full(self) -> bool:
-        """Whether further findings would be counted only: their details need not be worked out."""
+        """Whether further findings would only be counted, so that their details need not be worked out."""
         return len(self._order) >= self._limit
 
     def extend(self, findings: FindingList) -> None:

@@ -1,7 +1,7 @@
-"""Every cap, named; and the one way sizes are written and shown.
+"""Every limit, by name, and how sizes are parsed and printed.
 
-A limit is a promise that no file can make a reader hang or swell. The defaults are values that a real file never
-meets; whoever meets one gets a `LimitError` that names ``--limit NAME=VALUE``.
+Limits make sure that no file can make a reader hang or exhaust memory. Real files do not reach the defaults; one that
+does gets a `LimitError` that names ``--limit NAME=VALUE``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 KIB: Final = 1 << 10
 MIB: Final = 1 << 20
-# So much of a stream or a member is read for its checksum, packed and unpacked, before values of it are given.
+# Up to this size, compressed and unpacked, a stream or member is read for its checksum before its values are returned.
 LITTLE: Final = 4 * MIB
 LITTLE_UNPACKED: Final = 32 * MIB
 GIB: Final = 1 << 30
@@ -42,7 +42,7 @@ _SIZE: Final = lazy_pattern(r"\s*(\d{1,18}(?:\.\d{1,6})?)\s*([A-Za-z]*)\s*")
 
 
 def parse_size(text: int | str) -> int:
-    """Return the number of bytes that ``text`` names: ``64MiB`` is 2^20 based, ``64MB`` 10^6, a bare ``64M`` means MiB.
+    """Return the number of bytes in ``text``: ``64MiB`` and ``64M`` count in powers of 1024, ``64MB`` in 1000.
 
     Raises ValueError for anything else, a negative number included.
     """
@@ -60,7 +60,7 @@ def parse_size(text: int | str) -> int:
 
 
 def format_size(count: int) -> str:
-    """Return ``count`` bytes for people, in powers of 1024: ``0 B``, ``999 B``, ``1.5 KiB``, ``18.6 GiB``."""
+    """Return ``count`` bytes as text in powers of 1024: ``0 B``, ``999 B``, ``1.5 KiB``, ``18.6 GiB``."""
     if count < KIB:
         return f"{count} B"
     value = float(count)
@@ -71,14 +71,14 @@ def format_size(count: int) -> str:
     return f"{value:.0f} {unit}" if value >= 100 else f"{value:.1f} {unit}"
 
 
-# Layers that may lie around what is read: a read goes through all of them, one call within the other.
+# Layers around the data: each read passes through all of them, in nested calls.
 MAX_NESTING: Final = 64
 
 
-# Levels of nodes: as many as a path has steps when it is read, see `pparse.paths`.
+# Levels of nodes: the most steps of a path, see `pparse.paths`.
 MAX_DEPTH: Final = 10_000
 _MOST: Final = {"depth": MAX_DEPTH, "nesting": MAX_NESTING}
-# A limit that was met is lifted to so many times what it was at least: not by one each time.
+# Lifting a limit multiplies it by at least this, so that it is not raised again and again.
 _STEPS: Final = {"depth": 4}
 
 
@@ -90,27 +90,27 @@ def count_words(count: int, noun: str) -> str:
 
 
 class Limits:
-    """The caps of one document; immutable. ``Limits(depth=5000)`` changes one, ``replace`` derives another set."""
+    """The limits of one document; immutable. ``Limits(depth=5000)`` changes one."""
 
     DEFAULTS: Final = {
-        "depth": 1_000,  # levels of nodes, at most MAX_DEPTH (bytes are scanned flat without a limit)
+        "depth": 1_000,  # levels of nodes, at most MAX_DEPTH (scanning bytes has no such limit)
         "entries": 100_000_000,  # children of one node
         "name_bytes": 1 * MIB,  # one key or member name
         "header_bytes": 1 * GIB,  # one header that a parser has to index
-        "leaf_bytes": 256 * KIB,  # the largest piece of text handed whole to a decoder while indexing
+        "leaf_bytes": 256 * KIB,  # largest piece of text handed whole to a decoder while indexing
         "leaf_depth": 200,  # nesting handed whole to a recursive decoder
         "number_bytes": 4_300,  # digits of one number (Python's own default for int(str))
-        "scalar_bytes": 1 * GIB,  # one scalar value loaded as a whole
+        "scalar_bytes": 1 * GIB,  # one scalar value that is loaded
         "tensor_rank": 64,  # dimensions of a tensor (numpy's own maximum)
-        "findings": 1_000,  # findings kept per result; the rest is counted
+        "findings": 1_000,  # findings kept per result; others are only counted
         "open_files": 64,  # descriptors open at a time
-        "scratch_bytes": 64 * GIB,  # scratch files of one document, together
+        "scratch_bytes": 64 * GIB,  # all scratch files of one document
         "inflated_bytes": 1 << 44,  # what one compressed stream may yield
-        "nesting": 32,  # containers within containers, and streams: at most MAX_NESTING
+        "nesting": 32,  # nested archives and compressed streams, at most MAX_NESTING
         "containers": 10_000,  # containers that one walk enters
         "extracted_entries": 1_000_000,  # files and folders that one extraction makes
         "expansion_ratio": 1_100,  # bytes written per compressed byte read (deflate reaches 1,032)
-        "hole_bytes": 64 * GIB,  # holes of the files that one extraction writes, together: they are hashed
+        "hole_bytes": 64 * GIB,  # holes in all files that one extraction writes, as they are hashed too
     }
 
     __slots__ = tuple(DEFAULTS)
@@ -143,9 +143,9 @@ class Limits:
             if getattr(self, name) < 1:
                 raise ValueError(f"limit {name} must be at least 1")
         if self.depth > MAX_DEPTH:
-            raise ValueError(f"limit depth must be at most {MAX_DEPTH}: paths have so many steps")
+            raise ValueError(f"limit depth must be at most {MAX_DEPTH}: paths cannot have more steps")
         if self.nesting > MAX_NESTING:
-            raise ValueError(f"limit nesting must be at most {MAX_NESTING}: each layer is read through those around it")
+            raise ValueError(f"limit nesting must be at most {MAX_NESTING}: each layer is read through all outer ones")
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError("Limits are immutable; use replace()")
@@ -157,18 +157,18 @@ class Limits:
         return (partial(Limits, **{name: getattr(self, name) for name in self.DEFAULTS}), ())
 
     def replace(self, **changes: int) -> Limits:
-        """Return these limits with some changed."""
+        """Return a copy with some limits changed."""
         return Limits(**{**{name: getattr(self, name) for name in self.DEFAULTS}, **changes})
 
     def option(self, name: str, wanted: int = 0) -> str:
-        """Return the option that lifts a limit to ``wanted`` at least; empty where it cannot be lifted so far."""
+        """Return the option that lifts a limit to at least ``wanted``; empty if it cannot be lifted that far."""
         limit: int = getattr(self, name)
         lifted = max(wanted, _STEPS.get(name, 2) * limit)
         most = _MOST.get(name, lifted)
         return f"--limit {name}={min(lifted, most)}" if limit < most and wanted <= most else ""
 
     def check(self, name: str, value: int, what: str, *, offset: int | None = None, path: str | None = None) -> None:
-        """Raise `LimitError` if ``value`` is above the limit ``name``; ``what`` is the subject of the sentence."""
+        """Raise `LimitError` if ``value`` exceeds the limit ``name``; ``what`` is the subject of the message."""
         limit = getattr(self, name)
         if value > limit:
             raise LimitError(

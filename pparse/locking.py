@@ -1,14 +1,14 @@
-"""One document, many threads: the lock of a session, and the doors at which it is taken.
+"""The lock of a session, which lets many threads share a document, and the doors at which it is taken.
 
-A session has one re-entrant lock. It guards what parsers and viewers know of a document: indexes, groups of entries,
-tables of keys, the children of nodes and extractions, what a viewer keeps. It is taken where somebody comes in from
-outside, and held until the answer is there; what is called from inside finds it taken. Three rules keep that safe:
+A session has one re-entrant lock. It guards what parsers and viewers know about a document: indexes, groups of
+entries, tables of keys, the children of nodes and extractions, the caches of viewers. Public methods take it and hold
+it until they return; calls from inside find it taken. Three rules keep that safe:
 
-- *Order.* The session's lock is the outermost one, those of `Data` lie inside it (that of a stream outside of that of
-  its source), those of the budget, the findings and the counters innermost. Who holds an inner lock takes no outer one:
-  a `Data` never calls back into the tree, and what the budget evicts is dropped without a lock.
-- *Streams.* A generator never holds the lock while it is suspended. `steps` takes it for a group of items at a time.
-- *Bytes.* The bytes of tensors, and whatever else is read through a `Data`, are read without it.
+- *Order.* The session's lock is the outermost. Inside it are the locks of `Data`, that of a stream outside that of its
+  source; innermost are those of the budget, the findings and the counters. Code that holds an inner lock takes no outer
+  one: a `Data` never calls back into the tree, and what the budget evicts is dropped without a lock.
+- *Streams.* A suspended generator never holds the lock. `steps` takes it for a group of items at a time.
+- *Bytes.* Bytes of tensors, and anything else read through a `Data`, are read without it.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-# Items that a stream is ahead of its reader at most, who pays for one taking of the lock with them.
+# The most items that a generator runs ahead, to take the lock less often.
 GROUP: Final = 64
-# Streams of which each item may take long, or is to be shown at once.
+# Generators whose items may each take long, or should be shown at once.
 _ONE_BY_ONE: Final = frozenset(("check",))
-# What of the methods with underscores comes from outside.
+# Methods with underscores that are called from outside.
 _OPERATORS: Final = frozenset(("__contains__", "__getitem__", "__iter__", "__len__", "__repr__"))
 
 
 def steps(lock: RLock, source: Generator[T], most: int = GROUP) -> Iterator[T]:
-    """Yield what ``source`` yields, which runs only while ``lock`` is held: for 1 item, 2, 4 … at most ``most``."""
+    """Yield the items of ``source``, advanced only under ``lock``: by 1 item, then 2, 4 … up to ``most`` at a time."""
     size = 1
     while True:
         group: list[T] = []
         try:
             with lock:
-                group.extend(islice(source, size))  # keeps what came before an error
+                group.extend(islice(source, size))  # keeps the items before an error
         except BaseException:
             yield from group
             raise
@@ -51,9 +51,9 @@ def steps(lock: RLock, source: Generator[T], most: int = GROUP) -> Iterator[T]:
 
 
 def guarded(method: Callable[..., Any], name: str = "") -> Callable[..., Any]:
-    """Return ``method`` as a door: called from outside, it runs under the ``lock`` of its object; see the module.
+    """Return ``method`` as a door: called from outside, it runs under the ``lock`` of its object.
 
-    A generator that it returns runs in `steps`.
+    If it returns a generator, that runs in `steps`.
     """
     most = 1 if (name or method.__name__) in _ONE_BY_ONE else GROUP
 
@@ -71,7 +71,7 @@ def guarded(method: Callable[..., Any], name: str = "") -> Callable[..., Any]:
 
 
 def guard(owner: type, names: Container[str] | None = None) -> None:
-    """Make doors of the methods and properties of ``owner`` that have one of these names (None: that are public)."""
+    """Make doors of the methods and properties of ``owner`` with these names (None: all public ones)."""
     for name, member in list(vars(owner).items()):
         if not (_is_public(name) if names is None else name in names):
             continue
@@ -83,14 +83,15 @@ def guard(owner: type, names: Container[str] | None = None) -> None:
 
 
 def _is_public(name: str) -> bool:
-    # Closing does not wait for what others are at; whoever waits for the lock finds the document closed.
+    # close() does not wait for work in other threads; those that wait for the lock find the document closed.
     return (not name.startswith("_") and name not in ("close", "lock")) or name in _OPERATORS
 
 
 class Guarded:
-    """Base of what comes from viewers: every public method and property of a subclass is a door."""
+    """Base of viewers and of what they return: every public method and property of a subclass is a door."""
 
     lock: RLock
+    """Lock of the session."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)

@@ -1,7 +1,7 @@
-"""Paths: how a person names an extraction, a node, a tensor slice.
+"""Paths: how users name an extraction, a node or a slice of a tensor.
 
-``outer.tar.gz::inner.zip::weights.pt`` names an extraction, outer to inner; a part that holds ``::`` is quoted
-(``outer::"a::b"``). Within an extraction a node path has these steps::
+``outer.tar.gz::inner.zip::weights.pt`` names an extraction, outermost first; a part that contains ``::`` is quoted
+(``outer::"a::b"``). Within an extraction, a node path has these steps::
 
     .name        a field or text key           .5          a field number
     [3]          list index or int key         ["3"]       a text key (JSON string)
@@ -9,7 +9,7 @@
     [#7]         the seventh child counted from 0: always valid, for any key
     name#2       the second of several with the same key
 
-Writing a node's path and reading it again leads to the same node.
+A path that is written and parsed again leads to the same node.
 """
 
 from __future__ import annotations
@@ -32,23 +32,25 @@ MAX_STEPS: Final = MAX_DEPTH
 _PLAIN: Final = lazy_pattern(r"[A-Za-z_][A-Za-z0-9_\-]*+")
 _NAME: Final = lazy_pattern(r"[^.\[\]#\"]++")
 _OCCURRENCE: Final = lazy_pattern(r"#([1-9]\d{0,17})(?=[.\[]|\Z)")
-_INTEGER: Final = lazy_pattern(r"-?[0-9]{1,4300}")  # Python reads no longer ones
+_INTEGER: Final = lazy_pattern(r"-?[0-9]{1,4300}")  # Python parses no longer ones
 _JSON_STRING: Final = lazy_pattern(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 _BYTES: Final = lazy_pattern(r'b"((?:[^"\\]|\\[\\"]|\\x[0-9a-fA-F]{2})*+)"')
 _SLICE: Final = lazy_pattern(r"\[[\s\d:,.+\-]*\]\Z")
 
 
 class KeyStep:
-    """One step by key; ``occurrence`` counts from 1 among children of the same key."""
+    """One step by key."""
 
     __slots__ = ("key", "occurrence")
 
     def __init__(self, key: str | bytes | int | bool | None, occurrence: int = 1) -> None:
         self.key = key
+        """Key of the child."""
         self.occurrence = occurrence
+        """Which child with this key, counted from 1."""
 
     def readings(self) -> Iterator[tuple[str | bytes | int | bool | None, int]]:
-        """Yield what the step may mean, best first: ``.5`` and ``[3]`` are numbers, or text that looks so."""
+        """Yield the meanings of the step, best first: ``.5`` and ``[3]`` are numbers, or the same as text."""
         yield self.key, self.occurrence
         if isinstance(self.key, int) and not isinstance(self.key, bool):
             yield str(self.key), self.occurrence
@@ -74,7 +76,9 @@ class OrdinalStep:
 
     def __init__(self, ordinal: int) -> None:
         self.ordinal = ordinal
+        """Number of the child, from 0."""
         self.key = None
+        """Always None."""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, OrdinalStep) and self.ordinal == other.ordinal
@@ -87,7 +91,7 @@ class OrdinalStep:
 
 
 def format_path(steps: Iterable[KeyStep | OrdinalStep]) -> str:
-    """Write ``steps`` as a path; the empty text for none."""
+    """Return ``steps`` as a path; empty text for no steps."""
     pieces: list[str] = []
     for step in steps:
         if isinstance(step, OrdinalStep):
@@ -112,7 +116,7 @@ def format_path(steps: Iterable[KeyStep | OrdinalStep]) -> str:
 
 
 def join_step(prefix: str, step: KeyStep | OrdinalStep | None) -> str:
-    """Write the path of what is one ``step`` below ``prefix``; None is no step."""
+    """Return the path one ``step`` below ``prefix``; None stands for no step."""
     if step is None:
         return prefix
     piece = format_path((step,))
@@ -127,7 +131,7 @@ def _quote_bytes(key: bytes) -> str:
 
 
 def parse_path(text: str) -> list[KeyStep | OrdinalStep]:
-    """Read a path; raises `PathError` saying where it stops making sense."""
+    """Return the steps of a path. Raises `PathError` naming the column of the first mistake."""
     steps: list[KeyStep | OrdinalStep] = []
     pos = 0
     while pos < len(text):
@@ -205,7 +209,7 @@ def _unquote_bytes(text: str) -> bytes:
 
 
 def split_extraction(text: str) -> list[str]:
-    """Split ``outer::inner::leaf`` into its parts; a part may be quoted as a JSON string."""
+    """Split ``outer::inner::leaf`` into its parts; all but the first may be quoted as JSON strings."""
     import json
 
     parts: list[str] = []
@@ -228,9 +232,9 @@ def split_extraction(text: str) -> list[str]:
 
 
 def join_extraction(parts: Iterable[str]) -> str:
-    """Write extraction names as one path; the inverse of `split_extraction`.
+    """Join extraction names into one path; the inverse of `split_extraction`.
 
-    The first part is the name of a file and is never quoted: an existing file of the literal name wins.
+    The first part is a file name and is never quoted: an existing file of that literal name takes precedence.
     """
     import json
 
@@ -242,7 +246,7 @@ def join_extraction(parts: Iterable[str]) -> str:
 
 
 def split_slice(text: str) -> tuple[str, tuple[int | slice | object, ...]] | None:
-    """Split ``name[0:3, ..., 5]`` into the name and what numpy would be given; None if no slice ends the text."""
+    """Split ``name[0:3, ..., 5]`` into the name and a numpy index; None if the text does not end with a slice."""
     match = _SLICE.search(text)
     if match is None or match.start() == 0:
         return None

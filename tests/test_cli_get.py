@@ -475,7 +475,7 @@ def cut(model):
 
 
 def test_a_truncated_tensor(run, cut, tmp_path):
-    words = rf"{cut}: b @0x[0-9a-f]+: the tensor goes on beyond the end of the file \(wanted 40, got 22\)"
+    words = rf"{cut}: b @0x[0-9a-f]+: the tensor extends beyond the end of the file \(wanted 40, got 22\)"
     into = ("-o", tmp_path / "out")
     for more in ((), ("--json",), ("--raw", *into), ("--npy", *into), ("--json", *into)):
         ran = run("get", cut, "b", *more)

@@ -87,7 +87,7 @@ def test_part(run, small):
     assert run("graph", small, "--inputs", "--outputs", "init").out == ""
     ran = run("graph", small, "--outputs", "yy")
     assert (ran.code, ran.out) == (2, "")
-    assert "no node of this name" in ran.err
+    assert "no node with this name" in ran.err
 
 
 def test_a_model(run, saved):

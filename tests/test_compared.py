@@ -220,7 +220,7 @@ def test_brotli_that_looks_like_json_is_brotli(run, tmp_path):
             assert (document.format, document.status) == ("brotli", Status.COMPLETE), size
         assert run("check", path).code == 0
     path.write_bytes(b'{"a": "no stream at all, just a name that lies"}')
-    with pparse.open(path) as document, pytest.raises(FormatError, match="named as brotli, and is json text"):
+    with pparse.open(path) as document, pytest.raises(FormatError, match="named like brotli, but is json text"):
         document.root  # noqa: B018
 
 

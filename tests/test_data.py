@@ -334,13 +334,13 @@ def test_stream_names():
 
 
 def test_stream_of_text():
-    with pytest.raises(SourceError, match=r"^<text>: the file object gives text; open it in binary mode$"):
+    with pytest.raises(SourceError, match=r"^<text>: the file object returns text; open it in binary mode$"):
         StreamData(io.StringIO("abc"), "<text>")
 
 
 def test_stream_that_cannot_be_sought():
     reading, writing = os.pipe()
-    with os.fdopen(reading, "rb") as stream, os.fdopen(writing, "wb"), pytest.raises(SourceError, match="sought"):
+    with os.fdopen(reading, "rb") as stream, os.fdopen(writing, "wb"), pytest.raises(SourceError, match="cannot seek"):
         StreamData(stream, "pipe")
 
 
@@ -807,7 +807,7 @@ def test_file_that_grew(path):
         with pytest.raises(DataChangedError) as caught:
             data.check_unchanged()
         assert (caught.value.wanted, caught.value.got) == (len(CONTENT), len(CONTENT) + 4)
-        assert f"had {len(CONTENT)} bytes and has {len(CONTENT) + 4}" in str(caught.value)
+        assert f"had {len(CONTENT)} bytes and now has {len(CONTENT) + 4}" in str(caught.value)
         assert data.size == len(CONTENT)
 
 
@@ -1296,7 +1296,7 @@ def test_a_file_whose_time_was_put_back_has_changed(tmp_path):
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
     if path.stat().st_ctime_ns == before.st_ctime_ns:
         pytest.skip("the clock of this file system is too coarse, or it has none")
-    with pytest.raises(DataChangedError, match="the time of that was put back"):
+    with pytest.raises(DataChangedError, match="its modification time was put back"):
         data.check_unchanged()
     data.close()
 

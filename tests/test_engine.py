@@ -468,7 +468,7 @@ def test_a_jump_back_must_be_declared():
     def back(self, ctx, block, base):
         return ctx.pos - 400, DONE, 0
 
-    with pytest.raises(EngineError, match="went back to 100 without declaring it") as caught:
+    with pytest.raises(EngineError, match="moved back to 100 without declaring it") as caught:
         run_state(forth, back)
     assert (caught.value.offset, caught.value.state) == (500, "back")
 
@@ -750,7 +750,7 @@ class Forgetful(Records):
 )
 def test_children_that_are_counted_and_not_given_are_an_error_of_the_parser(ask):
     doc = pparse.open(document([b"a"] * 100), parsers=[Forgetful], format="records")
-    with doc, pytest.raises(EngineError, match="children, and gives none from number 64 on"):
+    with doc, pytest.raises(EngineError, match="children, but returns none from number 64 on"):
         ask(doc.root)
 
 

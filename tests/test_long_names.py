@@ -277,5 +277,5 @@ def test_a_read_that_fails_at_once_is_told_in_the_words_of_the_system():
     with pytest.raises(SourceError, match="Input/output error") as caught:
         StreamData(Failing("read"))
     assert "sought" not in str(caught.value)
-    with pytest.raises(SourceError, match="cannot be sought"):
+    with pytest.raises(SourceError, match="cannot seek"):
         StreamData(Failing("seek"))

@@ -81,7 +81,7 @@ def nested(kind: str, depth: int) -> bytes:
 def test_streams_nested_deeper_than_the_limit_are_refused_by_every_command(kind, tmp_path, capsys):
     path = tmp_path / f"deep.{kind}"
     path.write_bytes(nested(kind, DEEP.get(kind, DEPTH)))
-    with pytest.raises(LimitError, match="more than 32 archives and streams lie within each other"):
+    with pytest.raises(LimitError, match="more than 32 archives and streams are nested"):
         pparse.open(path).parse()
     for command in ("ls", "info", "tree", "check", "get"):
         assert main([command, str(path)]) == 2
@@ -97,7 +97,7 @@ def test_streams_nested_as_deep_as_the_limit_are_read(kind):
         assert document.parse().root["a"].load() == 1
     with (
         pparse.open(nested(kind, MAX_NESTING + 1), limits=limits) as document,
-        pytest.raises(LimitError, match="one layer after the other"),
+        pytest.raises(LimitError, match="layer by layer"),
     ):
         document.parse()
 

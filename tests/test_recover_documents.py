@@ -285,7 +285,7 @@ def test_a_folder_without_a_model_is_not_told_to_name_a_format(run, tmp_path):
     assert ran.code == 3
     assert "-f" not in ran.err
     assert "run it on each other file by itself" in ran.err
-    assert "name a file to look into that" in run("ls", folder).err
+    assert "name a file to look into it" in run("ls", folder).err
 
 
 def test_what_no_parser_recognises_gets_a_next_step_that_can_help(run, tmp_path):

@@ -242,13 +242,13 @@ def test_bad_entries_say_what_is_wrong_with_their_numbers():
     cases = {
         "{}": "the entry has no data_offsets",
         '{"dtype":"U8","shape":[4],"data_offsets":[0,4,8]}': "data_offsets is not a pair",
-        '{"dtype":"U8","shape":[4],"data_offsets":[0,4.0]}': "data_offsets holds what is no offset",
+        '{"dtype":"U8","shape":[4],"data_offsets":[0,4.0]}': "a value in data_offsets is not an offset",
         '{"dtype":"U8","shape":[4],"data_offsets":[4,0]}': "data_offsets end before they begin",
         '{"shape":[4],"data_offsets":[0,4]}': "the entry has no dtype",
         '{"dtype":7,"shape":[4],"data_offsets":[0,4]}': "the dtype is not a string",
         '{"dtype":"U8","data_offsets":[0,4]}': "the entry has no shape",
         '{"dtype":"U8","shape":4,"data_offsets":[0,4]}': "the shape is not a list",
-        '{"dtype":"U8","shape":[-4],"data_offsets":[0,4]}': "the shape holds what is no length",
+        '{"dtype":"U8","shape":[-4],"data_offsets":[0,4]}': "a value in the shape is not a length",
         '{"dtype":"F4","shape":[3],"data_offsets":[0,4]}': "3 elements of F4 do not fill whole bytes",
         '{"dtype":"U8","shape":[4294967296,4294967296,0],"data_offsets":[0,0]}': (
             "the number of elements overflows 64 bits"
@@ -1236,7 +1236,7 @@ def test_tensors_of_a_file_that_grew_are_in_doubt_since_bytes_may_have_come_in_b
             with pparse.view(source) as model:
                 for tensor in ask(model):
                     assert (tensor.status, tensor.finding.code) == (Status.DAMAGED, "shifted")
-                    with pytest.raises(DamagedTensorError, match="may have come in before"):
+                    with pytest.raises(DamagedTensorError, match="may have been inserted before"):
                         tensor.numpy()
                 assert model["none"].status is Status.COMPLETE
         with pparse.open(source) as document:

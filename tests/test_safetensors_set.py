@@ -903,7 +903,7 @@ def test_an_error_behind_a_thousand_warnings_is_not_lost(tmp_path):
         found = list(model.check())
     assert codes(found).count("unmapped") <= 1000
     assert codes(found, Severity.ERROR) == ["findings-omitted"]
-    assert "1 of them errors" in found[-1].reason
+    assert "1 of them are errors" in found[-1].reason
 
 
 def test_names_that_occur_twice_in_the_map(made):

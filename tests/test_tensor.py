@@ -621,7 +621,7 @@ def test_readinto_packed_gives_the_stored_bytes():
 
 def test_readinto_what_cannot_take_it():
     tensor = make("float32", (3, 4), bytes(48))
-    with pytest.raises(ValueError, match="has 47 bytes, the tensor 48"):
+    with pytest.raises(ValueError, match="has 47 bytes, but the tensor has 48"):
         tensor.readinto(bytearray(47))
     with pytest.raises((TypeError, ValueError, BufferError)):
         tensor.readinto(bytes(48))

@@ -350,7 +350,7 @@ def test_functions():
     with pytest.raises(PathError):
         function.subgraph(["nothing"])
     assert [finding.reason for finding in graph.functions["g"].check()] == [
-        "the result 'done' is 'nobody', which is not there"
+        "the result 'done' is 'nobody', which does not exist"
     ]
     with pytest.raises(KeyError):
         graph.functions["h"]

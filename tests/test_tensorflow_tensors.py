@@ -234,7 +234,7 @@ def test_texts():
     assert viewer["t5"].finding.code == "extra-values"
     assert viewer["t0"].dtype is None
     assert viewer["t0"].stored_dtype == "DT_STRING"
-    with pytest.raises(UnsupportedError, match="not of texts"):
+    with pytest.raises(UnsupportedError, match="not of strings"):
         next(view(proto(1, ()))["t0"].strings())
 
 

@@ -1,1 +1,1 @@
-"""What a person asks of a model: tensors by name, as numpy arrays."""
+"""Viewers: the tensors of a model by name, as numpy arrays."""

@@ -1,4 +1,4 @@
-"""Safetensors: one file, the index of several, a folder of them."""
+"""Safetensors: a single file, the index of a sharded model, or a folder of shards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One entry of a safetensors header: what it says of a tensor, checked."""
+"""One entry of a safetensors header, parsed and checked."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ METADATA: Final = "__metadata__"
 # The reference reader refuses longer headers (tensor.rs, MAX_HEADER_SIZE).
 REFERENCE_HEADER_LIMIT: Final = 100_000_000
 
-# What an entry says, in the order in which the reference reader takes it from a JSON array too (serde does so).
+# Fields of an entry, in the order in which the reference reader also accepts them from a JSON array (serde does so).
 FIELDS: Final = ("dtype", "shape", "data_offsets")
 _U64: Final = 1 << 64
 
-# The format's words, all 22 of them (tensor.rs, enum Dtype).
+# All 22 dtype words of the format (tensor.rs, enum Dtype).
 STORED_DTYPES: Final[dict[str, DType]] = {
     word: DTYPES[name]
     for word, name in {
@@ -52,7 +52,7 @@ STORED_DTYPES: Final[dict[str, DType]] = {
     }.items()
 }
 
-# A member of the header, to tell its level from others where brackets are damaged.
+# A member of the header: tells its level from others if brackets are damaged.
 _TEXT: Final = rb'"[^"\\\x00-\x1f]*+(?:\\.[^"\\\x00-\x1f]*+)*+"'
 _BLANKS: Final = rb"[ \t\n\r]*+"
 MEMBER: Final = lazy_pattern(
@@ -76,23 +76,27 @@ MEMBER: Final = lazy_pattern(
 
 
 class TensorInfo:
-    """One entry of the header, checked.
-
-    ``begin`` and ``end`` count from the start of the data section; ``problem`` says what is wrong with the entry
-    (None: nothing), ``wanted`` and ``got`` its numbers; then ``dtype`` and ``shape`` are what could be made out.
-    """
+    """One entry of the header, parsed and checked. If there is a problem, ``dtype`` and ``shape`` may be incomplete."""
 
     __slots__ = ("begin", "dtype", "end", "got", "problem", "shape", "stored_dtype", "unsupported", "wanted")
 
     def __init__(self, fields: object) -> None:
         self.dtype: DType | None = None
+        """Element type; None if it is unknown."""
         self.stored_dtype = "?"
+        """The word in the header."""
         self.shape: tuple[int, ...] = ()
+        """Length of each dimension."""
         self.begin = self.end = 0
+        """Where its bytes begin and end, from the start of the data section."""
         self.problem: str | None = None
+        """What is wrong with the entry, in words; None: nothing."""
         self.unsupported = False
+        """Whether the problem is a limit of ours or of numpy, rather than a fault of the file."""
         self.wanted: int | None = None
+        """Number that the problem is about: what was needed …"""
         self.got: int | None = None
+        """… and what was found."""
         if self._read_plain(fields):
             return
         if isinstance(fields, list) and len(fields) == len(FIELDS):
@@ -107,7 +111,7 @@ class TensorInfo:
             self._check_size()
 
     def _read_plain(self, fields: Any) -> bool:
-        """Read an entry without any fault, as nearly all are, in one go; False leaves it to the careful way."""
+        """Read a faultless entry, as nearly all are, in one go; return False if it needs the full checks."""
         try:
             begin, end = fields["data_offsets"]
             shape = fields["shape"]
@@ -132,12 +136,12 @@ class TensorInfo:
 
     @property
     def severity(self) -> Severity:
-        """How bad the problem is: more dimensions than an array can have are no fault of the file."""
+        """Severity of the problem; more dimensions than an array can have are not a fault of the file."""
         return Severity.WARNING if self.unsupported and self.dtype is not None else Severity.ERROR
 
     def _read_type(self, word: object) -> None:
         if isinstance(word, dict) and list(word.values()) == [None]:
-            (word,) = word  # ``{"U8": null}``: serde's other way to write it
+            (word,) = word  # serde also accepts ``{"U8": null}``
         if not isinstance(word, str):
             self.problem = self.problem or ("the entry has no dtype" if word is None else "the dtype is not a string")
             return
@@ -145,13 +149,13 @@ class TensorInfo:
         self.dtype = STORED_DTYPES.get(word)
         if self.dtype is None:
             self.unsupported = True
-            self.problem = self.problem or f"the dtype {word[:40]!r} is not one of safetensors'"
+            self.problem = self.problem or f"the dtype {word[:40]!r} is not a safetensors dtype"
 
     def _read_shape(self, shape: object) -> None:
         if not isinstance(shape, list):
             self.problem = self.problem or ("the entry has no shape" if shape is None else "the shape is not a list")
         elif not all(type(length) is int and 0 <= length < _U64 for length in shape):
-            self.problem = self.problem or "the shape holds what is no length"
+            self.problem = self.problem or "a value in the shape is not a length"
         else:
             self.shape = tuple(shape)
 
@@ -161,7 +165,7 @@ class TensorInfo:
         elif not isinstance(offsets, list) or len(offsets) != 2:
             self.problem = "data_offsets is not a pair"
         elif not all(type(offset) is int and 0 <= offset < _U64 for offset in offsets):
-            self.problem = "data_offsets holds what is no offset"
+            self.problem = "a value in data_offsets is not an offset"
         elif offsets[0] > offsets[1]:
             self.problem = "data_offsets end before they begin"
         else:
@@ -180,29 +184,29 @@ class TensorInfo:
         elif bits % 8:
             self.problem = f"{count} elements of {self.stored_dtype} do not fill whole bytes"
         elif bits // 8 != self.end - self.begin:
-            self.problem = "dtype and shape need another number of bytes than data_offsets give"
+            self.problem = "dtype and shape need a different number of bytes than data_offsets span"
             self.wanted, self.got = bits // 8, self.end - self.begin
         elif not bits and prod(length for length in self.shape if length) >= 1 << 60:
             self.unsupported = True
-            self.problem = "the shape is beyond what an array can have, though it has no elements"
+            self.problem = "the shape is larger than an array can have, even without elements"
         elif len(self.shape) > 64:
             self.unsupported = True
-            self.problem = f"{len(self.shape)} dimensions are more than an array can have"
+            self.problem = f"an array cannot have {len(self.shape)} dimensions"
             self.wanted, self.got = len(self.shape), 64
 
 
 def is_metadata(fields: object) -> bool:
-    """Say whether the value of ``__metadata__`` is one that the reference reader takes."""
+    """Return whether the reference reader accepts this value of ``__metadata__``."""
     return fields is None or (isinstance(fields, dict) and all(isinstance(value, str) for value in fields.values()))
 
 
 def info_of(header: Result, ordinal: int, fields: object) -> TensorInfo:
-    """Check what entry ``ordinal`` of ``header`` says; where it has a field twice, nobody can tell which is meant."""
+    """Return entry ``ordinal`` of ``header``, checked; repeated fields are a problem, as either may be meant."""
     info = TensorInfo(fields)
     if type(fields) is not dict or len(fields) <= len(FIELDS):
         return info
     for field in FIELDS:
-        # Decoded, the second is called so; but a field may really have that name.
+        # The decoder renames the second one so; but a field may really have that name.
         if f"{field}#2" in fields and header.find(header.root.child(ordinal), field, 2) is not None:
             info.problem, info.unsupported = f"the entry has more than one {field}", False
     return info

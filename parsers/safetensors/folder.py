@@ -74,7 +74,7 @@ class SafetensorsFolderParser(ShardSet):
         return self._index is not None and self._index.has_map
 
     def weight_map(self) -> Iterator[tuple[str, str | None]]:
-        """Yield what the index says."""
+        """Yield the weight map of the index."""
         return self._index.weight_map() if self._index is not None else iter(())
 
     def map_lookup(self, name: str) -> str | None:
@@ -82,7 +82,7 @@ class SafetensorsFolderParser(ShardSet):
         return self._index.map_lookup(name) if self._index is not None else None
 
     def map_size(self) -> int | None:
-        """Return how many tensors the index names."""
+        """Return the number of tensors that the index names."""
         return self._index.map_size() if self._index is not None else None
 
     def index_metadata(self) -> dict[str, Any]:
@@ -90,13 +90,13 @@ class SafetensorsFolderParser(ShardSet):
         return self._index.index_metadata() if self._index is not None else {}
 
     def shard_names(self) -> list[str]:
-        """Return the shards that the index names, or the files there are with those that their numbering lacks."""
+        """Return the shards named by the index; without one, the files there and those their numbering lacks."""
         if self._index is not None:
             return self._index.shard_names()
         return self._numbered() or self._files
 
     def _numbered(self) -> list[str] | None:
-        """Return all names that ``…-00001-of-00007.safetensors`` promises; None where files are not numbered so."""
+        """Return all names that ``…-00001-of-00007.safetensors`` implies; None if files are not numbered like that."""
         matches = [_NUMBERED.fullmatch(name) for name in self._files]
         if not matches or any(match is None for match in matches):
             return None
@@ -111,7 +111,7 @@ class SafetensorsFolderParser(ShardSet):
         return names if set(self._files) <= set(names) else None
 
     def extra_files(self) -> list[str]:
-        """Return safetensors files of the folder that the index does not name."""
+        """Return safetensors files in the folder that the index does not name."""
         named = set(self.shard_names())
         return [name for name in self._files if name not in named]
 
@@ -120,7 +120,7 @@ class SafetensorsFolderParser(ShardSet):
         return self._index.shard(name) if self._index is not None else super().shard(name)
 
     def root_entry(self) -> Entry:
-        """Return the root."""
+        """Describe the root."""
         return Entry(None, "safetensors-folder", 0, 0, status=None)
 
     def begin(self, ctx: NodeContext) -> tuple[int, Any, int]:
@@ -131,7 +131,7 @@ class SafetensorsFolderParser(ShardSet):
         return 0, self.expect_shards, 0
 
     def expect_shards(self, ctx: NodeContext, block: bytes, base: int) -> tuple[int, Any, int]:
-        """Show the index's metadata and the shards."""
+        """Emit the index's metadata and the shards."""
         for key, value in self.index_metadata().items():
             if isinstance(value, str | int | float | bool) or value is None:
                 ctx.emit(Entry(key, "metadata", 0, 0, value))

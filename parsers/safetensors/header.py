@@ -62,23 +62,23 @@ class HeaderParser(Parser):
         super().__init__(result)
         self._header: Result | None = None
         self._header_size: int | None = None
-        self.adrift: str | None = None  # why it cannot be told where the data begins
-        self.shifted = False  # whether that is so since bytes follow the last tensor
+        self.adrift: str | None = None  # why it is unknown where the data begins
+        self.shifted = False  # whether bytes after the last tensor are the reason
         self._looked_behind = False
-        self._unproved = False  # the header seems to go on behind its end, and nothing says where it ends
-        self.wrong_length: Finding | None = None  # set where the header's end was found otherwise
-        self.layout: Layout | None = None  # where the tensors lie, once all were looked at
-        self.compared = False  # whether tensors were held against each other
-        self.conflicts = bytearray()  # what came of it, for each entry of the header
+        self._unproved = False  # the header seems to continue behind its end, which is unknown
+        self.wrong_length: Finding | None = None  # set if the header's end was found in another way
+        self.layout: Layout | None = None  # where the tensors lie, once all were read
+        self.compared = False  # whether tensors were compared with each other
+        self.conflicts = bytearray()  # the conflict of each header entry
         self.bad_metadata = False
-        self.repeats: bool | None = None  # whether a name occurs twice; None while nobody looked
+        self.repeats: bool | None = None  # whether a name occurs twice; None: not known yet
         self._metadata_ordinals: list[int] | None = None
 
     @property
     def header_size(self) -> int:
-        """The header's length as the file says, or where its text ends if the tensors fill the file from there.
+        """The header's length according to the file, or to its text if the tensors then fill the file.
 
-        Raises `MalformedError` for what cannot be one, or is not there.
+        Raises `MalformedError` if the length is impossible, or not there.
         """
         if self._header_size is not None:
             return self._header_size
@@ -100,7 +100,7 @@ class HeaderParser(Parser):
             extraction.session.limits.check("header_bytes", length, "the header's length", offset=extraction.start)
         elif length > extraction.session.limits.header_bytes:
             raise MalformedError(
-                f"the header's length is beyond the file, and any header "
+                f"the header's length is beyond the file, and above the largest header "
                 f"({format_size(extraction.session.limits.header_bytes)})",
                 offset=extraction.start,
                 wanted=length,
@@ -111,10 +111,10 @@ class HeaderParser(Parser):
 
     @property
     def header(self) -> Result:
-        """What the JSON parser makes of the header."""
+        """The JSON parser's result for the header."""
         header = self._header
         if header is None:
-            with self.lock:  # taken here, not at the door: it is asked for several times by every look-up
+            with self.lock:  # here and not at a door: every look-up calls this several times
                 header = self._header = self._header or self._read_header()
         return header
 
@@ -127,8 +127,8 @@ class HeaderParser(Parser):
         json.member = MEMBER
         json.is_all_there = start + self.header_size <= extraction.known_end()
         if self._unproved and json.is_all_there and header.status is Status.DAMAGED:
-            # The space behind it may be the header's, pushed out by what came into it.
-            self.adrift = "the header is damaged, and may end elsewhere: it cannot be told where tensors begin"
+            # The space behind the header may be its own, pushed out by inserted bytes.
+            self.adrift = "the header is damaged and may end elsewhere: it is unknown where tensors begin"
         return header
 
     @property
@@ -143,7 +143,7 @@ class HeaderParser(Parser):
     def unwritten(self) -> list[tuple[int, int]]:
         """Return the stretches of the file that were never written (file holes), at most 10,000.
 
-        The zeros beside a hole count: a file system keeps whole blocks.
+        Zeros next to a hole count, as file systems allocate whole blocks.
         """
         extraction = self.result.extraction
         found = []
@@ -154,14 +154,14 @@ class HeaderParser(Parser):
         return found
 
     def zeroed_header(self) -> Finding | None:
-        """Return a finding if the file begins with zeros where its header should be."""
+        """Return a finding if the file begins with zeros in place of its header."""
         return zeroed_header(self.result.extraction)
 
     def infos(self, first: int = 0) -> Iterator[tuple[int, str | None, TensorInfo, Entry | None]]:
-        """Yield ``(ordinal in the header, name, entry checked, JSON entry if that is not whole)`` of every tensor.
+        """Yield ``(ordinal in the header, name, checked entry, JSON entry if that is not whole)`` of every tensor.
 
-        Yields nothing where there is no header to read; the findings then say why. What tensors say against each other
-        is known of a small header before the first is yielded, of a larger one once all were.
+        Yields nothing without a readable header; the findings then tell why. Conflicts between tensors are known before
+        the first one of a small header, and after the last one of a large header.
         """
         try:
             size, root = self.header_size, self.header.root
@@ -188,7 +188,7 @@ class HeaderParser(Parser):
                 self._find_conflicts(self._each_info(0), self.repeated() if self.repeats else set())
 
     def _each_info(self, first: int) -> Iterator[tuple[int, str | None, TensorInfo, Entry | None]]:
-        """Yield what `infos` does, each by itself."""
+        """Yield what `infos` does, without comparing tensors."""
         json: JsonParser = self.header.parser  # type: ignore[assignment]
         metadata: list[int] = []
         for ordinal, name, fields, entry in json.each_member(self.header.root, first):
@@ -200,15 +200,15 @@ class HeaderParser(Parser):
                 yield ordinal, name, *self._info(ordinal)
             else:
                 yield ordinal, name, info_of(self.header, ordinal, fields), entry
-        json.decoder.pairs = []  # else the whole header would stay
+        json.decoder.pairs = []  # free the whole header
         if not first:
             self._metadata_ordinals = metadata
             self.bad_metadata |= len(metadata) > 1
 
-    # -- what tensors say against each other -------------------------------------------------------------------------
+    # -- conflicts between tensors -------------------------------------------------------------------------
 
     def _compare(self, rows: list[tuple[int, str | None, TensorInfo, Entry | None]]) -> None:
-        """Find out where the tensors of a small header lie, and which contradict each other."""
+        """Find out where the tensors of a small header lie, and which conflict."""
         seen: dict[str, int] = {}
         namesakes: set[int] = set()
         for ordinal, name, _, _ in rows:
@@ -223,7 +223,7 @@ class HeaderParser(Parser):
     def _find_conflicts(
         self, rows: Iterator[tuple[int, str | None, TensorInfo, Entry | None]], namesakes: set[int]
     ) -> None:
-        """Note the tensors that share bytes, and those of one name: nobody can tell which of them is right."""
+        """Record the tensors that share bytes, and those with the same name: any of them may be the wrong one."""
         assert self.layout is not None  # noqa: S101 -- the callers made it
         if self.layout.overlaps:
             ordinals, begins, ends = array("q"), array("Q"), array("Q")
@@ -246,19 +246,19 @@ class HeaderParser(Parser):
         return ordinal, name, info, entry
 
     def _judge(self, ordinal: int, info: TensorInfo) -> TensorInfo:
-        """Give a tensor that another one contradicts its problem."""
+        """Add the problem to a tensor that is in conflict."""
         if self.conflicts and info.problem is None and ordinal < len(self.conflicts):
             info.problem = CONFLICTS.get(self.conflicts[ordinal])
         return info
 
     def _know_conflicts(self) -> None:
-        """Find out about conflicts if that takes one look at a small header."""
+        """Find conflicts if the header is small."""
         if not self.compared and self.header_size <= LOOK_FIRST and self.header.root.kind == "object":
             self._compare(list(self._each_info(0)))
 
     @property
     def is_at_odds(self) -> bool:
-        """Whether the header, though it can be read, is one that the reference reader refuses, as far as is known."""
+        """Whether the header, though readable, is known to be one that the reference reader refuses."""
         return (
             self.bad_metadata
             or not self.is_tiled
@@ -267,7 +267,7 @@ class HeaderParser(Parser):
 
     @property
     def is_tiled(self) -> bool:
-        """Whether nothing that is known speaks against tensors that lie one behind the other up to the file's end."""
+        """Whether, as far as is known, the tensors follow each other up to the file's end."""
         layout = self.layout
         if layout is None:
             return True
@@ -275,15 +275,15 @@ class HeaderParser(Parser):
         return not layout.breaks and (there <= layout.end or not layout.known)
 
     def info(self, ordinal: int) -> tuple[TensorInfo, Entry | None]:
-        """Return what one entry of the header says, and its JSON entry if that is not whole."""
+        """Return one entry of the header, checked, and its JSON entry if that is not whole."""
         self._know_conflicts()
         info, entry = self._info(ordinal)
         return self._judge(ordinal, info), entry
 
     def _info(self, ordinal: int) -> tuple[TensorInfo, Entry | None]:
-        """Return one entry of the header by itself, and its JSON entry if that is not whole.
+        """Return one entry of the header, read by itself, and its JSON entry if that is not whole.
 
-        Where a field that nobody needs is beyond a limit (nested too deep, a number too large), the others are read.
+        If a field that is not needed exceeds a limit (nested too deep, a number too large), reads the others.
         """
         header = self.header
         node, entry = header.root.child(ordinal), header.entry(header.root, ordinal)
@@ -298,7 +298,7 @@ class HeaderParser(Parser):
                 header.findings.add(
                     Finding(
                         "limit",
-                        f"a field that is not needed was passed over: {error.reason}",
+                        f"a field that is not needed was skipped: {error.reason}",
                         severity=Severity.WARNING,
                         path=node.path,
                         source=header.extraction.name,
@@ -317,9 +317,9 @@ class HeaderParser(Parser):
             )
 
     def peek_member(self, name: str, occurrence: int) -> tuple[int, TensorInfo] | None:
-        """Return the ordinal and entry of a tensor of a small header that has no index yet; None: look in the index.
+        """Return ordinal and entry of a tensor in a small header without an index; None: use the index.
 
-        Done once: one decoding finds a tensor in less time than an index takes to make, which serves all that follow.
+        Only once: one decoding is faster than making an index, but the index serves all later look-ups.
         """
         header = self.header
         json: JsonParser = header.parser  # type: ignore[assignment]
@@ -337,7 +337,7 @@ class HeaderParser(Parser):
         return None
 
     def repeated(self) -> set[int]:
-        """Return the ordinals in the header of entries whose name may occur more than once."""
+        """Return the ordinals of header entries whose name may occur more than once."""
         root = self.header.root
         if root.kind != "object":
             return set()
@@ -357,8 +357,8 @@ class HeaderParser(Parser):
         return bool(json.decoder.duplicates or self.repeats)
 
     def status_of(self, info: TensorInfo, there: int | None = None) -> Status:
-        """Say what became of a tensor: by its entry, by how many data bytes are ``there`` (None: look), and by what is
-        known of those now."""
+        """Return the status of a tensor, from its entry, the number of data bytes ``there`` (None: find out), and
+        what is known about those now."""
         status = self.claimed_status(info, there)
         if status is Status.DAMAGED or status is Status.UNSUPPORTED or info.begin == info.end:
             return status
@@ -369,7 +369,7 @@ class HeaderParser(Parser):
         return found if status is Status.COMPLETE or found is Status.DAMAGED else status
 
     def claimed_status(self, info: TensorInfo, there: int | None = None) -> Status:
-        """Say what became of a tensor by its entry, and by how many data bytes are ``there`` (None: look)."""
+        """Return the status of a tensor from its entry and the number of data bytes ``there`` (None: find out)."""
         if info.problem is not None:
             return Status.UNSUPPORTED if info.unsupported else Status.DAMAGED
         if not self._looked_behind:
@@ -383,27 +383,27 @@ class HeaderParser(Parser):
         return Status.TRUNCATED if info.begin < there else Status.MISSING
 
     def look_behind(self) -> None:
-        """Find out whether bytes follow the last tensor, before anything is said of the others."""
+        """Find out whether bytes follow the last tensor, before any status is given."""
         self._looked_behind = True
         if self.header.root.kind != "object":
             return
         there = self.result.extraction.known_end() - self.data_start
         if self.layout is None and self.header_size > LOOK_FIRST and last_end(self.result, self.header_size) == there:
-            return  # as nearly all writers have it: the entry that stands last is the last of the data
+            return  # as with nearly all writers, the last entry is the last in the data
         self._know_conflicts()
         layout = self.layout or lay(self.result.extraction.session.budget, self._each_info(0))
         if layout.known and self.header.status is Status.COMPLETE:
             self._judge_tail(layout.end)
 
     def _judge_tail(self, end: int) -> None:
-        """Note that tensors may lie elsewhere, if bytes follow the last one, at ``end``, that need not stand behind."""
+        """Record that tensors may lie elsewhere if bytes after the last one, from ``end``, may have been inserted."""
         self._looked_behind = True
         extraction = self.result.extraction
         if self.adrift is None and has_odd_tail(extraction, self.data_start + end):
             self.shifted, self.adrift = True, SHIFTED
 
     def metadata_at(self) -> list[int]:
-        """Return the ordinals in the header of ``__metadata__``: one, or none, in a good file."""
+        """Return the ordinals of ``__metadata__`` in the header: at most one in a good file."""
         if self._metadata_ordinals is None:
             self._metadata_ordinals = list(self.header.ordinals_of(self.header.root, METADATA))
         return self._metadata_ordinals

@@ -35,13 +35,13 @@ if TYPE_CHECKING:
     from pparse.tree.result import Result
 
 SUFFIX: Final = ".safetensors.index.json"
-# An index up to this size is decoded at once; a larger one is read through its nodes.
+# Up to this size an index is decoded at once; a larger one is read through its nodes.
 _SMALL: Final = 1 << 20
 _MAP: Final = lazy_pattern(rb'"weight_map"\s*+:\s*+\{(?:\s*+\}|\s*+"[^"\\]*+(?:\\.[^"\\]*+)*+"\s*+:\s*+"([^"\\]*+)")?')
 
 
 class ShardSet(Parser):
-    """What the index of shards and a folder of shards have in common."""
+    """Base of the two parsers for sets of shards: with an index, and for a folder."""
 
     is_set = True
 
@@ -57,16 +57,16 @@ class ShardSet(Parser):
         return []
 
     def weight_map(self) -> Iterator[tuple[str, str | None]]:
-        """Yield ``(tensor name, shard name)`` as the index has it; the shard is None where it is no text."""
+        """Yield ``(tensor name, shard name)`` from the index; the shard is None if it is not a string."""
         yield from ()
 
     @property
     def has_map(self) -> bool:
-        """Whether there is an index that says which tensor is where."""
+        """Whether there is an index that maps tensors to shards."""
         return False
 
     def index_metadata(self) -> dict[str, Any]:
-        """Return what the index says of the whole."""
+        """Return the metadata of the index."""
         return {}
 
     def map_lookup(self, name: str) -> str | None:
@@ -74,21 +74,21 @@ class ShardSet(Parser):
         return None
 
     def map_size(self) -> int | None:
-        """Return how many tensors the index names."""
+        """Return the number of tensors that the index names."""
         return None
 
     def extra_files(self) -> list[str]:
-        """Return files of the folder that look like shards and are not named by the index."""
+        """Return files in the folder that look like shards, but are not named by the index."""
         return []
 
     @property
     def is_alone(self) -> bool:
-        """Whether it lies in no folder, but in an archive or a stream: then its shards are not looked for."""
+        """Whether it lies in an archive or a stream instead of a folder; shards are then not looked for."""
         extraction = extraction_of(self.result)
         return extraction.origin is not None or extraction.implicit
 
     def shard(self, name: str) -> Extraction:
-        """Return the extraction of one shard. Raises `PathError` for a name that leaves the folder, `SourceError`."""
+        """Return the extraction of one shard. Raises `PathError` if the name leaves the folder, and `SourceError`."""
         return extraction_of(self.result).sibling(name)
 
     def enter(self, name: str) -> Extraction | None:
@@ -96,7 +96,7 @@ class ShardSet(Parser):
         return self.shard(name) if name in self.shard_names() else None
 
     def emit_shards(self, ctx: NodeContext) -> None:
-        """Show every shard file with its size."""
+        """Emit every shard file with its size."""
         for name in self.shard_names():
             try:
                 size = self.shard(name).size
@@ -107,7 +107,7 @@ class ShardSet(Parser):
 
 
 class SafetensorsIndexParser(ShardSet):
-    """An index and the shards it names."""
+    """An index and the shards that it names."""
 
     name = "safetensors-index"
     description = "sharded safetensors model (index and shards)"
@@ -117,7 +117,7 @@ class SafetensorsIndexParser(ShardSet):
     references = ("huggingface/transformers and huggingface_hub (sharded checkpoints)",)
     limitations = (
         "shard names must stay in the index's folder",
-        "an index in an archive is shown without its shards, each of which is a model of its own there",
+        "an index in an archive is shown without its shards, which are models of their own there",
     )
 
     def __init__(self, result: Result) -> None:
@@ -139,12 +139,12 @@ class SafetensorsIndexParser(ShardSet):
         return Confidence.NO
 
     def root_entry(self) -> Entry:
-        """Return the root."""
+        """Describe the root."""
         extraction = self.result.extraction
         return Entry(None, "safetensors-index", extraction.start, extraction.end, status=None)
 
     def _small(self) -> dict[str, Any] | None:
-        """Return the whole index decoded at once, if it is small and without fault; else its nodes must do."""
+        """Return the whole index, decoded at once, if it is small and sound; else None."""
         if not self._tried:
             self._tried = True
             extraction = self.result.extraction
@@ -184,7 +184,7 @@ class SafetensorsIndexParser(ShardSet):
         return node if node is not None and node.kind == "object" else None
 
     def weight_map(self) -> Iterator[tuple[str, str | None]]:
-        """Yield what the weight map says."""
+        """Yield the weight map."""
         if not self.has_map:
             return
         small = self._small()
@@ -200,14 +200,14 @@ class SafetensorsIndexParser(ShardSet):
                 yield name, shard if isinstance(shard, str) else None
 
     def text_status(self) -> Status:
-        """Say what became of the index's text, as far as it was read; without a weight map it is DAMAGED."""
+        """Return the status of the index's text as far as it was read; DAMAGED without a weight map."""
         status = self.json.status
         if status is Status.COMPLETE and (not self.has_map or self.json.findings.errors):
             return Status.DAMAGED
         return status
 
     def map_size(self) -> int | None:
-        """Return the number of members of the weight map."""
+        """Return the number of entries in the weight map."""
         small = self._small()
         if small is not None and self.has_map:
             return len(small["weight_map"])
@@ -226,11 +226,11 @@ class SafetensorsIndexParser(ShardSet):
             return None
         try:
             return str(kid.load())
-        except MalformedError:  # a long text, which is decoded only now
+        except MalformedError:  # a long string, which is decoded only now
             return None
 
     def shard_names(self) -> list[str]:
-        """Return the shards that the weight map names; of one that is cut or damaged, those beside it too."""
+        """Return the shards named by the weight map; if it is cut or damaged, also files in the folder."""
         if self._names is None:
             named = self._named_shards()
             self._names = named + self.unnamed_shards()
@@ -240,19 +240,19 @@ class SafetensorsIndexParser(ShardSet):
         return list(dict.fromkeys(shard for _, shard in self.weight_map() if shard is not None))
 
     def unnamed_shards(self) -> list[str]:
-        """Return the files that must be shards, and that the index would name if it were whole."""
+        """Return files in the folder that are shards, and would be named by the index if it were whole."""
         if self._unnamed is None:
             self._unnamed = self._files_like_shards() if self._is_broken() else []
         return self._unnamed
 
     def _is_broken(self) -> bool:
-        """Say whether the index may have named more shards than can be read; one that decodes at once did not."""
+        """Return whether the index may have named more shards than can be read."""
         if self._small() is not None or not self.has_map:
             return False
         return self.text_status() is not Status.COMPLETE
 
     def extra_files(self) -> list[str]:
-        """Return files that look like shards of this index (same name but for digits) and are not named by it."""
+        """Return files that look like shards of this index (same name but for digits) and that it does not name."""
         return [] if self._is_broken() else self._files_like_shards()
 
     def _files_like_shards(self) -> list[str]:
@@ -296,7 +296,7 @@ class SafetensorsIndexParser(ShardSet):
     # -- states ------------------------------------------------------------------------------------------------------
 
     def begin(self, ctx: NodeContext) -> tuple[int, Any, int]:
-        """Begin the root; other containers mirror the JSON text."""
+        """Begin the root; the other containers mirror the JSON text."""
         node = ctx.node
         if node.kind == "safetensors-index":
             return node.start, self.expect_map, 0
@@ -313,7 +313,7 @@ class SafetensorsIndexParser(ShardSet):
             ctx.emit(Entry(kid.key, kid.kind, kid.start, kid.end, value, kid.known_status, kid.finding))
 
     def expect_map(self, ctx: NodeContext, block: bytes, base: int) -> tuple[int, Any, int]:
-        """Show what the JSON text holds, and the shards."""
+        """Emit the content of the JSON text, and the shards."""
         root = self.json.root
         if root.kind != "object":
             self.note_damage(ctx.node, MalformedError("the index is not a JSON object", offset=root.start))
@@ -332,7 +332,7 @@ class SafetensorsIndexParser(ShardSet):
         self.result.close_node(node, status or Status.COMPLETE, None, end=node.end)
 
     def _mirrored(self, node: Node) -> Node:
-        ordinals: list[int] = []  # by number, not by key: a key may occur twice
+        ordinals: list[int] = []  # by number: a key may occur twice
         while node.parent is not None:
             ordinals.append(node.ordinal)
             node = node.parent
@@ -347,5 +347,5 @@ class SafetensorsIndexParser(ShardSet):
 
 
 def template(name: str) -> str:
-    """Return a file name with its numbers masked: shards of one model have the same."""
+    """Return a file name with its numbers masked, which is the same for all shards of a model."""
     return re.sub(r"\d+", "#", name)

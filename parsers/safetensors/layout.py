@@ -1,7 +1,7 @@
 """Where the tensors of a safetensors file lie in its data, and which of them contradict each other.
 
-The reference reader (tensor.rs, ``Metadata::validate``) wants them one behind the other, from the first byte of the
-data to the last of the file, and no name twice.
+The reference reader (tensor.rs, ``Metadata::validate``) requires them one after the other, without gaps, from the start
+of the data to the end of the file, and each name once.
 """
 
 from __future__ import annotations
@@ -17,31 +17,31 @@ if TYPE_CHECKING:
     from pparse.parsers.safetensors.entry import TensorInfo
     from pparse.tree.entry import Entry
 
-# What a tensor may be in conflict about.
+# Kinds of conflicts between tensors.
 SHARED: Final = 1
 NAMESAKE: Final = 2
-CONFLICTS: Final = {SHARED: "another tensor has bytes of its", NAMESAKE: "its name occurs more than once"}
+CONFLICTS: Final = {SHARED: "it shares bytes with another tensor", NAMESAKE: "its name occurs more than once"}
 
 _MAX_BREAKS: Final = 1000
 _NUMPY_FROM: Final = 50_000
-_COST: Final = 24  # bytes for each tensor that is not in order, sorting included
+_COST: Final = 24  # bytes for each tensor out of order, sorting included
 
 
 class Layout:
-    """The ranges of the tensors, counted from the start of the data; nothing is kept of those that come in order.
-
-    After `close`, ``breaks`` says where one ended and another began elsewhere, in order of offsets. ``again`` says that
-    this cannot be told without all ranges: a tensor without bytes came behind those between which it belongs. Then a
-    layout that will ``keep`` them tells.
-    """
+    """The ranges of the tensors, counted from the start of the data. Tensors that come in order take no memory."""
 
     def __init__(self, budget: MemoryBudget, *, keep: bool = False) -> None:
         self.again = False
+        """Whether only a layout with ``keep`` can tell, as an empty tensor came out of order."""
         self._keep = keep
-        self.known = True  # whether the place of every tensor is known
+        self.known = True
+        """Whether the place of every tensor is known."""
         self.end = 0
+        """Where the tensors end."""
         self.breaks: list[tuple[int, int]] = []
+        """After `close`, in order: where one tensor ended, and the next began elsewhere."""
         self.overlaps = False
+        """Whether tensors share bytes."""
         self._begins, self._ends = array("Q"), array("Q")
         self._charge = budget.charge(0, "the places of tensors")
 
@@ -59,7 +59,7 @@ class Layout:
             self._charge.resize(_COST * len(self._begins))
 
     def close(self) -> None:
-        """Find the breaks, and forget the ranges."""
+        """Find the breaks, and drop the ranges."""
         begins, ends = self._begins, self._ends
         for at in in_order(begins, ends):
             begin = begins[at]
@@ -73,7 +73,7 @@ class Layout:
 
 
 def in_order(begins: array[int], ends: array[int]) -> Iterable[int]:
-    """Return the numbers of ranges in the order of their beginnings, then ends."""
+    """Return the numbers of ranges, ordered by begin, then end."""
     order: Any = range(len(begins))
     if all(begins[at] >= ends[at - 1] for at in range(1, len(begins))):
         return order  # type: ignore[no-any-return]
@@ -85,9 +85,9 @@ def in_order(begins: array[int], ends: array[int]) -> Iterable[int]:
 
 
 def sharers(begins: array[int], ends: array[int]) -> list[int]:
-    """Return the numbers of the ranges that have bytes of another one."""
+    """Return the numbers of the ranges that share bytes with another."""
     found: list[int] = []
-    last, end = -1, 0  # the range that reaches farthest so far
+    last, end = -1, 0  # the range with the largest end so far
     for at in in_order(begins, ends):
         if begins[at] >= ends[at]:
             continue
@@ -107,8 +107,9 @@ def mark(flags: bytearray, ordinals: Iterable[int], what: int) -> None:
 
 
 def plain_end(pairs: list[tuple[str, Any]], beside: str) -> int | None:
-    """Return where the last tensor ends, if they lie one behind the other, and no name occurs twice: then nothing is in
-    conflict. None if that is not so. ``beside`` is the name of what is no tensor.
+    """Return where the last tensor ends if no tensors conflict: they follow each other, and no name occurs twice.
+
+    None otherwise. ``beside`` is the key that is not a tensor.
     """
     end = 0
     try:
@@ -123,7 +124,7 @@ def plain_end(pairs: list[tuple[str, Any]], beside: str) -> int | None:
 
 
 def place(layout: Layout, info: TensorInfo, entry: Entry | None) -> None:
-    """Add a tensor to ``layout``, if it says where it lies."""
+    """Add a tensor to ``layout`` if its place is known."""
     if entry is not None or (info.begin == info.end and info.problem is not None):
         layout.known = False
     else:
@@ -131,7 +132,7 @@ def place(layout: Layout, info: TensorInfo, entry: Entry | None) -> None:
 
 
 def lay(budget: MemoryBudget, rows: Iterable[tuple[int, str | None, TensorInfo, Entry | None]]) -> Layout:
-    """Return the layout of the tensors of ``rows``, all ranges of which are held for it."""
+    """Return the layout of the tensors in ``rows``, holding all ranges in memory."""
     layout = Layout(budget, keep=True)
     for _, _, info, entry in rows:
         place(layout, info, entry)

@@ -1,4 +1,4 @@
-"""The length of a safetensors header, where the file's own cannot be right."""
+"""Finds the length of a safetensors header if the length in the file is wrong."""
 
 from __future__ import annotations
 
@@ -22,54 +22,54 @@ if TYPE_CHECKING:
 TAIL: Final = 64
 ODD_TAIL: Final = 1
 SPACE_FOLLOWS: Final = 2
-# So many bytes may have been put into a header that is damaged.
+# The most bytes that may have been inserted into a damaged header.
 _MOST_ADDED: Final = 4096
 _OVERLAP: Final = 4096
-# The beginning of a tensor's entry, as all writers have it.
+# The beginning of a tensor's entry, as all writers format it.
 _ENTRY: Final = lazy_pattern(
     rb'"dtype":\s*+"([A-Z0-9_]++)",\s*+"shape":\s*+\[([0-9]*+(?:,\s*+[0-9]++)*+)\],'
     rb'(?:\s*+"data_offsets":\s*+\[([0-9]++),)?+'
 )
 _OFFSETS: Final = lazy_pattern(rb'"data_offsets":\s*+\[([0-9]{1,18}+),\s*+([0-9]{1,18}+)\]')
 _SCAN_BLOCK: Final = 256 << 10
-# Zeros that fill up a block of a disk, a tar, or a page.
+# Zeros that pad a file to a block of a disk, a tar, or a page.
 _DISK_BLOCK: Final = 512
 _MOST_PADDING: Final = 64 << 10
-# Why tensors are in doubt in a file that is longer than they are.
-SHIFTED: Final = "bytes follow the last tensor that may have come in before this one: its own may be others"
+# Why tensors are in doubt in a file that is longer than its tensors.
+SHIFTED: Final = "bytes after the last tensor may have been inserted before this one, so its bytes may be wrong"
 
 
 class LengthFinder:
-    """Finds out where the header of a file ends, by its text and by the tensors it names.
-
-    ``wrong``: what is wrong with its length, ``adrift``: why it cannot be told where tensors begin, ``unproved``:
-    whether the header may end behind its length; all as `determine` finds out.
-    """
+    """Finds where the header of a file ends, from its text and the tensors it names."""
 
     def __init__(self, result: Result) -> None:
         self.result = result
+        """The tree of the file."""
         self.wrong: Finding | None = None
+        """What is wrong with the length, as `determine` found."""
         self.adrift: str | None = None
+        """Why it is unknown where tensors begin."""
         self.unproved = False
+        """Whether the header may continue behind its length."""
 
     def determine(self, length: int, there: int) -> int:
-        """Return the header's length, which the file says is ``length``; ``there`` are bytes from its text on."""
+        """Return the true length of a header whose declared length is ``length``; ``there`` bytes follow the length."""
         odd = self.oddity(length, there)
         if not odd:
             return length
         extraction = self.result.extraction
         found = self.find(there)
         if found is not None and found != length and odd == SPACE_FOLLOWS:
-            self.adrift = "bytes were added to the header or behind the data: it cannot be told where tensors begin"
+            self.adrift = "bytes were inserted in the header or after the data: it is unknown where tensors begin"
             found = length
         if found is None and length <= there:
             found = self.recount(length, there)
             if found is None and odd == ODD_TAIL:
-                self.adrift = "the header's text ends elsewhere than its length says: nobody knows where tensors begin"
+                self.adrift = "the header's text does not end where its length says: it is unknown where tensors begin"
             if found == length:
                 self.wrong = Finding(
                     "malformed",
-                    "the header does not end as one does",
+                    "the header's text does not end properly",
                     source=extraction.name,
                     offset=max(extraction.start, extraction.start + 8 + length - TAIL),
                     length=TAIL,
@@ -79,7 +79,7 @@ class LengthFinder:
             return length
         self.wrong = Finding(
             "malformed",
-            "the header's length is wrong: the tensors fill the file from where its text ends",
+            "the header's length is wrong: the tensors fit the file if it ends where its text does",
             source=extraction.name,
             offset=extraction.start,
             length=8,
@@ -89,7 +89,7 @@ class LengthFinder:
         return found
 
     def oddity(self, length: int, there: int) -> int:
-        """Say whether the header's text cannot end where its length says, or may end behind that."""
+        """Return whether the header's text cannot end at its length, or may end behind it, and how; 0: neither."""
         if not 2 <= length <= there:
             return ODD_TAIL
         extraction = self.result.extraction
@@ -105,33 +105,33 @@ class LengthFinder:
         return SPACE_FOLLOWS if block[end - begin :] == b" " else 0
 
     def recount(self, length: int, there: int) -> int | None:
-        """Return the length of a header whose text is damaged, by where the last tensor ends: with the file."""
+        """Return the length of a damaged header for which the last tensor ends with the file; None if there is none."""
         extraction = self.result.extraction
         start = extraction.start + 8
         stops, behind = self._possible_ends(start, min(start + length + _MOST_ADDED, start + there))
         lengths = {there - stop for stop in stops if there - stop >= 2}
         if length in lengths:
             rest = extraction.data.pread(behind, min(_SCAN_BLOCK, max(0, start + length - behind)))
-            # Else there is an entry more, which cannot be read.
+            # Otherwise there is one more entry, which cannot be read.
             return length if b'":' not in rest.replace(b'"data_offsets":', b"") else None
         found = [size for size in lengths if self._ends_there(start, size)]
         return found[0] if len(found) == 1 else None
 
     def _ends_there(self, start: int, length: int) -> bool:
-        """Say whether the text of a header ends ``length`` bytes behind ``start``, spaces and all."""
+        """Return whether the text of a header ends ``length`` bytes after ``start``, spaces included."""
         tail = self.result.extraction.data.pread(start + max(0, length - TAIL), min(length, TAIL) + 1)
         return tail[-1:] != b" " and tail[: min(length, TAIL)].rstrip(b" ").endswith(b"}")
 
     def _possible_ends(self, start: int, stop: int) -> tuple[set[int], int]:
-        """Return where the last tensor may end, counted from the start of the data, by the entries that can be read.
+        """Return where the last tensor may end, counted from the start of the data, according to the readable entries.
 
-        Beside it stands the offset behind the last of those.
+        Also return the offset after the last of those entries.
         """
         from pparse.parsers.safetensors.entry import STORED_DTYPES
 
         data, ends, last = self.result.extraction.data, {0}, 0
         pos = behind = start
-        pairs = 0  # where the last of the offsets that can be read end, whatever became of the rest of their entries
+        pairs = 0  # where the last readable data_offsets end, even if their entry is damaged
         while pos < stop:
             try:
                 block = data.pread(pos, min(_SCAN_BLOCK, stop - pos))
@@ -158,14 +158,14 @@ class LengthFinder:
         return ends | {pairs} if pairs else ends, behind
 
     def find(self, there: int) -> int | None:
-        """Return the length that the header must have: its tensors fill the file from where its text ends."""
+        """Return the length with which the tensors fill the file from the end of the header's text; None if none."""
         from pparse.parsers.safetensors.entry import REFERENCE_HEADER_LIMIT
 
         extraction = self.result.extraction
         start = pos = extraction.start + 8
         limit = min(start + there, start + REFERENCE_HEADER_LIMIT)
         carry, commas, closed = json_fold.Carry(), array("q"), -1
-        with extraction.session.budget.charge(2 * _SCAN_BLOCK, "a search for the header's end"):
+        with extraction.session.budget.charge(2 * _SCAN_BLOCK, "searching the end of the header"):
             try:
                 if extraction.data.pread(start, 1) != b"{":
                     return None
@@ -182,7 +182,7 @@ class LengthFinder:
         return self._filling(start, pos, start + there) if closed >= 0 else None
 
     def _filling(self, start: int, stop: int, end: int) -> int | None:
-        """Return the length of a header whose text is in ``[start, stop)``, if its tensors fill the file to ``end``."""
+        """Return the length of a header with text in ``[start, stop)`` if its tensors fill the file to ``end``."""
         from pparse.parsers.safetensors.entry import METADATA, TensorInfo
 
         extraction = extraction_of(self.result)
@@ -208,7 +208,7 @@ class LengthFinder:
 
 
 def last_end(result: Result, length: int) -> int | None:
-    """Return where the tensor of the last entry ends, in a header of that ``length``; None if it cannot be seen."""
+    """Return where the tensor of the last entry ends in a header of that ``length``; None if unknown."""
     extraction = result.extraction
     end = extraction.start + 8 + length
     begin = max(extraction.start + 8, end - _OVERLAP)
@@ -220,9 +220,9 @@ def last_end(result: Result, length: int) -> int | None:
 
 
 def has_odd_tail(extraction: Host, end: int) -> bool:
-    """Say whether bytes stand behind the data, which ends at ``end``, that may have come in anywhere.
+    """Return whether bytes after the data, which ends at ``end``, may have been inserted anywhere before.
 
-    Not so zeros that fill the file up to a block: were they the end of data that moved, the blocks would not fit.
+    Padding with zeros up to a block does not count: if data had moved, its end would not fit a block.
     """
     stop = extraction.known_end()
     if stop <= end:
@@ -237,7 +237,7 @@ def has_odd_tail(extraction: Host, end: int) -> bool:
 
 
 def zeroed_header(extraction: Host) -> Finding | None:
-    """Return a finding if the file begins with zeros where its header should be."""
+    """Return a finding if the file begins with zeros in place of its header."""
     end = extraction.known_end()
     if end - extraction.start < 8 or any(extraction.data.pread(extraction.start, 8)):
         return None
@@ -252,7 +252,7 @@ def zeroed_header(extraction: Host) -> Finding | None:
     more = " or more" if zeros < end and zeros - extraction.start > 16 << 20 else ""
     return Finding(
         "zeroed-header",
-        f"the file begins with {zeros - extraction.start}{more} zero bytes where its header should be: that part "
+        f"the file begins with {zeros - extraction.start}{more} zero bytes in place of its header: that part "
         "was never written",
         source=extraction.name,
         offset=extraction.start,

@@ -2,7 +2,7 @@
 
 Layout (huggingface/safetensors, safetensors/src/tensor.rs and README.md): u64 little-endian length N of the header, N
 bytes of JSON, then the tensors' bytes. ``data_offsets`` are ``[begin, end)`` counted from byte 8 + N; little-endian, C
-order, no alignment promised.
+order, alignment not guaranteed.
 
 States of the root::
 
@@ -11,8 +11,8 @@ States of the root::
     expect_header  0        nothing: makes the header a child extraction, which     DONE, at the end of the data
                             the JSON parser reads, clipped to its length
 
-The tree is ``header_size``, ``metadata`` (if there), ``tensors``; a tensor has the fields of its header entry and
-``data``, its bytes. ``tensors`` keeps no index of its own: its children are those of the header.
+The tree is ``header_size``, ``metadata`` (if any), ``tensors``; a tensor has the fields of its header entry and
+``data``, its bytes. ``tensors`` keeps no index: its children are those of the header.
 """
 
 from __future__ import annotations
@@ -76,20 +76,20 @@ class SafetensorsParser(HeaderParser):
 
     @staticmethod
     def _match_damaged(reader: Reader) -> Confidence:
-        """LIKELY where a tensor's entry stands near the beginning, though the very first bytes are none of a header."""
+        """LIKELY if a tensor's entry is near the beginning, though the first bytes are not those of a header."""
         return Confidence.LIKELY if MEMBER.search(reader.peek(4096), 8) is not None else Confidence.NO
 
     # -- the file ----------------------------------------------------------------------------------------------------
 
     def root_entry(self) -> Entry:
-        """Return the root; its status shows when it is loaded."""
+        """Describe the root; its status is known once it is loaded."""
         extraction = self.result.extraction
         return Entry(None, "safetensors", extraction.start, extraction.end, status=None)
 
     # -- states ------------------------------------------------------------------------------------------------------
 
     def begin(self, ctx: NodeContext) -> tuple[int, Any, int]:
-        """Begin the root at its first byte; every other container mirrors a piece of the header."""
+        """Begin the root at its first byte; the other containers mirror a piece of the header."""
         node, index = ctx.node, ctx.index
         assert index is not None  # noqa: S101 -- entries() never runs the engine here
         if node.kind == "safetensors":
@@ -119,7 +119,7 @@ class SafetensorsParser(HeaderParser):
             if status in (Status.TRUNCATED, Status.MISSING):
                 finding = Finding(
                     "truncated",
-                    "the tensor goes on beyond the end of the file",
+                    "the tensor extends beyond the end of the file",
                     path=node.path,
                     source=self.result.extraction.name,
                     offset=start,
@@ -140,7 +140,7 @@ class SafetensorsParser(HeaderParser):
         return ctx.pos + 8, self.expect_header, 0
 
     def expect_header(self, ctx: NodeContext, block: bytes, base: int) -> tuple[int, Any, int]:
-        """Hand the header to the JSON parser, and show its pieces."""
+        """Hand the header to the JSON parser, and emit its parts."""
         root = self.header.root
         if root.kind != "object":
             self.note_damage(ctx.node, MalformedError("the header is not a JSON object", offset=root.start))
@@ -153,7 +153,7 @@ class SafetensorsParser(HeaderParser):
         return ctx.pos, DONE, 0
 
     def expect_end(self, ctx: NodeContext, block: bytes, base: int) -> tuple[int, Any, int]:
-        """Nothing more can be read."""
+        """End: nothing more is read."""
         return ctx.pos, DONE, 0
 
     def finish(self, ctx: NodeContext) -> None:
@@ -176,7 +176,7 @@ class SafetensorsParser(HeaderParser):
         self.result.close_node(node, status or Status.COMPLETE, None, end=node.end)
 
     def cut(self, ctx: NodeContext) -> None:
-        """The file ends inside the header's length."""
+        """Close the root: the file ends inside the header's length."""
         self.result.close_node(
             ctx.node,
             Status.TRUNCATED,
@@ -193,7 +193,7 @@ class SafetensorsParser(HeaderParser):
     # -- children ----------------------------------------------------------------------------------------------------
 
     def entries(self, node: Node, index: ChildIndex, first: int, count: int) -> list[Entry]:
-        """Describe tensors from the header's entries."""
+        """Describe tensors by the header's entries."""
         if node.kind != "tensors":
             return super().entries(node, index, first, count)
         found: list[Entry] = []
@@ -245,8 +245,8 @@ class SafetensorsParser(HeaderParser):
         return self.info(self._header_ordinal(ordinal))[0]
 
     def _mirrored(self, node: Node) -> Node:
-        """Return the header's node that ``node`` shows."""
-        # By number, not by key: a key may occur twice.
+        """Return the node of the header that ``node`` mirrors."""
+        # By number: a key may occur twice.
         ordinals: list[int] = []
         while node.parent is not None and node.kind != "tensor":
             ordinals.append(node.ordinal)
@@ -269,11 +269,11 @@ class SafetensorsParser(HeaderParser):
         return self._mirrored(node).load()
 
     def python_size(self, node: Node) -> int:
-        """Count the header's text for what it describes: `to_python` leaves the tensors' bytes out."""
+        """Count the header's text: `to_python` leaves the tensors' bytes out."""
         return super().python_size(node) if node.kind == "bytes" else self.header_size
 
     def to_python(self, node: Node) -> Any:
-        """Return header entries as plain Python; a tensor's bytes are not among them."""
+        """Return header entries as plain Python, without the tensors' bytes."""
         if node.kind == "tensor":
             return self._mirrored(node).to_python()
         if node.kind in ("tensors", "safetensors"):

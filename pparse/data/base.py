@@ -1,9 +1,9 @@
-"""Who serves the bytes.
+"""Sources of bytes.
 
-A `Data` owns one source and is the only code that touches it. It has one primitive without seek state, safe from
-several threads: `Data.pread` (and `Data.preadinto`). Everything else, `Cursor` and `Range` included, is built on it.
+A `Data` owns one source and is the only code that touches it. Its one primitive, `Data.pread` (and `Data.preadinto`),
+has no seek state and is thread-safe. Everything else, `Cursor` and `Range` included, is built on it.
 
-Offsets are offsets *of the Data*; a `Reader` counts from its own start, as a file does.
+Offsets count from the start of the Data; those of a `Reader` count from the reader's own start.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     Buffer = bytes | bytearray | memoryview
 
 # One system call never returns more than this (Linux: 2 GiB - 4 KiB; macOS refuses more than INT_MAX).
-_FAR: Final = (1 << 63) - 1  # no source is as long as that
+_FAR: Final = (1 << 63) - 1  # no source is that long
 MAX_SYSTEM_READ: Final = 1 << 30
-# So that two threads do not make what notes stretches of one Data twice.
+# Two threads must not both create the tables that mark stretches of one Data.
 _MAKING: Final = threading.Lock()
-# Buffers that one call fills (Linux: IOV_MAX is 1024).
+# The most buffers that one call fills (Linux: IOV_MAX is 1024).
 MAX_VIEWS: Final = 1_000
 
 
@@ -49,22 +49,21 @@ class Access(enum.Enum):
 
 
 class Gap:
-    """A stretch of the source that cannot be had.
-
-    ``length`` is None where nothing can be had from here to the end. ``exact`` False: bytes are missing here, and
-    nobody knows how many; offsets behind the gap go on as if it were ``length`` bytes.
-    """
+    """A stretch of the source that cannot be read."""
 
     __slots__ = ("exact", "length", "offset")
 
     def __init__(self, offset: int, length: int | None, exact: bool = True) -> None:
         self.offset = offset
+        """Where the gap begins."""
         self.length = length
+        """Length in bytes; None: the gap reaches to the end."""
         self.exact = exact
+        """False: the number of lost bytes is unknown, and offsets behind the gap assume ``length``."""
 
     @property
     def end(self) -> int | None:
-        """Where the gap ends; None: nowhere."""
+        """Where the gap ends; None if it never does."""
         return None if self.length is None else self.offset + self.length
 
     def __repr__(self) -> str:
@@ -79,7 +78,7 @@ class Gap:
 
 
 class GapTable(Sequence[Gap]):
-    """Gaps in order, of which there may be hundreds of thousands: 17 bytes for each."""
+    """Gaps in order; takes 17 bytes each, as there may be hundreds of thousands."""
 
     __slots__ = ("_exact", "_lengths", "_offsets")
 
@@ -91,14 +90,14 @@ class GapTable(Sequence[Gap]):
             self.add(gap.offset, gap.length, gap.exact)
 
     def add(self, offset: int, length: int | None, exact: bool = True) -> None:
-        """Add a gap behind those that are there; one of no length is none."""
+        """Add a gap after the existing ones; an empty gap is ignored."""
         if length != 0:
             self._offsets.append(min(offset, _FAR))
             self._lengths.append(-1 if length is None else min(length, _FAR))
             self._exact.append(exact)
 
     def add_all(self, gaps: Sequence[Gap], shift: int) -> None:
-        """Add ``gaps``, each moved by ``shift``."""
+        """Add ``gaps``, each shifted by ``shift`` bytes."""
         if isinstance(gaps, GapTable):
             self._offsets.extend(array("q", (offset + shift for offset in gaps._offsets)))
             self._lengths.extend(gaps._lengths)
@@ -130,12 +129,7 @@ class GapTable(Sequence[Gap]):
 
 
 class IoStats:
-    """Counts what sources served; one is shared by all sources of a document.
-
-    ``reads`` and ``bytes`` are totals. With ``log=True`` the ranges are kept too, adjoining ones joined, at most
-    10,000 of them (``dropped`` counts the rest). ``discoveries`` counts what was found out of bytes, good or bad: who
-    keeps an answer that may change with it compares the number.
-    """
+    """Counts what sources served; all sources of a document share one."""
 
     __slots__ = ("_lock", "bytes", "discoveries", "dropped", "log", "reads")
 
@@ -144,10 +138,15 @@ class IoStats:
     def __init__(self, *, log: bool = False) -> None:
         self._lock = threading.Lock()
         self.reads = 0
+        """Number of reads."""
         self.bytes = 0
+        """Bytes read, in all."""
         self.dropped = 0
+        """Ranges left out of ``log``, which holds `MAX_LOG` at most."""
         self.discoveries = 0
+        """How often something, good or bad, was learned from the bytes; a cached answer is stale once this changes."""
         self.log: list[tuple[str, int, int]] | None = [] if log else None
+        """With ``log=True``: the ranges read as (source, offset, length), adjoining ones joined."""
 
     def count(self, source: str, offset: int, length: int) -> None:
         """Count one read of ``length`` bytes at ``offset``."""
@@ -164,31 +163,34 @@ class IoStats:
                     self.dropped += 1
 
     def discover(self) -> None:
-        """Count something that was found out of bytes."""
+        """Count one thing learned from the bytes."""
         with self._lock:
             self.discoveries += 1
 
 
 class Data(ABC):
-    """A source of bytes.
-
-    Attributes: ``name`` for people; ``size`` in bytes, None until the end of a stream of unknown size was seen;
-    ``access``; ``gaps``, in order, none overlapping; ``suspect_ranges``, in order; ``error``, why it does not go on as
-    it should, once reading came to that; ``checksum``, what it is held against when its end is decoded, and
-    ``contradiction``, what that found if it does not agree; ``revision``, how often it turned out that what was given
-    before was not right, and other bytes are given now; ``place``, where the last read ended; ``stats``.
-    """
+    """A source of bytes. Subclasses implement `_pread`."""
 
     name: str
+    """What messages call the source."""
     size: int | None
+    """Size in bytes; None until the end of a stream of unknown size was seen."""
     access: Access = Access.FREE
+    """What a backward seek costs."""
     gaps: Sequence[Gap] = ()
+    """Stretches that cannot be read, in order, without overlaps."""
     suspect_ranges: tuple[SuspectRange, ...] = ()
+    """Stretches that were decoded but may be wrong, in order."""
     error: PparseError | None = None
+    """Why the data breaks off or is damaged; None until reading finds out."""
     checksum: tuple[str, int] | None = None
+    """Name and value of the checksum that the decoded end is compared with."""
     contradiction: str | None = None
+    """How the end contradicts its checksum or length; None if it does not."""
     revision: int = 0
+    """How often bytes served earlier turned out wrong, and others are served since."""
     place: int = 0
+    """Where the last read ended."""
     _condemned: Condemned | None = None
     _proofs: Proofs | None = None
 
@@ -196,7 +198,9 @@ class Data(ABC):
         self.name = name
         self.size = size
         self.stats = stats if stats is not None else IoStats()
+        """Counts the reads."""
         self.closed = False
+        """Whether `close` was called."""
 
     # -- the primitive -------------------------------------------------------------------------------------------
 
@@ -212,8 +216,8 @@ class Data(ABC):
     def pread(self, offset: int, length: int) -> bytes:
         """Return ``length`` bytes at ``offset``; fewer only where the data ends or a gap begins.
 
-        Never allocates more than there is to serve, whatever ``length`` says. Raises `GapError` if ``offset`` lies in
-        a gap, `ClosedError`, `SourceError`, `DataChangedError`.
+        Never allocates more than can be served, whatever ``length`` says. Raises `GapError` if ``offset`` lies in a
+        gap, `ClosedError`, `SourceError`, `DataChangedError`.
         """
         length = self._clip(offset, length)
         if length == 0:
@@ -224,7 +228,7 @@ class Data(ABC):
         return chunk
 
     def preadinto(self, offset: int, buffer: Buffer) -> int:
-        """Fill ``buffer`` from ``offset``; return how many bytes were written. Short only as `pread` is."""
+        """Fill ``buffer`` from ``offset`` and return the number of bytes written. Short only where `pread` is."""
         view = byte_view(buffer)
         length = self._clip(offset, len(view))
         if length == 0:
@@ -235,9 +239,9 @@ class Data(ABC):
         return got
 
     def preadv(self, offset: int, views: list[memoryview]) -> int:
-        """Fill several buffers, one after the other, from ``offset``; return how many bytes were written.
+        """Fill several buffers, one after the other, from ``offset`` and return the number of bytes written.
 
-        Short only as `preadinto` is. Bytes between those that are wanted go into a buffer of their own.
+        Short only where `preadinto` is. For bytes to skip, pass a buffer that is thrown away.
         """
         done = 0
         for view in views:
@@ -263,14 +267,14 @@ class Data(ABC):
         return min(length, gap.offset - offset)
 
     def is_cut_at(self, offset: int) -> bool:
-        """Say whether nothing follows at ``offset`` because the source was cut: what is lost there is the end."""
+        """Return whether the source was cut at ``offset``, so that what is lost there is its end."""
         gap = self.next_gap(offset) if self.gaps else None
         if gap is None or gap.offset > offset or not isinstance(self.error, EndOfDataError):
             return False
         return gap.end is None or (self.size is not None and gap.end >= self.size)
 
     def next_gap(self, offset: int) -> Gap | None:
-        """Return the gap that ``offset`` lies in, or else the first one behind it; None if there is none."""
+        """Return the gap that contains ``offset``, else the next one after it; None if there is none."""
         gaps = self.gaps
         place = gaps.place(offset) if isinstance(gaps, GapTable) else bisect_right(gaps, offset, key=_gap_offset)
         if place:
@@ -280,10 +284,9 @@ class Data(ABC):
         return gaps[place] if place < len(gaps) else None
 
     def read_known(self, offset: int, length: int) -> tuple[bytes, list[tuple[int, int]]]:
-        """Return up to ``length`` bytes at ``offset``, reading on behind gaps, and what is unknown of them.
+        """Return up to ``length`` bytes at ``offset``, zeros in place of gaps, and the gaps as (offset, length).
 
-        Unknown bytes are zeros; the stretches of them are ``(offset, length)``, in offsets of the data. Short only at
-        the end of the data and at a gap without end.
+        Offsets are those of the data. Short only at the end of the data and at a gap without end.
         """
         pieces: list[bytes] = []
         unknown: list[tuple[int, int]] = []
@@ -304,28 +307,28 @@ class Data(ABC):
         return pieces[0] if len(pieces) == 1 else b"".join(pieces), unknown
 
     def zeros_at(self, offset: int) -> int:
-        """Return how many bytes from ``offset`` on are known to be zeros without reading (holes of a sparse file)."""
+        """Return how many bytes from ``offset`` on are known, without reading, to be zeros (holes of a sparse file)."""
         return 0
 
     # -- what is known of its bytes ----------------------------------------------------------------------------------
 
     @property
     def flawed(self) -> bool:
-        """Whether anything is known against any of its bytes; cheap, and never reads."""
+        """Whether anything is known to be wrong with any of the bytes; never reads."""
         return self._condemned is not None or bool(self.gaps) or bool(self.suspect_ranges)
 
     def look(self) -> None:  # noqa: B027 -- most data know all there is to know
-        """If it is known that this breaks off or is damaged somewhere, find out where. Raises `LimitError`."""
+        """If the data is known to break off or be damaged somewhere, find out where. Raises `LimitError`."""
 
     def finish(self) -> None:  # noqa: B027 -- most data know all there is to know
-        """Read what must be read to its end before all is known of it: a compressed stream."""
+        """Decode a compressed stream to its end, so that everything wrong with it is known."""
 
     def standing(self, start: int, end: int) -> Standing:
-        """Say whether the bytes ``[start, end)`` are there, and right; see `pparse.data.standing.standing`."""
+        """Return whether the bytes ``[start, end)`` are there and right; see `pparse.data.standing.standing`."""
         return standing(self, start, end)
 
     def why_suspect(self, start: int, end: int) -> str | None:
-        """Say why bytes in ``[start, end)`` may be wrong though they were decoded; None where nothing says so."""
+        """Return why decoded bytes in ``[start, end)`` may be wrong; None if nothing suggests that."""
         if start >= end:
             return None
         found: SuspectRange | None = None if self._condemned is None else self._condemned.touching(start, end)
@@ -338,11 +341,11 @@ class Data(ABC):
         return found.reason
 
     def passed_over(self, start: int, end: int) -> str | None:
-        """Say which limit of ours kept bytes in ``[start, end)`` from being had, where there is a gap; None: none."""
+        """Return which limit kept a gap in ``[start, end)`` from being decoded; None if no limit did."""
         return None
 
     def suspect_ranges_in(self, start: int, end: int) -> list[tuple[int, int]]:
-        """Return the stretches ``(first, last + 1)`` of ``[start, end)`` that may be wrong, in order and apart."""
+        """Return the stretches (start, end) within ``[start, end)`` that may be wrong, in order, without overlaps."""
         if self.why_suspect(start, end) is None:
             return []
         suspect_ranges = (*self.suspect_ranges, *(self._condemned or ()))
@@ -355,7 +358,7 @@ class Data(ABC):
         return known if proofs is None else [rest for pair in known for rest in proofs.without(*pair)]
 
     def condemn(self, start: int, end: int, reason: str) -> None:
-        """Remember that a checksum contradicts the bytes ``[start, end)``: whatever is made of them is damaged."""
+        """Record that a checksum contradicts the bytes ``[start, end)``: anything made of them is damaged."""
         if start < end:
             if self._condemned is None:
                 with _MAKING:
@@ -364,7 +367,7 @@ class Data(ABC):
             self.stats.discover()
 
     def vouch(self, start: int, end: int) -> None:
-        """Remember that a checksum confirmed the bytes ``[start, end)``."""
+        """Record that a checksum confirmed the bytes ``[start, end)``."""
         if start < end:
             if self._proofs is None:
                 with _MAKING:
@@ -373,12 +376,12 @@ class Data(ABC):
             self.stats.discover()
 
     def is_proved(self, start: int, end: int) -> bool:
-        """Say whether a checksum confirmed all the bytes ``[start, end)``."""
+        """Return whether a checksum confirmed all of the bytes ``[start, end)``."""
         return self._proofs is not None and self._proofs.covers(start, end)
 
     @property
     def reach(self) -> int | None:
-        """Where what can be had ends: `size`, or where a gap begins that goes on to the end; None while unknown."""
+        """Where the readable bytes end: `size`, or the start of a gap that reaches to the end; None while unknown."""
         last = self.gaps[-1] if self.gaps else None
         if last is not None and (last.end is None or (self.size is not None and last.end >= self.size)):
             return last.offset
@@ -387,7 +390,7 @@ class Data(ABC):
     def read_exact(self, offset: int, length: int) -> bytes:
         """Return exactly ``length`` bytes at ``offset``.
 
-        Raises `EndOfDataError` with the numbers where the data ends before, `GapError` where a gap begins before.
+        Raises `EndOfDataError`, with the numbers, if the data ends earlier, and `GapError` if a gap begins earlier.
         """
         chunk = self.pread(offset, length)
         if len(chunk) < length:
@@ -396,7 +399,7 @@ class Data(ABC):
         return chunk
 
     def available(self, offset: int, count: int) -> bool:
-        """Say whether there are ``count`` bytes at ``offset``, none in a gap, without producing more than those."""
+        """Return whether ``count`` bytes at ``offset`` exist outside of gaps; decodes no further than that."""
         if count <= 0:
             return True
         end = offset + count
@@ -419,7 +422,7 @@ class Data(ABC):
     # -- what is built on it -------------------------------------------------------------------------------------
 
     def open(self, offset: int = 0) -> Cursor:
-        """Return a `Cursor` over the whole data, standing at ``offset``."""
+        """Return a `Cursor` over the whole data, positioned at ``offset``."""
         return Cursor(self, offset)
 
     def range(self, start: int, end: int) -> Range:
@@ -427,24 +430,23 @@ class Data(ABC):
         return Range(self, start, end)
 
     def keep(self, start: int, end: int) -> None:
-        """Keep ``[start, end)`` in memory if it is dear to go back to, and the budget has room; else do nothing."""
+        """Keep ``[start, end)`` in memory if seeking back to it is expensive and the budget has room."""
         return
 
     def holes(self, start: int, end: int) -> Iterator[tuple[int, int]]:
-        """Yield the ``(start, end)`` stretches in ``[start, end)`` that were never written (file holes).
+        """Yield the stretches (start, end) within ``[start, end)`` that were never written (file holes).
 
-        They read as zeros, and are what a preallocated, unfinished download leaves. Sources that cannot know yield
-        nothing.
+        They read as zeros; a preallocated, unfinished download leaves them. Sources that cannot tell yield nothing.
         """
         yield from ()
 
     def check_unchanged(self) -> None:
-        """Raise `DataChangedError` if the source changed since it was opened; sources that cannot know return."""
+        """Raise `DataChangedError` if the source changed since it was opened; do nothing if the source cannot tell."""
         if self.closed:
             raise ClosedError("the data is closed", source=self.name)
 
     def locate(self, offset: int, length: int) -> list[tuple[Data, int, int]]:
-        """Return the stretches of outermost data that ``[offset, offset + length)`` is made of."""
+        """Return where ``[offset, offset + length)`` lies in the outermost data, as (data, offset, length)."""
         return [(self, offset, length)]
 
     def mapped(self, offset: int, length: int) -> memoryview | None:
@@ -452,7 +454,7 @@ class Data(ABC):
         return None
 
     def close(self) -> None:
-        """Release the source; harmless when repeated. Reading afterwards raises `ClosedError`."""
+        """Release the source; closing twice is harmless. Reading afterwards raises `ClosedError`."""
         self.closed = True
 
     def __enter__(self) -> Self:
@@ -493,21 +495,23 @@ class BytesData(Data):
 
 
 class FileData(Data):
-    """A regular file (or block device), read by ``pread`` through a pool that keeps few descriptors open.
+    """A regular file or block device, read with ``pread`` through a pool that keeps few descriptors open.
 
-    The file is known by device, inode, size and modification time; when any of them changes, or it was written to and
-    its time put back, reading raises `DataChangedError` rather than a wrong answer.
+    Device, inode, size and modification time identify the file. If one of them changes, or the file is written to and
+    its time put back, reading raises `DataChangedError`.
     """
 
     def __init__(self, path: str | os.PathLike[str], pool: DescriptorPool | None = None, stats: IoStats | None = None):
         from pparse.data.files import DescriptorPool, FileIdentity  # files needs nothing of ours but errors
 
         self.path = os.fspath(path)
+        """Path as given."""
         if pool is None:
             pool = DescriptorPool()
         self._pool = pool
         self._file = pool.register(self.path)
         self.identity: FileIdentity = self._file.identity
+        """What identified the file when it was opened."""
         super().__init__(self.path, self.identity.size, stats)
 
     def _pread(self, offset: int, length: int) -> bytes:
@@ -533,7 +537,7 @@ class FileData(Data):
         return done
 
     def preadv(self, offset: int, views: list[memoryview]) -> int:
-        """Fill several buffers with few calls to the system."""
+        """Fill several buffers with few system calls."""
         total = sum(map(len, views))
         if self.gaps or self._clip(offset, total) < total:
             return super().preadv(offset, views)
@@ -551,12 +555,12 @@ class FileData(Data):
         return done
 
     def _explain_short_read(self, offset: int) -> None:
-        # Lengths were clipped to the size seen at open, so nothing less can come without a change.
+        # Lengths are clipped to the size seen at open, so a short read means that the file changed.
         self.check_unchanged()
         raise SourceError("the system served fewer bytes than the file has", source=self.name, offset=offset)
 
     def check_unchanged(self) -> None:
-        """Compare the file with what it was at open. Raises `DataChangedError` if it differs, `ClosedError`."""
+        """Raise `DataChangedError` if the file differs from what was opened, `ClosedError` if it is closed."""
         super().check_unchanged()
         self._file.check_unchanged()
 
@@ -582,9 +586,9 @@ def _gap_offset(gap: Gap) -> int:
 
 
 def copy_into(data: Data, offset: int, length: int, write: Callable[[bytes], object], step: int = 1 << 20) -> None:
-    """Stream ``length`` bytes at ``offset`` into ``write``, ``step`` at a time.
+    """Pass ``length`` bytes at ``offset`` to ``write``, ``step`` bytes at a time.
 
-    Raises `EndOfDataError` if the data ends before.
+    Raises `EndOfDataError` if the data ends earlier.
     """
     while length:
         chunk = data.read_exact(offset, min(length, step))

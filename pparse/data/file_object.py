@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 
 class StreamData(Data):
-    """A binary file object of the caller's (``io.BytesIO``, an opened file, a remote file): locked seek and read.
+    """A binary file object of the caller (``io.BytesIO``, an open file, a remote file), read under a lock.
 
-    The object is not closed with the data: it belongs to the caller.
+    Closing the data leaves the object open: it belongs to the caller.
     """
 
     def __init__(self, stream: Any, name: str | None = None, stats: IoStats | None = None) -> None:
@@ -29,13 +29,13 @@ class StreamData(Data):
             if size is None:
                 size = stream.tell()
         except (OSError, ValueError) as error:
-            raise SourceError(f"the stream cannot be sought ({error}); save it to a file first", source=name) from error
+            raise SourceError(f"the stream cannot seek ({error}); save it to a file first", source=name) from error
         try:
             is_binary = isinstance(stream.read(0), bytes)
         except (OSError, ValueError) as error:
             raise SourceError(f"cannot read: {error}", source=name) from error
         if not is_binary:
-            raise SourceError("the file object gives text; open it in binary mode", source=name)
+            raise SourceError("the file object returns text; open it in binary mode", source=name)
         super().__init__(name or str(getattr(stream, "name", "<stream>")), size, stats)
 
     def _pread(self, offset: int, length: int) -> bytes:
@@ -52,5 +52,5 @@ class StreamData(Data):
         except (OSError, ValueError) as error:
             raise SourceError(f"cannot read: {error}", source=self.name, offset=offset) from error
         if length:
-            raise SourceError("the stream serves fewer bytes than it had", source=self.name, offset=offset)
+            raise SourceError("the stream returned fewer bytes than its size", source=self.name, offset=offset)
         return b"".join(pieces)

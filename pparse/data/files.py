@@ -1,9 +1,9 @@
-"""Files of the system: few descriptors open at a time, and a way to notice that a file changed.
+"""Files of the system: a pool of open descriptors, and a check that a file did not change.
 
-A document opens a few files at a time (`DescriptorPool`), and all documents of the process together no more than half
-of what the system allows it: the one that was used longest ago is closed, and opened again when it is read.
+A document keeps a few files open at a time (`DescriptorPool`), and all documents of the process together at most half
+of what the system allows. The least recently used file is closed, and reopened when it is read again.
 
-Works without ``os.pread`` (Windows) through a locked seek and read.
+Without ``os.pread`` (Windows) a lock guards seek and read.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _HAS_PREADV = hasattr(os, "preadv")
 
 
 class FileIdentity:
-    """Device, inode, size and modification time (ns): the same four mean the same file, unchanged.
+    """Device, inode, size and modification time (ns): the same four mean the same, unchanged file.
 
-    Unless somebody put the time back: ``ctime_ns``, when the system last noted a change, tells that. It changes with
-    the name too, and with the mode, the owner and the number of links, of which ``attributes`` is the hash.
+    The modification time can be put back; ``ctime_ns``, when the system last recorded a change, shows that. Renaming,
+    linking, ``chmod`` and ``chown`` change it as well: ``attributes`` is the hash of mode, owner and link count.
     """
 
     __slots__ = ("attributes", "ctime_ns", "device", "inode", "mtime_ns", "size")
@@ -51,7 +51,7 @@ class FileIdentity:
         self.attributes = attributes
 
     def may_have_been_written(self, now: FileIdentity, path: str) -> bool:
-        """Say whether all but ``ctime_ns`` are the same, and nothing else explains that: its time was put back."""
+        """Return whether only ``ctime_ns`` differs and nothing else explains it: the modification time was put back."""
         if self.ctime_ns == now.ctime_ns or self != now or self.attributes != now.attributes:
             return False
         try:
@@ -61,7 +61,7 @@ class FileIdentity:
         return (info.st_dev, info.st_ino) == (self.device, self.inode)
 
     def same_file(self, other: FileIdentity) -> bool:
-        """Say whether this is the same file, though it may have grown or changed."""
+        """Return whether this is the same file, even if it grew or changed."""
         return (self.device, self.inode) == (other.device, other.inode)
 
     def __eq__(self, other: object) -> bool:
@@ -76,13 +76,13 @@ class FileIdentity:
         return hash((self.device, self.inode, self.size, self.mtime_ns))
 
     def difference(self, now: FileIdentity) -> str:
-        """Say in words what differs."""
+        """Describe the difference in words."""
         if (self.device, self.inode) != (now.device, now.inode):
-            return "another file has its name now"
+            return "another file has taken its name"
         if self.size != now.size:
-            return f"it had {self.size} bytes and has {now.size}"
+            return f"it had {self.size} bytes and now has {now.size}"
         if self.mtime_ns == now.mtime_ns:
-            return "it was written to, and the time of that was put back"
+            return "it was written to, and its modification time was put back"
         return "it was written to"
 
 
@@ -96,10 +96,10 @@ def _system_error(error: OSError, path: str, doing: str) -> SourceError:
 def open_descriptor(path: str) -> tuple[int, FileIdentity]:
     """Open ``path`` for reading; return the descriptor and the file's identity.
 
-    Raises `SourceError` for what cannot be read at any offset: a folder, a pipe, a socket, a character device.
+    Raises `SourceError` for anything that cannot be read at any offset: a folder, pipe, socket or character device.
     """
     flags = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
-    # Without O_NONBLOCK, opening a pipe would wait for a writer for ever.
+    # Without O_NONBLOCK, opening a pipe would wait forever for a writer.
     flags |= getattr(os, "O_NONBLOCK", 0)
     try:
         if stat.S_ISDIR(os.stat(path).st_mode):
@@ -132,21 +132,23 @@ def _identify(descriptor: int, path: str) -> FileIdentity:
         raise SourceError(
             f"is {word}, which cannot be read at any offset; save it to a file first", errno=errno.ESPIPE, source=path
         )
-    # On Windows st_ctime is when the file was made, which never changes.
+    # On Windows st_ctime is the creation time, which never changes.
     attributes = hash((info.st_mode, info.st_nlink, info.st_uid, info.st_gid))
     return FileIdentity(info.st_dev, info.st_ino, size, info.st_mtime_ns, info.st_ctime_ns, attributes)
 
 
 class PooledFile:
-    """One file of a `DescriptorPool`: its descriptor may be closed behind its back and is reopened on use."""
+    """One file of a `DescriptorPool`. The pool may close its descriptor; the next use reopens it."""
 
     def __init__(self, pool: DescriptorPool, path: str) -> None:
         self._pool = pool
         self.path = path
+        """Path as given."""
         self._descriptor = -1
         self._users = 0
         self._closed = False
-        self.identity = _UNKNOWN  # until it was opened once
+        self.identity = _UNKNOWN  # until the first open
+        """What identified the file when it was first opened."""
 
     def _acquire(self) -> int:
         with self._pool.lock:
@@ -180,7 +182,7 @@ class PooledFile:
         self._pool.forget(self)
 
     def pread(self, offset: int, length: int) -> bytes:
-        """Read once from the system; may be short."""
+        """Read with one system call; may be short."""
         descriptor = self._acquire()
         try:
             if _HAS_PREAD:
@@ -196,11 +198,11 @@ class PooledFile:
             self._release()
 
     def preadinto(self, offset: int, view: memoryview) -> int:
-        """Read once from the system into ``view``; may be short."""
+        """Read into ``view`` with one system call; may be short."""
         return self.preadv(offset, [view])
 
     def preadv(self, offset: int, views: list[memoryview]) -> int:
-        """Read once from the system into ``views``, one after the other (at most 1,000); may be short."""
+        """Read into ``views``, one after the other (at most 1,000), with one system call; may be short."""
         if not _HAS_PREADV:
             chunk = self.pread(offset, min(len(views[0]), 1 << 22))
             views[0][: len(chunk)] = chunk
@@ -216,7 +218,7 @@ class PooledFile:
             self._release()
 
     def check_unchanged(self) -> None:
-        """Compare what is open now (``fstat``) with what it was at first. Raises `DataChangedError`."""
+        """Compare the open file (``fstat``) with what it was at first. Raises `DataChangedError`."""
         descriptor = self._acquire()
         try:
             self._compare(_identify(descriptor, self.path))
@@ -237,7 +239,7 @@ class PooledFile:
         self.identity = now  # renamed, linked, given away
 
     def holes(self, start: int, end: int) -> Iterator[tuple[int, int]]:
-        """Yield file holes in ``[start, end)``; nothing where the system cannot tell."""
+        """Yield file holes in ``[start, end)``; nothing if the system cannot tell."""
         if not hasattr(os, "SEEK_HOLE"):
             return
         while start < end:
@@ -253,14 +255,14 @@ class PooledFile:
                         raise
                     data = end  # a hole to the end of the file
             except OSError:
-                return  # the file system has no notion of holes
+                return  # the file system does not report holes
             finally:
                 self._release()
             yield hole, min(data, end)
             start = data
 
     def mapped(self, offset: int, length: int) -> memoryview | None:
-        """Return a read-only map of the bytes; None if there are none, or they cannot be mapped."""
+        """Return a read-only map of the bytes; None if they cannot be mapped."""
         import mmap
 
         if not length:
@@ -276,25 +278,25 @@ class PooledFile:
         return memoryview(whole)[offset - aligned :]
 
     def __del__(self) -> None:
-        if self._descriptor >= 0:  # dropped without close: the descriptor must not leak
+        if self._descriptor >= 0:  # never closed: the descriptor must not leak
             os.close(self._descriptor)
             self._pool.forget(self)
 
     def close(self) -> None:
-        """Close for good; a read in another thread ends first."""
+        """Close for good, once reads in other threads have ended."""
         with self._pool.lock:
             self._closed = True
             if not self._users:
                 self._close_descriptor()
 
 
-# One lock for all pools: who has no room may close the files of another.
+# One lock for all pools: a pool without room may close the files of another.
 _LOCK: Final = threading.RLock()
 _OPEN: Final[dict[int, weakref.ref[PooledFile]]] = {}  # the open files of all pools, in order of last use
 
 
 def process_limit() -> int:
-    """Return how many descriptors all documents of the process keep open: half of what the system allows it."""
+    """Return the most descriptors that all documents of the process keep open: half of what the system allows."""
     try:
         import resource
     except ImportError:  # pragma: no cover (Windows)
@@ -304,16 +306,18 @@ def process_limit() -> int:
 
 
 class DescriptorPool:
-    """Keeps at most ``limit`` descriptors open; the least recently used idle one is closed first."""
+    """Keeps at most ``limit`` descriptors open; closes the least recently used idle one first."""
 
     def __init__(self, limit: int = 64) -> None:
         self.limit = limit
+        """The most descriptors open at a time."""
         self.lock = _LOCK
+        """Guards this pool and all others."""
         self._open: dict[int, weakref.ref[PooledFile]] = {}  # in order of last use
 
     @property
     def open_count(self) -> int:
-        """How many descriptors are open now."""
+        """How many descriptors are open."""
         return len(self._open)
 
     def register(self, path: str) -> PooledFile:
@@ -324,19 +328,19 @@ class DescriptorPool:
         return file
 
     def touch(self, file: PooledFile) -> None:
-        """Note that ``file`` was used now."""
+        """Record that ``file`` was used just now."""
         key = id(file)
         self._open.pop(key, None)
         _OPEN.pop(key, None)
         self._open[key] = _OPEN[key] = weakref.ref(file)
 
     def forget(self, file: PooledFile) -> None:
-        """Note that ``file`` has no descriptor any more."""
+        """Record that ``file`` has no open descriptor."""
         self._open.pop(id(file), None)
         _OPEN.pop(id(file), None)
 
     def open(self, path: str) -> tuple[int, FileIdentity]:
-        """Open ``path``; where the system has no descriptor left, close idle ones of ours and try again."""
+        """Open ``path``; if the system has no descriptor left, close idle ones of ours and try again."""
         try:
             return open_descriptor(path)
         except SourceError as error:
@@ -348,16 +352,16 @@ class DescriptorPool:
     def make_room(self) -> None:
         """Close idle descriptors until one more may be opened."""
         _close_idle(self._open, self.limit)
-        if len(_OPEN) >= 8:  # what the system allows is asked only where it may matter
+        if len(_OPEN) >= 8:  # only then can the system's limit matter
             _close_idle(_OPEN, process_limit())
 
 
 def _close_idle(files: dict[int, weakref.ref[PooledFile]], below: int) -> None:
-    """Close idle ones of ``files``, the one that was used longest ago first, until there are fewer than ``below``."""
+    """Close idle files, the least recently used first, until fewer than ``below`` are open."""
     for key in list(files):
         if len(files) < below:
             return
-        ref = files.get(key)  # a dropped file leaves the table by itself
+        ref = files.get(key)  # a collected file removes itself from the table
         file = ref() if ref is not None else None
         if file is not None and not file._users:
             file._close_descriptor()

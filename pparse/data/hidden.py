@@ -1,4 +1,4 @@
-"""Data of which some stretches are not to be used: `HiddenData`."""
+"""`HiddenData`: data with some stretches hidden."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 
 class HiddenData(Data):
-    """Data of which the stretches ``hidden`` are gaps, and the rest is as it is; offsets are the same.
+    """Data in which the stretches ``hidden`` are gaps; everything else, offsets included, is unchanged.
 
-    ``handled`` (by default those hidden) are stretches of which doubts are known and dealt with: `why_suspect` speaks
-    of the others only. Both are pairs ``(start, end)``, in order and apart.
+    ``handled`` (default: ``hidden``) are stretches whose doubts were dealt with: `why_suspect` reports the others only.
+    Both are lists of ``(start, end)``, in order, without overlaps.
     """
 
     def __init__(
@@ -42,15 +42,15 @@ class HiddenData(Data):
 
     @property
     def revision(self) -> int:  # type: ignore[override]
-        """That of the data."""
+        """The revision of the data."""
         return self._data.revision
 
     def is_vague(self, start: int, end: int) -> bool:
-        """Say whether damage is somewhere in ``[start, end)`` that is handled, but not all of it hidden."""
+        """Return whether ``[start, end)`` overlaps damage that was handled, but not hidden in full."""
         return any(low < end and start < high for low, high in self._vague)
 
     def pread(self, offset: int, length: int) -> bytes:
-        """Read what is not hidden; the read is counted by the data itself."""
+        """Read from the data, which counts the read."""
         length = self._clip(offset, length)
         return self._data.pread(offset, length) if length else b""
 
@@ -58,7 +58,7 @@ class HiddenData(Data):
         return self._data.pread(offset, length)
 
     def why_suspect(self, start: int, end: int) -> str | None:
-        """Ask the data, of what is not handled."""
+        """Ask the data about the stretches that were not handled."""
         place = bisect_right(self._handled, start, key=itemgetter(1))
         while place < len(self._handled) and self._handled[place][0] < end:
             low, high = self._handled[place]

@@ -1,7 +1,7 @@
 """`Cursor` and `Range`: userspace file descriptors over a `Data`.
 
-Any number of readers share one source. Each has its own position, counted from its own start; `Reader.offset` says
-where that is in the Data.
+Any number of readers share one source. Each has its own position, counted from its own start; `Reader.offset` is the
+position in the Data.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
     from pparse.data.base import Buffer, Data
 
-# Small reads are served from a block: the first one after a jump is small, then it grows while reading goes on.
+# Small reads are served from a block, small after a jump and growing while reading goes on.
 _FIRST_BLOCK: Final = 4 << 10
 _LAST_BLOCK: Final = 64 << 10
-# Readers that keep a block, of all in the process: 2,000 cursors of a document would hold 125 MiB.
+# The most readers of the process that keep a block: 2,000 cursors would hold 125 MiB.
 _BLOCKS: Final = 64
-_with_blocks: deque[tuple[weakref.ref[Reader], int]] = deque()  # and where each of these blocks begins
+_with_blocks: deque[tuple[weakref.ref[Reader], int]] = deque()  # with the offset of each block
 
 
 def byte_view(buffer: Buffer) -> memoryview:
@@ -34,13 +34,15 @@ def byte_view(buffer: Buffer) -> memoryview:
 
 
 class Reader:
-    """A position in a stretch ``[start, end)`` of a Data; ``end`` is None where the data has no known size."""
+    """A position in a stretch ``[start, end)`` of a Data; ``end`` is None while the size of the data is unknown."""
 
     __slots__ = ("__weakref__", "_block", "_block_at", "_next_block", "_pos", "data", "start")
 
     def __init__(self, data: Data, start: int) -> None:
         self.data = data
+        """The source."""
         self.start = start
+        """Where the stretch begins, as an offset of the Data."""
         self._pos = start
         self._block = b""
         self._block_at = start
@@ -71,7 +73,7 @@ class Reader:
         return self._pos - self.start
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """Move, as a file does; positions past the end are allowed and read as empty. Return the new position."""
+        """Move as ``io`` files do; a position past the end is allowed and reads as empty. Return the new position."""
         if whence == os.SEEK_SET:
             target = self.start + offset
         elif whence == os.SEEK_CUR:
@@ -98,9 +100,9 @@ class Reader:
         remaining = self.remaining
         if remaining is not None:
             count = min(count, remaining)
-            if not count:  # a gap may begin here
+            if not count:  # do not read on: a gap may begin here
                 return b""
-        at, block = self._pos - self._block_at, self._block  # which another reader may take away at any time
+        at, block = self._pos - self._block_at, self._block  # another reader may drop the block at any time
         if at >= 0 and at + count <= len(block):
             return block[at : at + count]
         if count >= _LAST_BLOCK:
@@ -117,7 +119,7 @@ class Reader:
 
     @staticmethod
     def _drop_oldest_block() -> None:
-        """Take the block of the reader that filled one longest ago, unless it filled another one since."""
+        """Drop the block of the reader that filled one longest ago, unless it has filled another since."""
         try:
             oldest, begin = _with_blocks.popleft()
         except IndexError:  # another thread did
@@ -127,9 +129,9 @@ class Reader:
             reader._block = b""
 
     def read(self, count: int = -1) -> bytes:
-        """Return up to ``count`` bytes and move past them; all that is left if negative. Empty at the end.
+        """Return up to ``count`` bytes (negative: all that is left) and move past them. Empty at the end.
 
-        Fewer bytes come only at the end or before a gap (a read that starts in one raises `GapError`).
+        Fewer bytes come only at the end or before a gap; a read that starts in a gap raises `GapError`.
         """
         if count < 0:
             if self.remaining is None:
@@ -150,10 +152,10 @@ class Reader:
         return b"".join(pieces)
 
     def read_exact(self, count: int) -> bytes:
-        """Return exactly ``count`` bytes and move past them; does not move when it fails.
+        """Return exactly ``count`` bytes and move past them; the position stays if it fails.
 
-        Raises `EndOfDataError` where the source ends, `EndOfRangeError` where only this range does, `GapError` where
-        a gap begins before.
+        Raises `EndOfDataError` if the source ends earlier, `EndOfRangeError` if only this range does, and `GapError` if
+        a gap begins earlier.
         """
         chunk = self.peek(count)
         if len(chunk) < count:
@@ -166,7 +168,7 @@ class Reader:
         return EndOfDataError("the data ends here", offset=self._pos, wanted=wanted, got=got, source=self.data.name)
 
     def readinto(self, buffer: bytearray | memoryview) -> int:
-        """Fill ``buffer``; return how many bytes were written. Short only as `read` is."""
+        """Fill ``buffer`` and return the number of bytes written. Short only where `read` is."""
         view = byte_view(buffer)
         remaining = self.remaining
         if remaining is not None:
@@ -176,7 +178,7 @@ class Reader:
         return got
 
     def dup(self) -> Self:
-        """Return another reader of the same stretch at the same position; they move apart from here on."""
+        """Return another reader of the same stretch at the same position; the two then move independently."""
         return copy(self)
 
     def range(self, start: int, end: int) -> Range:
@@ -207,7 +209,7 @@ class Cursor(Reader):
 
 
 class Range(Reader):
-    """A reader of the stretch ``[start, end)`` of a Data; equal to another of the same stretch, wherever they stand."""
+    """A reader of the stretch ``[start, end)`` of a Data. Ranges of one stretch are equal, whatever their positions."""
 
     __slots__ = ("_end",)
 
@@ -219,7 +221,7 @@ class Range(Reader):
 
     @property
     def end(self) -> int:
-        """Where the range ends, as an offset of the Data. The data may end before: what is there, is served."""
+        """Where the range ends, as an offset of the Data. If the data ends earlier, reads are short."""
         return self._end
 
     def __len__(self) -> int:

@@ -1,7 +1,7 @@
-"""Scratch files: unlinked temporary files for what does not fit into memory, with a cap on all of them together.
+"""Scratch files: unlinked temporary files for what does not fit into memory, under a common cap.
 
-They exist only where the caller named a folder for them (``scratch=``, ``--scratch DIR``): a reader does not fill a
-disk unasked. Such a file has no name (on Windows: is deleted when closed), so nothing is left behind, whatever happens.
+They exist only if the caller names a folder for them (``scratch=``, ``--scratch DIR``): a reader does not fill a disk
+unasked. The files have no name (on Windows they are deleted when closed), so nothing is ever left behind.
 """
 
 from __future__ import annotations
@@ -23,19 +23,22 @@ _MAX_SYSTEM_CALL: Final = 1 << 30
 
 
 class Scratch:
-    """Makes spools in ``folder``, of at most ``limit`` bytes together (``used`` is what they hold). Thread-safe.
+    """Makes spools in ``folder``. Thread-safe.
 
-    With ``folder`` None there is none to be had: `spool` raises the `LimitError` that names ``--scratch``.
+    Without ``folder``, `spool` raises the `LimitError` that names ``--scratch``.
     """
 
     def __init__(self, folder: str | os.PathLike[str] | None, limit: int) -> None:
         self.folder = None if folder is None else os.fspath(folder)
+        """Where the files are made; None: nowhere."""
         self.limit = limit
+        """The most bytes that all spools hold together."""
         self.used = 0
+        """Bytes that the spools hold now."""
         self._lock = threading.Lock()
 
     def spool(self) -> Spool:
-        """Return a new, empty `Spool`. Raises `LimitError` without a folder, `SourceError` if it cannot be used."""
+        """Return a new, empty `Spool`. Raises `LimitError` without a folder, `SourceError` if it is not usable."""
         if self.folder is None:
             raise no_scratch("this")
         import tempfile
@@ -66,23 +69,25 @@ class Scratch:
 
 
 def no_scratch(what: str) -> LimitError:
-    """Return the error of ``what`` would need a scratch file where there is no folder for one."""
+    """Return the error for ``what`` if it needs a scratch file and there is no folder for one."""
     return LimitError(f"{what} needs a scratch file", option="--scratch DIR")
 
 
 class Spool:
-    """A temporary file that is written at its end and read anywhere. Thread-safe. ``size`` is what it holds."""
+    """A temporary file that is appended to and read at any offset. Thread-safe."""
 
     def __init__(self, scratch: Scratch, descriptor: int) -> None:
         self._scratch = scratch
         self._descriptor = descriptor
         self._lock = threading.Lock()
         self.size = 0
+        """Bytes written."""
         self._held = 0
         self.closed = False
+        """Whether `close` was called."""
 
     def append(self, data: Buffer) -> None:
-        """Write ``data`` at the end. Raises `LimitError` above the cap, `SourceError` if the disk is full."""
+        """Append ``data``. Raises `LimitError` above the cap, `SourceError` if the disk is full."""
         view = memoryview(data).cast("B") if len(data) else memoryview(b"")
         with self._lock:
             self._take(len(view))
@@ -100,7 +105,7 @@ class Spool:
         if offset < 0 or length < 0:
             raise ValueError(f"negative offset or length: {offset}, {length}")
         pieces: list[bytes] = []
-        with self._lock:  # one position, and the writer has it too
+        with self._lock:  # reader and writer share one position
             self._check()
             length = max(0, min(length, self.size - offset))
             try:
@@ -114,7 +119,7 @@ class Spool:
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def memory(self, size: int) -> mmap.mmap:
-        """Return the file, which must be empty, as writable memory of ``size`` bytes (zeros)."""
+        """Return the file, which must be empty, as ``size`` bytes of writable memory, all zeros."""
         import mmap
 
         with self._lock:
@@ -142,7 +147,7 @@ class Spool:
         )
 
     def close(self) -> None:
-        """Delete the file; harmless when repeated."""
+        """Delete the file; closing twice is harmless."""
         with self._lock:
             if not self.closed:
                 self.closed = True

@@ -1,7 +1,7 @@
-"""Data made of other data: `SplicedData`, several ranges seen as one; `ZeroData` and `MissingData` to go between.
+"""Data made of other data: `SplicedData` joins several ranges; `ZeroData` and `MissingData` fill in between.
 
-Ranges in a row are records that block headers cut into pieces, messages spread over chunks, files cut into parts
-(``.001``, ``.002`` …), files with holes, and files of which a stretch is lost.
+Used for records that block headers interrupt, messages spread over chunks, files split into parts (``.001``,
+``.002`` …), files with holes, and files that lost a stretch.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class SplicedData(Data):
-    """Several ranges, one after the other, as one Data. A part that its source cannot fill is a gap at its end."""
+    """Several ranges, one after the other, as one Data. Where a source cannot fill its part, there is a gap."""
 
     def __init__(self, parts: Iterable[Range], name: str = "<spliced>", stats: IoStats | None = None) -> None:
         self._parts = [part for part in parts if part.end > part.start]
@@ -33,7 +33,7 @@ class SplicedData(Data):
             total += part.end - part.start
         super().__init__(name, total, stats)
         self._sources = tuple({id(part.data): part.data for part in self._parts}.values())
-        self._known = self._discoveries()  # when the gaps of the sources were taken over
+        self._known = self._discoveries()  # the count when the gaps were collected
         self.gaps = self._find_gaps()
         costs = {source.access for source in self._sources}
         if Access.RESTART in costs:
@@ -59,7 +59,7 @@ class SplicedData(Data):
             index += 1
 
     def read_known(self, offset: int, length: int) -> tuple[bytes, list[tuple[int, int]]]:
-        """Ask the parts; see `Data.read_known`."""
+        """Read from the parts; see `Data.read_known`."""
         if self.closed:
             raise ClosedError("the data is closed", source=self.name)
         chunks: list[bytes] = []
@@ -67,7 +67,7 @@ class SplicedData(Data):
         for data, at, take in self._pieces(offset, length):
             chunk, stretches = data.read_known(at, take)
             unknown += [(offset + first - at, count) for first, count in stretches]
-            if len(chunk) < take:  # the part is cut: what it should have held is a gap
+            if len(chunk) < take:  # the part is cut: its missing bytes are a gap
                 unknown.append((offset + len(chunk), take - len(chunk)))
                 chunk += bytes(take - len(chunk))
             chunks.append(chunk)
@@ -101,13 +101,13 @@ class SplicedData(Data):
         return done
 
     def _note_short_part(self, offset: int, served: bool) -> None:
-        """Learn the gaps anew: a part whose source is decoded on the way may turn out to be shorter than was said."""
+        """Collect the gaps again: a source that is decoded on the way may turn out shorter than declared."""
         self.gaps = self._find_gaps()
         if not served:
             self._clip(offset, 1)  # raises if it is in a gap
 
     def locate(self, offset: int, length: int) -> list[tuple[Data, int, int]]:
-        """Return the stretches of outermost data behind ``[offset, offset + length)``, adjoining ones joined."""
+        """Return where ``[offset, offset + length)`` lies in the outermost data, adjoining stretches joined."""
         found: list[tuple[Data, int, int]] = []
         for data, at, take in self._pieces(offset, length):
             for source, start, count in data.locate(at, take):
@@ -118,42 +118,42 @@ class SplicedData(Data):
         return found
 
     def zeros_at(self, offset: int) -> int:
-        """Ask the part that ``offset`` lies in."""
+        """Ask the part that contains ``offset``."""
         for data, at, take in self._pieces(offset, 1 << 62):
             return min(take, data.zeros_at(at))
         return 0
 
     @property
     def flawed(self) -> bool:
-        """Whether anything is known against this or any of its sources."""
+        """Whether anything is known to be wrong with this data or its sources."""
         return super().flawed or any(source.flawed for source in self._sources)
 
     def look(self) -> None:
-        """Let the sources look, and take over what they found."""
+        """Make the sources look, and take over the gaps they found."""
         for source in self._sources:
             source.look()
         known = self._discoveries()
         if known != self._known:
             self.gaps = self._find_gaps()
-            self._known = known  # last: whoever finds it so finds the gaps, too
+            self._known = known  # last: whoever sees this count sees the gaps, too
 
     @property
     def revision(self) -> int:  # type: ignore[override]
-        """How often other bytes than before are given, by the sources."""
+        """Sum of the sources' revisions."""
         return sum(source.revision for source in self._sources)
 
     def _discoveries(self) -> int:
         return sum(source.stats.discoveries for source in self._sources)
 
     def is_proved(self, start: int, end: int) -> bool:
-        """Ask the parts, too."""
+        """Ask this data, then its parts."""
         if super().is_proved(start, end):
             return True
         pieces = list(self._pieces(start, max(0, end - start)))
         return bool(pieces) and all(data.is_proved(at, at + take) for data, at, take in pieces)
 
     def why_suspect(self, start: int, end: int) -> str | None:
-        """Ask the parts, too."""
+        """Ask this data, then its parts."""
         own = super().why_suspect(start, end)
         if own is not None or self.is_proved(start, end):
             return own
@@ -169,7 +169,7 @@ class SplicedData(Data):
         return next((reason for reason in reasons if reason is not None), None)
 
     def suspect_ranges_in(self, start: int, end: int) -> list[tuple[int, int]]:
-        """Ask the parts, too."""
+        """Combine the answers of this data and its parts."""
         if self.why_suspect(start, end) is None:
             return []
         found = super().suspect_ranges_in(start, end) if super().why_suspect(start, end) is not None else []
@@ -188,13 +188,13 @@ class SplicedData(Data):
             offset += take
 
     def check_unchanged(self) -> None:
-        """Check every source once."""
+        """Check each source once."""
         super().check_unchanged()
         for source in self._sources:
             source.check_unchanged()
 
     def mapped(self, offset: int, length: int) -> memoryview | None:
-        """Return a view where one part holds it all."""
+        """Return a view if one part holds all of it."""
         pieces = list(self._pieces(offset, length))
         if self._clip(offset, length) < length or len(pieces) != 1:
             return None
@@ -202,7 +202,7 @@ class SplicedData(Data):
         return data.mapped(at, length)
 
     def close(self) -> None:
-        """Let go of the parts; their sources belong to whoever opened them."""
+        """Drop the parts; their sources stay open, for they belong to whoever opened them."""
         super().close()
         self._parts = []
         self._sources = ()
@@ -218,16 +218,16 @@ class ZeroData(Data):
         return bytes(length)
 
     def zeros_at(self, offset: int) -> int:
-        """Return all from ``offset`` on."""
+        """Return the number of bytes from ``offset`` to the end."""
         return max(0, (self.size or 0) - offset)
 
     def holes(self, start: int, end: int) -> Iterator[tuple[int, int]]:
-        """Yield nothing: that these are zeros is known."""
+        """Yield nothing: these zeros are real content."""
         yield from ()
 
 
 class MissingData(Data):
-    """``size`` bytes that are lost: one gap. What stands in for a stretch of known length of which nothing is left."""
+    """``size`` lost bytes, as one gap: stands in for a stretch of known length that is gone."""
 
     def __init__(self, size: int) -> None:
         super().__init__("<missing>", size)
@@ -238,7 +238,7 @@ class MissingData(Data):
 
 
 def _gaps_of(part: Range, base: int) -> Iterator[Gap]:
-    """Yield what ``part`` cannot serve, in offsets of the spliced data where ``part`` begins at ``base``."""
+    """Yield what ``part`` cannot serve, as offsets of spliced data in which ``part`` begins at ``base``."""
     gaps = part.data.gaps
     for place in range(max(0, bisect_right(gaps, part.start, key=attrgetter("offset")) - 1), len(gaps)):
         gap = gaps[place]
@@ -257,14 +257,17 @@ def _gaps_of(part: Range, base: int) -> Iterator[Gap]:
 
 
 class FilePart:
-    """A file of several that are read as one (``x.zip.001`` …): ``there`` of its ``size`` bytes are there."""
+    """One of several files that are read as one (``x.zip.001`` …)."""
 
     __slots__ = ("file", "size", "there")
 
     def __init__(self, file: str, there: int, size: int) -> None:
         self.file = file
+        """Name of the file."""
         self.there = there
+        """Bytes that exist."""
         self.size = size
+        """Bytes that the file should have."""
 
     @property
     def next_name(self) -> str:

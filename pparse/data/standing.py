@@ -1,9 +1,9 @@
-"""What is known of a stretch of bytes: whether they are there, and whether they are right.
+"""What is known about a stretch of bytes: whether they are there, and whether they are right.
 
-The one place that decides whether a stretch is complete, truncated, missing or damaged. It claims only what was looked
-at: what arithmetic tells (a source that ends early, a gap) is known at once; a stream that is known to break somewhere
-is decoded to that place first (`Data.look`); bytes that nothing contradicts are complete, and ``verified`` only if a
-checksum confirmed them.
+The one place that decides whether a stretch is complete, truncated, missing or damaged. It claims only what was
+checked. What arithmetic tells (a source that ends early, a gap) is known at once. A stream that is known to break
+somewhere is decoded to that place first (`Data.look`). Bytes that nothing contradicts are complete, and ``verified``
+only if a checksum confirmed them.
 """
 
 from __future__ import annotations
@@ -25,14 +25,17 @@ if TYPE_CHECKING:
 
 
 class SuspectRange:
-    """A stretch ``[start, end)`` that was decoded, and may be wrong all the same, for the ``reason`` given."""
+    """A stretch ``[start, end)`` that was decoded and may still be wrong."""
 
     __slots__ = ("end", "reason", "start")
 
     def __init__(self, start: int, end: int, reason: str) -> None:
         self.start = start
+        """Where it begins."""
         self.end = end
+        """Where it ends."""
         self.reason = reason
+        """Why it may be wrong, in words."""
 
     def __repr__(self) -> str:
         return f"SuspectRange({self.start}, {self.end}, {self.reason!r})"
@@ -59,13 +62,13 @@ class Proofs:
             self._ends[first:last] = array("q", (end,))
 
     def covers(self, start: int, end: int) -> bool:
-        """Say whether all of ``[start, end)`` was confirmed."""
+        """Return whether all of ``[start, end)`` was confirmed."""
         with self._lock:
             place = bisect_right(self._starts, start)
             return place > 0 and self._ends[place - 1] >= end
 
     def without(self, start: int, end: int) -> list[tuple[int, int]]:
-        """Return the stretches of ``[start, end)`` that were not confirmed, in order and apart."""
+        """Return the stretches of ``[start, end)`` that were not confirmed, in order, without overlaps."""
         found: list[tuple[int, int]] = []
         with self._lock:
             place = bisect_right(self._ends, start)
@@ -80,10 +83,7 @@ class Proofs:
 
 
 class Condemned:
-    """Stretches that a checksum contradicts, in order of their starts; found by bisection, however many there are.
-
-    Thread-safe.
-    """
+    """Stretches that a checksum contradicts, ordered by start and found by bisection. Thread-safe."""
 
     __slots__ = ("_lock", "_reach", "_starts", "_suspect_ranges")
 
@@ -94,7 +94,7 @@ class Condemned:
         self._reach: list[int] = []  # the furthest end of this one and all before it
 
     def add(self, suspect: SuspectRange) -> None:
-        """Add a stretch, unless it is there."""
+        """Add a stretch, unless it is already there."""
         with self._lock:
             place = bisect_right(self._starts, suspect.start)
             if (
@@ -126,7 +126,7 @@ class Condemned:
 
 
 def joined(stretches: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return stretches ``(start, end)`` in order, those that meet or overlap as one."""
+    """Return the stretches (start, end) in order, with those that touch or overlap joined."""
     found: list[tuple[int, int]] = []
     for start, end in sorted(stretches):
         if found and start <= found[-1][1]:
@@ -137,26 +137,29 @@ def joined(stretches: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 class Standing:
-    """What is known of a stretch: ``status``; ``verified`` (True: a checksum confirmed it, False: it is contradicted,
-    None: neither); ``reason`` in words, None where all is well; ``there``, bytes from its start that can be had."""
+    """What is known about a stretch of bytes."""
 
     __slots__ = ("reason", "status", "there", "verified")
 
     def __init__(self, status: Status, verified: bool | None, reason: str | None, there: int) -> None:
         self.status = status
+        """Complete, truncated, missing, damaged or unsupported."""
         self.verified = verified
+        """True: a checksum confirmed the bytes; False: something contradicts them; None: neither."""
         self.reason = reason
+        """Why the status is not complete, in words; None if it is."""
         self.there = there
+        """How many bytes from the start of the stretch can be read."""
 
     def __repr__(self) -> str:
         return f"<Standing {self.status}, verified {self.verified}, {self.there} bytes there: {self.reason}>"
 
 
 def standing(data: Data, start: int, end: int) -> Standing:
-    """Say what is known of ``data[start:end]``.
+    """Return what is known about ``data[start:end]``.
 
-    Decodes only where something is known already to be wrong. Errors of the source propagate; a limit that keeps a
-    stream, or what is behind damage of it, from being looked at makes it UNSUPPORTED.
+    Decodes only if something is already known to be wrong. Errors of the source propagate. If a limit keeps a stream,
+    or what lies behind its damage, from being looked at, the status is UNSUPPORTED.
     """
     wanted = max(0, end - start)
     if not wanted:
@@ -187,7 +190,7 @@ def standing(data: Data, start: int, end: int) -> Standing:
 
 
 def status_of(parts: Iterable[Range]) -> Status:
-    """Return the worst that is known now of several stretches that are parts of one thing."""
+    """Return the worst status known now among the parts of one thing."""
     worst = Status.COMPLETE
     for part in parts:
         found = part.data.standing(part.start, part.end).status
@@ -200,5 +203,5 @@ def status_of(parts: Iterable[Range]) -> Status:
 
 _LOST: Final = "bytes of it are lost"
 _NOTHING: Final = "all of its bytes are lost"
-_BEYOND: Final = "it lies beyond the end of what is there"
-_CUT: Final = "it goes on beyond the end of what is there"
+_BEYOND: Final = "it lies beyond the end of the data"
+_CUT: Final = "it extends beyond the end of the data"

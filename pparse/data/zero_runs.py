@@ -1,6 +1,6 @@
-"""Zeros that a disk, or a download into a file of full size, leaves of what was never written.
+"""Zeros where nothing was ever written: by a crashed disk write, or a download into a preallocated file.
 
-Two signs of it: holes of the file (`unwritten`), and long runs of zeros in whole pages (`zero_runs`).
+Two signs: holes of the file (`unwritten`), and long runs of zeros that fill whole pages (`zero_runs`).
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ if TYPE_CHECKING:
 
     from pparse.data.base import Data
 
-PAGE: Final = 4 * KIB  # what is lost is lost in pages
+PAGE: Final = 4 * KIB  # data is lost in whole pages
 LEAST: Final = 64 * KIB
 _STEP: Final = 1024 * KIB
-_BESIDE: Final = 16  # fewer zeros at the end of something right before a hole are more likely its own
-_BLOCK: Final = 64 * KIB  # file systems have no larger blocks: so many zeros beside a hole may be its own
+_BESIDE: Final = 16  # fewer zeros before a hole probably belong to the content
+_BLOCK: Final = 64 * KIB  # the largest block of a file system: up to so many zeros may belong to the hole
 _PAGE_OF_ZEROS: Final = bytes(PAGE)
 
 
 def zero_runs(data: Data, start: int, end: int, poll: Callable[[], object]) -> Iterator[tuple[int, int]]:
-    """Yield ``(offset, length)`` of the runs of whole pages of zeros in ``data[start:end]``, from 64 KiB on.
+    """Yield ``(offset, length)`` of runs of zeros that fill whole pages of ``data[start:end]``, from 64 KiB on.
 
-    Pages begin at multiples of 4 KiB of the data. Reads everything once, behind gaps too; ``poll`` is called often.
+    Pages begin at multiples of 4 KiB of the data. Reads everything once, behind gaps too; calls ``poll`` often.
     """
     at = -(-start // PAGE) * PAGE
     begin: int | None = None
     while at + PAGE <= end:
         poll()
         gap = data.next_gap(at) if data.gaps else None
-        if gap is not None and gap.offset < at + PAGE:  # lost, and no zeros
+        if gap is not None and gap.offset < at + PAGE:  # lost bytes are not zeros
             if begin is not None and at - begin >= LEAST:
                 yield begin, at - begin
             begin = None
@@ -44,7 +44,7 @@ def zero_runs(data: Data, start: int, end: int, poll: Callable[[], object]) -> I
         try:
             block = data.pread(at, min(_STEP, (end - at) // PAGE * PAGE))
         except GapError:
-            continue  # it was found just now
+            continue  # the gap was found just now
         block = block[: len(block) // PAGE * PAGE]
         if not block:
             break
@@ -64,15 +64,15 @@ def zero_runs(data: Data, start: int, end: int, poll: Callable[[], object]) -> I
 def unwritten(data: Data, start: int, end: int) -> Iterator[tuple[int, int]]:
     """Yield the ``(start, end)`` stretches in ``data[start:end]`` that were never written.
 
-    These are the holes of the file, and the zeros beside each, up to 64 KiB: a file system keeps whole blocks, so the
-    last block before a hole, and the first behind it, may be written in part. Holes that only zeros part are one. Where
-    all of ``[start, end)`` is beside a hole, fewer than 16 zeros are not counted.
+    These are the holes of the file and the zeros next to them, up to 64 KiB: file systems allocate whole blocks, so
+    the blocks before and after a hole may be partly written. Holes with only zeros between them count as one. If all
+    of ``[start, end)`` lies beside the hole, fewer than 16 zeros are not counted.
     """
     begin = reached = -1
     for first, last in data.holes(max(0, start - _BLOCK), end + _BLOCK):
         low = _zeros_before(data, max(start, first), start)
         high = min(end, _zeros_behind(data, last, end))
-        beside = first >= end or last <= start  # all of what is asked for is beside the hole
+        beside = first >= end or last <= start  # the whole range lies beside the hole
         if high - low < (_BESIDE if beside else 1):
             continue
         if begin >= 0 and low > reached:
@@ -84,7 +84,7 @@ def unwritten(data: Data, start: int, end: int) -> Iterator[tuple[int, int]]:
 
 
 def _zeros_before(data: Data, at: int, least: int) -> int:
-    """Return where the zeros before ``at`` begin."""
+    """Return where the zeros before ``at`` begin; look back to ``least``, 64 KiB at most."""
     least = max(least, at - _BLOCK)
     while at > least:
         begin = max(least, at - PAGE)
@@ -96,7 +96,7 @@ def _zeros_before(data: Data, at: int, least: int) -> int:
 
 
 def _zeros_behind(data: Data, at: int, most: int) -> int:
-    """Return where the zeros behind ``at`` end."""
+    """Return where the zeros from ``at`` on end; look ahead to ``most``, 64 KiB at most."""
     most = min(most, at + _BLOCK)
     while at < most:
         found = data.read_known(at, min(PAGE, most - at))[0]
@@ -108,5 +108,5 @@ def _zeros_behind(data: Data, at: int, most: int) -> int:
 
 
 def first_unwritten(data: Data, start: int, end: int) -> int | None:
-    """Return where a download that left holes is to go on: where the first of them begins; None if there is none."""
+    """Return where to resume a download that left holes: where the first one begins; None if there is none."""
     return next((low for low, _ in unwritten(data, start, end)), None)

@@ -1,4 +1,4 @@
-"""What is open, and which parser it is for."""
+"""Open documents: extractions, sessions, and which parser fits."""
 
 from __future__ import annotations
 

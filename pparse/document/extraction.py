@@ -1,7 +1,7 @@
-"""Extractions: named pieces of data that some parser may parse.
+"""Extractions: named pieces of data that can be parsed.
 
-An opened file is an extraction; what is embedded in it becomes child extractions, made once each and on demand. A
-stored piece is a `Range` of the same descriptor. A `FolderExtraction` is the same for a folder, confined to it.
+An opened file is an extraction. What is embedded in it becomes child extractions, each made once, on demand; a stored
+piece is a `Range` of the same descriptor. A `FolderExtraction` is a folder, and confined to it.
 """
 
 from __future__ import annotations
@@ -31,11 +31,7 @@ if TYPE_CHECKING:
 
 
 class Extraction:
-    """A piece of data with a name.
-
-    ``data[start:end]`` are its bytes (``end`` None where the data has no known size yet); ``parent`` is the extraction
-    it was found in; ``children`` the ones found in it so far, by name; ``results`` what parsers made of it, by parser.
-    """
+    """A named piece of data: an opened file, or what is found inside of one."""
 
     is_folder = False
 
@@ -50,24 +46,39 @@ class Extraction:
         format: str | None = None,
     ) -> None:
         self.session = session
+        """State shared by all extractions of the document."""
         self.lock = session.lock
+        """Lock of the session."""
         self.name = name
+        """Name of the file or member."""
         self.data = data
+        """The data that holds it …"""
         self.start = start
+        """… from this offset on …"""
         self.end = data.size if end is None else end
+        """… to this one; None while the size of the data is unknown."""
         self.parent = parent
+        """The extraction it was found in; None: it was opened."""
         self.children: dict[str, Extraction] = {}
+        """The extractions found in it so far, by name."""
         self.results: dict[str, Result] = {}
+        """What parsers made of it, by name of the parser."""
         self._format = format
-        self._named = format is not None  # whoever names a format wants that one, not what is inside
-        self.file_parts: list[FilePart] = []  # of a file in numbered parts: which they are
-        self.notes: list[Finding] = []  # what was found wrong before any parser looked at it
-        self.origin: tuple[Any, Any] | None = None  # of a member of an archive: that one's parser, and the member
-        self.proved = False  # the member that this is was read through for its checksum
-        self._confirmed = False  # `confirm` came to its end
+        self._named = format is not None  # a named format applies to this, not to what is inside
+        self.file_parts: list[FilePart] = []
+        """The files it consists of, if it is split into numbered parts."""
+        self.notes: list[Finding] = []
+        """What was found wrong before any parser looked at it."""
+        self.origin: tuple[Any, Any] | None = None
+        """The archive's parser and the member, if it comes from an archive."""
+        self.proved = False
+        """Whether the member it comes from was read in full for its checksum."""
+        self._confirmed = False  # `confirm` ran to its end
         self._confirming = False
-        self.implicit = False  # a step of decompression, which paths do not name
-        self.layers: int = 0 if parent is None else parent.layers  # archives and streams around it
+        self.implicit = False
+        """Whether it is a step of decompression, which paths do not name."""
+        self.layers: int = 0 if parent is None else parent.layers
+        """Number of archives and streams around it."""
 
     # -- bytes -------------------------------------------------------------------------------------------------------
 
@@ -78,15 +89,15 @@ class Extraction:
 
     @property
     def size(self) -> int | None:
-        """Bytes that the extraction is said to have; None while unknown."""
+        """Declared size in bytes; None while unknown."""
         return None if self.end is None else self.end - self.start
 
     def known_end(self, node: Node | None = None) -> int:
-        """Return where the bytes of the extraction (or of ``node``) end in fact, as an offset of the data."""
+        """Return where the bytes of the extraction (or of ``node``) really end, as an offset of the data."""
         end = self.end if node is None or node.end is None else node.end
         data = self.data
         if data.flawed:
-            with suppress(LimitError):  # whoever reads there is told
+            with suppress(LimitError):  # a read there reports it
                 data.look()
         size = data.reach
         if size is None:
@@ -107,28 +118,28 @@ class Extraction:
     def child(
         self, name: str, data: Data, start: int = 0, end: int | None = None, format: str | None = None
     ) -> Extraction:
-        """Return the child extraction ``name``, made on the first call."""
+        """Return the child extraction ``name``; the first call makes it."""
         kid = self.children.get(name)
         if kid is None:
             kid = self.children[name] = Extraction(self.session, name, data, start, end, self, format)
         return kid
 
     def go_deeper(self) -> None:
-        """Note that this comes out of one archive or stream more. Raises `LimitError`: it is read through them all."""
+        """Count one more archive or stream around this. Raises `LimitError`: each read passes through all of them."""
         limit = self.session.limits.nesting
         if self.layers >= limit:
             raise LimitError(
-                f"more than {limit} archives and streams lie within each other",
-                option=self.session.limits.option("nesting") or "'pparse extract', one layer after the other",
+                f"more than {limit} archives and streams are nested",
+                option=self.session.limits.option("nesting") or "'pparse extract', layer by layer",
                 path=self.parent.outermost.path if self.parent is not None else None,
             )
         self.layers += 1
 
     def sibling(self, name: str) -> Extraction:
-        """Return the file ``name`` in the folder of this file, as a child extraction, opened on the first call.
+        """Return the file ``name`` in the folder of this file as a child extraction; the first call opens it.
 
-        The name must be relative and stay in the folder; a symbolic link there is followed, since download caches
-        consist of them. Raises `PathError` for a name that leaves the folder, `SourceError` for what cannot be opened.
+        The name must be relative and stay in the folder. Symbolic links in it are followed, since download caches
+        consist of them. Raises `PathError` if the name leaves the folder, `SourceError` if the file cannot be opened.
         """
         kid = self.children.get(name)
         if kid is None:
@@ -140,19 +151,19 @@ class Extraction:
         return kid
 
     def folder_path(self) -> str:
-        """Return the path of the folder that this file is in. Raises `SourceError` if it is in none."""
-        if isinstance(self.data, FileData) and self.origin is None:  # what is beside an archive is not in it
+        """Return the folder of this file. Raises `SourceError` if there is none."""
+        if isinstance(self.data, FileData) and self.origin is None:  # files beside an archive are not in it
             return os.path.dirname(self.data.path) or "."
         raise SourceError("has no folder to find other files in", source=self.name)
 
     # -- what parsers make of it -------------------------------------------------------------------------------------
 
     def parse(self, format: str | type[Parser] | None = None) -> Result:
-        """Return what the parser of that name (or class) makes of this; the best match if None.
+        """Return the result of the parser with that name (or class); None: of the best match.
 
-        Where that is a compressed stream, and a parser recognises what it holds, it is the result of that parser.
+        For a compressed stream with content that some parser recognises, the best match is the parser of the content.
 
-        Raises `FormatError` if no parser recognises it, naming what it looks like where that is known.
+        Raises `FormatError` if no parser recognises the data, and says what it looks like if that is known.
         """
         result = self._parse(format)
         while format is None and not extraction_of(result)._named:
@@ -166,7 +177,7 @@ class Extraction:
         return result
 
     def _parse(self, format: str | type[Parser] | None) -> Result:
-        """Do what `parse` does, but leave wrappings alone."""
+        """Do as `parse` does, but stay at the outermost stream."""
         from pparse.document.registry import detect, parser_class
 
         parser: type[Parser]
@@ -179,7 +190,7 @@ class Extraction:
                 self._format = parser.name
         if (parser.reads == "folder") is not self.is_folder:
             what = "folder" if self.is_folder else "file"
-            reason = f"the format {parser.name!r} reads a {parser.reads}, and this is a {what}"
+            reason = f"the format {parser.name!r} reads a {parser.reads}, but this is a {what}"
             raise FormatError(reason, source=self.name)
         result = self.results.get(parser.name)
         if result is None:
@@ -192,7 +203,7 @@ class Extraction:
         return result
 
     def assume(self, format: str) -> None:
-        """Take this to be of ``format`` from now on, where no parser recognises it."""
+        """Treat this as ``format`` from now on if no parser recognises it."""
         self._format = format
 
     def findings_of_stream(self) -> FindingList | None:
@@ -202,12 +213,12 @@ class Extraction:
 
     @property
     def parsed(self) -> Extraction:
-        """What the best parser reads: this, or the content of the compressed streams that this is but a wrapping of."""
+        """What the best parser reads: this, or the content of the compressed streams around it."""
         return extraction_of(self.parse())
 
     @property
     def result(self) -> Result:
-        """What the best parser makes of this."""
+        """What the best parser made of this."""
         return self.parse()
 
     @property
@@ -231,7 +242,7 @@ class Extraction:
         return self.parse().findings
 
     def node(self, path: str = "") -> Node:
-        """Return the node at ``path``, or the member of that name. Raises `PathError`."""
+        """Return the node at ``path``, or that of the member with this name. Raises `PathError`."""
         try:
             return self.root.at(path)
         except PathError:
@@ -241,7 +252,7 @@ class Extraction:
             return found
 
     def get(self, path: str = "") -> Any:
-        """Return the value at ``path``: a scalar, or a view of a container."""
+        """Return the value at ``path``: a scalar, or a view of a container. Raises `PathError`."""
         return self.node(path).load()
 
     def walk(self, *, detail: bool = True) -> Iterator[Visit]:
@@ -251,7 +262,7 @@ class Extraction:
     def check(self, *, strict: bool = False, around: bool = True) -> Iterator[Finding]:
         """Parse everything and yield every finding; ``strict`` adds the rules of the format's reference reader.
 
-        ``around=False`` leaves out what this stands on (see `prove`), for one who has checked that already.
+        ``around=False`` leaves out the streams and archives around it (see `prove`), if they were checked already.
         """
         from pparse.document.registry import viewer_for
 
@@ -269,9 +280,9 @@ class Extraction:
         yield from (finding for finding in self.findings if finding not in told)
 
     def forget(self) -> None:
-        """Forget what parsers made of this and of all that is in it; the bytes, and what is known of them, stay.
+        """Drop what parsers made of this and of all inside it; keep the bytes and what is known of them.
 
-        For one who goes on after other bytes came out than before: see `Data.revision`.
+        Needed to continue once a source serves other bytes than before: see `Data.revision`.
         """
         with self.lock:
             inner = self.parsed
@@ -282,7 +293,7 @@ class Extraction:
 
     @property
     def topmost(self) -> Extraction:
-        """What was opened, and this is in."""
+        """The opened extraction that contains this."""
         extraction: Extraction = self
         while extraction.parent is not None:
             extraction = extraction.parent
@@ -290,16 +301,16 @@ class Extraction:
 
     @property
     def outermost(self) -> Extraction:
-        """What this is the content of, the steps of decompression undone."""
+        """The extraction whose content this is, with steps of decompression undone."""
         extraction: Extraction = self
         while extraction.implicit and extraction.parent is not None:
             extraction = extraction.parent
         return extraction
 
     def drain_streams(self, *, unless_indexed: bool = False) -> None:
-        """Decode the compressed streams around this to their ends, so that what is wrong with them is known.
+        """Decode the compressed streams around this to their ends, so that everything wrong with them is known.
 
-        ``unless_indexed``: but for those whose index fits, for a listing, which had only to look here and there.
+        ``unless_indexed``: skip those whose gzip index fits, for a listing that read only a few places.
         """
         extraction: Extraction = self
         while extraction.implicit and extraction.parent is not None:
@@ -308,8 +319,10 @@ class Extraction:
                 result.parser.drain(unless_indexed=unless_indexed)
 
     def prove(self) -> None:
-        """Read all that this stands on to its end, so that checksums are compared: the streams and the members of
-        archives around it, outermost last. What is wrong with them is among the findings from then on."""
+        """Read the streams and archive members around this to their ends, innermost first, to compare their checksums.
+
+        Findings about them are added on the way.
+        """
         extraction: Extraction | None = self
         while extraction is not None:
             if extraction.origin is not None and not extraction.proved:
@@ -322,9 +335,9 @@ class Extraction:
             extraction = extraction.parent
 
     def confirm(self) -> None:
-        """Do what `prove` does where it costs little, once: before values are given, which may be those of damage.
+        """Do once what `prove` does, where it costs little, before possibly damaged values are returned.
 
-        Little is a member or the rest of a stream of at most 4 MiB, as it is packed, and 32 MiB unpacked.
+        Little means a member or rest of a stream of at most 4 MiB compressed and 32 MiB unpacked.
         """
         if self._confirmed or self.parent is None:
             return
@@ -340,7 +353,7 @@ class Extraction:
                     for result in list(extraction.results.values()):
                         result.parser.confirm()
                     extraction = extraction.parent
-                for extraction in begun:  # not before: nobody else may read meanwhile, nor after it failed
+                for extraction in begun:  # not earlier: others must not read until this succeeded
                     extraction._confirmed = True
             finally:
                 for extraction in begun:
@@ -391,12 +404,12 @@ guard(
 
 
 def extraction_of(result: Result) -> Extraction:
-    """Return what ``result`` was made of; the tree knows no more of it than `pparse.tree.host.Host` says."""
+    """Return the extraction that ``result`` was made of, which the tree knows only as a `pparse.tree.host.Host`."""
     return result.extraction  # type: ignore[return-value]
 
 
 class FolderExtraction(Extraction):
-    """A folder, and nothing outside it (but for what symbolic links in it name)."""
+    """A folder, and nothing outside it (except targets of symbolic links in it)."""
 
     is_folder = True
 
@@ -405,6 +418,7 @@ class FolderExtraction(Extraction):
 
         super().__init__(session, path, BytesData(b"", path, session.stats), format=format)
         self.folder = path
+        """Path of the folder."""
         try:
             with os.scandir(path) as listing:
                 self.members = sorted(item.name for item in listing if item.is_file())
@@ -417,7 +431,7 @@ class FolderExtraction(Extraction):
 
 
 def confine(name: str) -> list[str]:
-    """Return the parts of a relative file name that cannot lead out of its folder. Raises `PathError`."""
+    """Return the parts of a relative file name that stays in its folder. Raises `PathError` for any other name."""
     parts = name.split("/")
     if (
         not name
@@ -427,12 +441,12 @@ def confine(name: str) -> list[str]:
         or any(part in ("", ".", "..") for part in parts)
         or (len(name) > 1 and name[1] == ":")
     ):
-        raise PathError("the file name leads out of its folder, or is none", path=name)
+        raise PathError("the file name is not valid, or leads out of its folder", path=name)
     return parts
 
 
 def _find_size(data: Data) -> int:
-    """Return the size of ``data`` by reading to its end; used only where an end must be named."""
+    """Return the size of ``data``, reading to its end; only used where an end must be named."""
     from pparse.errors import GapError
 
     low, step = 0, 1 << 16

@@ -1,4 +1,4 @@
-"""Formats that are recognised and named, but not read yet: one table, for messages, `pparse formats` and the README."""
+"""Formats that are recognised but not read yet: one table for messages, `pparse formats` and the README."""
 
 from __future__ import annotations
 
@@ -8,15 +8,14 @@ if TYPE_CHECKING:
     from typing import Final
 
 NOT_YET: Final = "which this version does not read yet"
-# Where the SSTable of a TensorFlow checkpoint ends (its index, or all of an old one).
+# Where the SSTable of a TensorFlow checkpoint ends (its index, or a whole old one).
 _SSTABLE_END: Final = bytes.fromhex("57fb808b247547db")
-# As many names are looked at to say what an archive holds.
+# The most names looked at to find out what an archive holds.
 MOST_NAMES: Final = 10_000
 
 
 class Named:
-    """A format: its ``name``, ``extensions``, ``what`` it is, and in words ``told_by``, how it is recognised, and
-    ``read_by``, what reads it."""
+    """A format that is recognised, but not read."""
 
     __slots__ = ("extensions", "name", "read_by", "test", "told_by", "what")
 
@@ -30,14 +29,20 @@ class Named:
         test: Callable[[bytes, bytes], bool],
     ) -> None:
         self.name = name
+        """Its name, as for ``-f``."""
         self.extensions = extensions
+        """Usual extensions of file names, with the dot."""
         self.what = what
+        """What it is, in words."""
         self.told_by = told_by
+        """How it is recognised, in words."""
         self.read_by = read_by
-        self.test = test  # of the first 64 bytes, and the last 8 (none where the end is not known)
+        """What reads it."""
+        self.test = test
+        """Takes the first 64 and the last 8 bytes (none if the end is unknown); tells whether they match."""
 
     def to_dict(self) -> dict[str, object]:
-        """Return it as plain data, for JSON."""
+        """Return the attributes as plain data, for JSON."""
         return {
             "name": self.name,
             "extensions": list(self.extensions),
@@ -52,7 +57,7 @@ def _starts(*magics: bytes, at: int = 0) -> Callable[[bytes, bytes], bool]:
 
 
 def _is_onnx(head: bytes, tail: bytes) -> bool:
-    """A ModelProto: ir_version, then the producer's name, or the graph at once."""
+    """Test for a ModelProto: ir_version, then the producer's name or the graph."""
     if len(head) < 4 or head[0] != 0x08 or not 1 <= head[1] <= 32:
         return False
     if head[2] == 0x3A:
@@ -62,7 +67,7 @@ def _is_onnx(head: bytes, tail: bytes) -> bool:
 
 
 def _is_tfrecord(head: bytes, tail: bytes) -> bool:
-    """A record: the length of its data, and the masked CRC-32C of those eight bytes."""
+    """Test for a record: the length of its data, and the masked CRC-32C of those eight bytes."""
     if len(head) < 12:
         return False
     crc = 0xFFFFFFFF
@@ -76,7 +81,7 @@ def _is_tfrecord(head: bytes, tail: bytes) -> bool:
 
 
 def _is_msgpack(head: bytes, tail: bytes) -> bool:
-    """A map whose first key is a text, as flax writes it."""
+    """Test for a map whose first key is text, as flax writes it."""
     if not head:
         return False
     at = 1 if 0x81 <= head[0] <= 0x8F else 3 if head[0] == 0xDE else 5 if head[0] == 0xDF else 0
@@ -175,34 +180,34 @@ _ZARR: Final = frozenset((".zarray", ".zgroup", ".zmetadata", "zarr.json"))
 
 
 def named(head: bytes, tail: bytes = b"") -> Named | None:
-    """Return which of these formats the first (and last) bytes of a file are those of, if any."""
+    """Return the format that the first (and last) bytes of a file match, if any."""
     return next((known for known in NAMED if known.test(head, tail)), None)
 
 
 def named_as(name: str) -> Named | None:
-    """Return the format of that name."""
+    """Return the format with that name."""
     return next((known for known in NAMED if known.name == name), None)
 
 
 def named_by(word: str) -> Named | None:
-    """Return the format of that name, or that has that extension, with or without its dot."""
+    """Return the format with that name, or with that extension, with or without its dot."""
     extension = "." + word.lower().removeprefix(".")
     return named_as(word) or next((known for known in NAMED if extension in known.extensions), None)
 
 
 def named_folder(members: Iterable[str]) -> Named | None:
-    """Return which of these formats a folder with these members is of, if any."""
+    """Return the format that a folder with these members matches, if any."""
     return named_as("zarr") if not _ZARR.isdisjoint(members) else None
 
 
 def words(known: Named) -> str:
-    """Say what a file of such a format is."""
+    """Describe a file of this format."""
     article = "an" if known.what[0] in "HO" or known.what.startswith("msg") else "a"
     return f"{article} {known.what}, {NOT_YET}"
 
 
 def held_model(names: Iterable[str]) -> str | None:
-    """Say what model a zip holds by the names of its members: a PyTorch checkpoint …; None: no model."""
+    """Return what kind of model a zip with these member names holds; None: no model."""
     last = set()
     arrays = others = 0
     for name in names:

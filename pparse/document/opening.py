@@ -1,4 +1,4 @@
-"""The way in: `open`."""
+"""`open`, the entry point of the library."""
 
 from __future__ import annotations
 
@@ -49,15 +49,15 @@ def open(
     """Open ``source`` and return its extraction: ``root``, ``node(path)``, ``get(path)``, ``check()``, ``close()``.
 
     ``source`` is a path (a file, a folder, or ``outer::inner``), bytes, a seekable binary file, a `Data`, or a list of
-    parts read as one. The first of numbered parts (``file.zip.001``) stands for all of them. ``format`` names
-    the parser instead of having it found; ``parsers`` adds parsers to ``registry``.
-    ``budget`` bounds what is kept and buffered, ``retain`` how many bytes of nodes nobody holds stay alive (0, a
-    number, or infinity), ``include`` and ``exclude`` are path patterns for that. ``progress(done, total, what)`` is
-    called on long work, ``cancel()`` is asked between blocks. ``block_size`` fixes the scan block, for tests.
-    ``options`` are those of formats, as ``-O`` of the commands.
+    parts read as one. The first of numbered parts (``file.zip.001``) stands for all of them. ``format`` names the
+    parser; otherwise the best match is found. ``parsers`` adds parsers to ``registry``.
+    ``budget`` bounds what is kept and buffered; ``retain`` is how many bytes of nodes that nobody holds stay alive (0,
+    a number, or infinity), with path patterns ``include`` and ``exclude``. Long work calls
+    ``progress(done, total, what)``, and asks ``cancel()`` between blocks. ``block_size`` fixes the scan block, for
+    tests. ``options`` are options of formats, as with ``-O`` on the command line.
 
-    Raises `SourceError` if the source cannot be read, `FormatError` if ``format`` is unknown, `OptionError` for an
-    option that no format has; an unrecognised format shows when the tree is first asked for.
+    Raises `SourceError` if the source cannot be read, `FormatError` if ``format`` is unknown, and `OptionError` if no
+    format has an option. An unrecognised format raises only when the tree is first used.
     """
     chosen = registry or default_registry()
     if parsers is not None:
@@ -111,16 +111,16 @@ def _open_source(session: Session, source: Source, format: str | None) -> Extrac
         data = session.adopt(StreamData(source, stats=session.stats))
         return Extraction(session, data.name, data, format=format)
     if hasattr(source, "read"):
-        raise SourceError("the stream cannot be sought; save it to a file first", source=repr(source)[:80])
+        raise SourceError("the stream cannot seek; save it to a file first", source=repr(source)[:80])
     if isinstance(source, list | tuple):
         return _open_parts(session, source, format)
     raise TypeError(
-        f"cannot open a {type(source).__name__}: give a path, bytes, a binary file, a Data or a list of them"
+        f"cannot open a {type(source).__name__}: pass a path, bytes, a binary file, a Data or a list of them"
     )
 
 
 def _open_path(session: Session, path: str, format: str | None) -> Extraction:
-    # An existing file of the literal name wins over a path with "::" in it.
+    # An existing file with this literal name takes precedence over a path with "::".
     if "::" in path and not os.path.lexists(path):
         outer, *inner = split_extraction(path)
         extraction = _open_path(session, outer, None)
@@ -131,7 +131,7 @@ def _open_path(session: Session, path: str, format: str | None) -> Extraction:
             extraction._format = format
         return extraction
     if "\0" in path:
-        raise SourceError("no file name has a NUL byte", source=repr(path))
+        raise SourceError("a file name cannot contain a NUL byte", source=repr(path))
     if os.path.isdir(path):
         return FolderExtraction(session, path, format)
     numbered = _numbered_parts(path)
@@ -143,9 +143,9 @@ def _open_path(session: Session, path: str, format: str | None) -> Extraction:
 
 
 def _numbered_parts(path: str) -> list[str | None] | None:
-    """Return the parts of a file that was cut into ``.001``, ``.002`` …, None for each that is not there.
+    """Return the files of one split into ``.001``, ``.002`` …, None for each missing one.
 
-    None if ``path`` is not the first of several.
+    None if ``path`` is not the first of several parts.
     """
     base, _, number = path.rpartition(".")
     if not base or len(number) < 3 or not number.isdecimal() or int(number) != 1:
@@ -169,8 +169,8 @@ def _numbered_parts(path: str) -> list[str | None] | None:
 
 
 def _open_numbered(session: Session, path: str, parts: list[str | None], format: str | None) -> Extraction:
-    """Return the parts as one file. One that is missing is a gap as large as the first one; one that is shorter than
-    that, and not the last, was cut: what it lacks is a gap, too."""
+    """Return numbered parts as one file. A missing part becomes a gap as large as the first part. One that is shorter,
+    and not the last, was cut: a gap follows it."""
     from pparse.data.spliced import FilePart, MissingData, SplicedData
 
     session.limits.check("entries", len(parts), "the number of parts")
@@ -190,7 +190,7 @@ def _open_numbered(session: Session, path: str, parts: list[str | None], format:
         lacks = max(0, each - there) if number < len(parts) else 0
         if lacks:
             sources.append(session.adopt(MissingData(lacks)))
-            what = f"has {there:,} of" if part is not None else "is not there; the first one has"
+            what = f"has {there:,} of" if part is not None else "is missing; the first one has"
             notes.append(
                 Finding(
                     "part-missing" if part is None else "part-cut",
@@ -211,7 +211,7 @@ def _open_numbered(session: Session, path: str, parts: list[str | None], format:
 
 
 def _enter_next(extraction: Extraction, names: list[str]) -> tuple[Extraction, int]:
-    """Enter the first of ``names``; or, where a member's name has ``::`` in it, several of them joined."""
+    """Enter the first of ``names``, or several of them joined if a member's name contains ``::``."""
     try:
         return _enter(extraction, names[0]), 1
     except (PathError, EndOfDataError):

@@ -1,11 +1,11 @@
-"""Which parsers and viewers there are, and which one a piece of data is for.
+"""Which parsers and viewers exist, and which one fits a piece of data.
 
-Built-ins are dotted strings in one table, imported only on use. Plug-ins announce themselves as entry points in the
-groups ``pparse_parsers_v1`` and ``pparse_viewers_v1``; they are asked when no built-in matches, when named with ``-f``,
-or when the best match is generic (a format that others are made of).
+Built-ins are dotted strings in one table, imported only on use. Plug-ins are entry points in the groups
+``pparse_parsers_v1`` and ``pparse_viewers_v1``; they are asked if no built-in matches, if named with ``-f``, or if the
+best match is generic (a format that others are made of).
 
 The most specific match wins (one that *refines* the other), then the surer one, then built-in before plug-in, then the
-name. Content decides, not the extension; the extension speaks only where the content says nothing.
+name. Content decides; the extension counts only if the content tells nothing.
 """
 
 from __future__ import annotations
@@ -40,13 +40,7 @@ VIEWER_GROUP: Final = "pparse_viewers_v1"
 
 
 class Builtin:
-    """A parser of ours, known without importing it.
-
-    ``magic`` are ``(offset, bytes)``, one of which must be there (none: any content); ``extensions`` as of file names.
-    ``generic`` formats are those that others are made of; where a name is shared by several formats, one of them is not
-    ``named_is_enough`` without its content. ``viewer`` is None where there are only nodes. ``further``: it may be told
-    by more than first bytes, and is asked again where nothing else matches.
-    """
+    """A built-in parser, known without importing it: ``parser`` and ``viewer`` (None: only nodes) are dotted names."""
 
     __slots__ = ("extensions", "folder", "further", "generic", "magic", "name", "named_is_enough", "parser", "viewer")
 
@@ -67,11 +61,15 @@ class Builtin:
         self.parser = parser
         self.viewer = viewer
         self.magic = magic
+        """``(offset, bytes)``, one of which must match; empty: any content."""
         self.extensions = extensions
         self.generic = generic
+        """Whether other formats are made of it."""
         self.folder = folder
         self.named_is_enough = named_is_enough
+        """Whether the extension is enough; False where several formats share it."""
         self.further = further
+        """Whether to ask it again, with more than the first bytes, if nothing else matches."""
 
 
 _JSON_STARTS = tuple(
@@ -208,7 +206,7 @@ BUILTINS: Final = (
     ),
 )
 
-# What ends up under a model's name without being one: (bytes at the start, what to tell).
+# What is often found under a model's name instead: (bytes at the start, what to report).
 _MISTAKEN: Final = (
     (b"version https://git-lfs", "a Git LFS pointer, not the file itself: run 'git lfs pull' to fetch it"),
     (b"<!DOCTYPE html", "an HTML page, not a model: the download was answered with a web page"),
@@ -219,12 +217,12 @@ _MISTAKEN: Final = (
 )
 
 _EXTENSIONS: Final = tuple(extension for known in BUILTINS for extension in known.extensions)
-_ZEROS: Final = MIB  # that nobody writes at both ends of a file
+_ZEROS: Final = MIB  # no program writes so many zeros at both ends of a file
 UNFINISHED_SUFFIXES: Final = (".part", ".crdownload", ".incomplete", ".download", ".tmp")
 
 
 class Registry:
-    """Built-ins, and plug-ins once somebody asks. ``failed`` tells which plug-ins could not be loaded, and why."""
+    """The built-in parsers and viewers, and plug-ins once they are needed."""
 
     def __init__(self, *, plugins: bool = True) -> None:
         self._plugins_wanted = plugins
@@ -233,30 +231,31 @@ class Registry:
         self._plugin_parsers: dict[str, type[Parser]] | None = None
         self._plugin_viewers: dict[str, Any] | None = None
         self.failed: dict[str, str] = {}
+        """Plug-ins that could not be loaded, and why."""
 
     def add(self, parser: type[Parser], viewer: Any = None) -> None:
         """Add a parser (and its viewer) by hand; it counts as a plug-in.
 
-        With a built-in parser, its viewer is added, and asked before the built-in one.
+        The viewer of a built-in parser is asked before the built-in viewer.
         """
         self._extra_parsers[parser.name] = parser
         if viewer is not None:
             self._extra_viewers[parser.name] = viewer
 
     def plugin_parsers(self) -> dict[str, type[Parser]]:
-        """Return the parsers that are not built in, by name, loading installed plug-ins on the first call."""
+        """Return the parsers that are not built in, by name; the first call loads installed plug-ins."""
         if self._plugin_parsers is None:
             found = {}
             for entry, loaded in self._load(PARSER_GROUP):
                 if isinstance(loaded, type) and issubclass(loaded, Parser):
                     found[loaded.name or entry] = loaded
                 else:
-                    self.failed[entry] = "it is no subclass of pparse.Parser"
+                    self.failed[entry] = "it is not a subclass of pparse.Parser"
             self._plugin_parsers = found
         return {**self._plugin_parsers, **self._extra_parsers}
 
     def added_viewer(self, name: str) -> Any:
-        """Return the viewer that was added by hand for the format ``name``; None if there is none."""
+        """Return the viewer added by hand for the format ``name``; None if there is none."""
         return self._extra_viewers.get(name)
 
     def plugin_viewers(self) -> dict[str, Any]:
@@ -286,25 +285,25 @@ _default: list[Registry] = []
 
 
 def default_registry() -> Registry:
-    """Return the registry used when none is given: one a process."""
+    """Return the registry used by default; each process has one."""
     if not _default:
         _default.append(Registry())
     return _default[0]
 
 
 def import_dotted(dotted: str) -> Any:
-    """Return the object that ``module:name`` names."""
+    """Return the object with the name ``module:name``."""
     module, _, name = dotted.partition(":")
     return getattr(importlib.import_module(module), name)
 
 
 def builtin(name: str) -> Builtin | None:
-    """Return the built-in of that name."""
+    """Return the built-in with that name, if any."""
     return next((candidate for candidate in BUILTINS if candidate.name == name), None)
 
 
 def parser_class(registry: Registry, name: str) -> type[Parser]:
-    """Return the parser of that name. Raises `FormatError` naming those there are."""
+    """Return the parser with that name. Raises `FormatError` that names the known ones."""
     known = builtin(name)
     if known is not None:
         return import_dotted(known.parser)  # type: ignore[no-any-return]
@@ -322,10 +321,9 @@ def parser_class(registry: Registry, name: str) -> type[Parser]:
 
 
 def check_options(names: Iterable[str], registry: Registry, *, format: str | None = None, written: str = "") -> None:
-    """Refuse an option that no format has: a slip would go unnoticed. ``written`` says how options are given.
+    """Raise `OptionError` if no format has one of these options. ``written`` tells how options are given.
 
-    The parser of ``format`` is asked first, and others, which are imported for that, only as long as a name is unknown.
-    Raises `OptionError`.
+    Asks the parser of ``format`` first, and imports others only while a name is still unknown.
     """
     unknown = dict.fromkeys(names)
     known: dict[str, None] = {}
@@ -340,7 +338,7 @@ def check_options(names: Iterable[str], registry: Registry, *, format: str | Non
 
 
 def _parsers_with_options(registry: Registry, format: str | None) -> Iterator[type[Parser]]:
-    """Yield the parsers there are, those first that cost nothing to ask."""
+    """Yield all parsers, those first that need no import."""
     first = builtin(format) if format is not None else None
     if first is not None:
         yield import_dotted(first.parser)
@@ -351,7 +349,7 @@ def _parsers_with_options(registry: Registry, format: str | None) -> Iterator[ty
 
 
 def detect(extraction: Extraction) -> type[Parser]:
-    """Return the parser that fits ``extraction`` best. Raises `FormatError` saying what it looks like instead."""
+    """Return the parser that fits ``extraction`` best. Raises `FormatError` that says what the data looks like."""
     best: list[tuple[type[Parser], Confidence, bool]] = []
     candidates = _folder_candidates(extraction) if extraction.is_folder else _file_candidates(extraction)
     best = [(parser, confidence, True) for parser, confidence in candidates]
@@ -379,7 +377,7 @@ def detect(extraction: Extraction) -> type[Parser]:
 
 
 def _refuse_stand_in(extraction: Extraction, chosen: type[Parser]) -> None:
-    """Refuse a generic text under a model's name: most often the error message of a server."""
+    """Refuse generic text under a model's name: usually an error message of a server."""
     known = builtin(chosen.name)
     name = bare_name(extraction.name)
     if known is None or not known.generic or name.endswith(known.extensions):
@@ -391,8 +389,8 @@ def _refuse_stand_in(extraction: Extraction, chosen: type[Parser]) -> None:
         if other.extensions and name.endswith(other.extensions):
             start = _head(extraction, 80).decode("utf-8", "replace")
             raise FormatError(
-                f"it is named as {other.name}, and is {chosen.name} text (a server's answer?): {start!r}; "
-                f"read it as such with -f {chosen.name}",
+                f"it is named like {other.name}, but is {chosen.name} text (a server's answer?): {start!r}; "
+                f"to read it anyway, use -f {chosen.name}",
                 source=extraction.name,
                 option=f"-f {chosen.name}",
             )
@@ -403,7 +401,7 @@ def _rank(
 ) -> tuple[bool, int, int, bool, list[int]]:
     parser, confidence, is_builtin = candidate
     refined = sum(1 for other, _, _ in others if other.name in parser.refines)
-    # Reversed code points: of two that are equal otherwise, the name that sorts first wins.
+    # Reversed code points: of two otherwise equal ones, the name that sorts first wins.
     return confidence > Confidence.EXTENSION, refined, confidence, is_builtin, [-ord(char) for char in parser.name]
 
 
@@ -424,10 +422,7 @@ def _file_candidates(extraction: Extraction) -> Iterator[tuple[type[Parser], Con
 
 
 def _further_candidates(extraction: Extraction) -> Iterator[tuple[type[Parser], Confidence]]:
-    """Ask those again that can tell more than first bytes do.
-
-    Members of archives are many, and compressed ones are not to be decoded for it: of them little or nothing is read.
-    """
+    """Ask those parsers again that look at more than the first bytes; of members of archives, read next to nothing."""
     thorough = extraction.parent is None or extraction.implicit
     if extraction.data.access is not Access.FREE and not thorough:
         return
@@ -440,9 +435,9 @@ def _further_candidates(extraction: Extraction) -> Iterator[tuple[type[Parser], 
 
 
 def hidden_format(extraction: Extraction) -> str | None:
-    """Return the format of which something stands anywhere in data that no parser matches; None if there is nothing.
+    """Return the format that begins anywhere in data that no parser matches; None if none does.
 
-    Everything is read. What begins as a compressed stream counts as one, though nothing of it was found to be sound.
+    Reads everything. The beginning of a compressed stream counts even if nothing in the stream is sound.
     """
     if extraction.is_folder:
         return None
@@ -451,7 +446,7 @@ def hidden_format(extraction: Extraction) -> str | None:
         if known.further:
             reader = extraction.data.range(extraction.start, extraction.known_end())
             at = import_dotted(known.parser).search(reader, extraction.session.check_cancelled)
-            if at is not None:  # where one is inside of the other, the outer one begins first
+            if at is not None:  # if one contains the other, the outer one begins first
                 found.append((known.name != "tar" or bool(at % 512), at, known.name))
     if found:
         return min(found)[2]
@@ -475,19 +470,19 @@ def _ask(
 ) -> Confidence:
     if extraction.is_folder:
         return parser.match_folder(extraction)
-    # Where the end is not known yet, it must not be looked for: it may be the end of a compressed stream.
+    # Do not look for an unknown end: it may be the end of a compressed stream.
     end = 1 << 62 if extraction.end is None else extraction.end
     reader: Range = extraction.data.range(extraction.start, max(extraction.start, end))
     try:
         return match(reader) if match is not None else parser.match_named(reader, extraction.name)
     except PASSING:
-        raise  # it says nothing of the format
+        raise  # the error says nothing about the format
     except PparseError:
         return Confidence.NO
 
 
 def _head(extraction: Extraction, count: int) -> bytes:
-    """Return the first bytes of an extraction; none where they are lost."""
+    """Return the first bytes of an extraction; empty if they are lost."""
     try:
         return extraction.data.pread(
             extraction.start, count if extraction.size is None else min(count, extraction.size)
@@ -497,7 +492,7 @@ def _head(extraction: Extraction, count: int) -> bytes:
 
 
 def _tail(extraction: Extraction, count: int) -> bytes:
-    """Return the last bytes of an extraction; none where all would have to be decoded for them."""
+    """Return the last bytes of an extraction; empty if all of it would have to be decoded first."""
     if extraction.data.access is not Access.FREE:
         return b""
     end = extraction.known_end()
@@ -508,7 +503,7 @@ def _tail(extraction: Extraction, count: int) -> bytes:
 
 
 def bare_name(name: str) -> str:
-    """Return the file name in lower case, without what marks a download that is not finished."""
+    """Return the file name in lower case, without the marks of an unfinished download."""
     name = name.lower()
     for suffix in UNFINISHED_SUFFIXES:
         name = name.removesuffix(suffix)
@@ -524,7 +519,7 @@ def _mistaken(head: bytes) -> str | None:
 
 
 def _is_text(head: bytes) -> bool:
-    """Say whether a file begins as text that nobody would take for binary data."""
+    """Return whether a file begins with what is clearly text."""
     try:
         text = head.decode()
     except UnicodeDecodeError as error:
@@ -535,7 +530,7 @@ def _is_text(head: bytes) -> bool:
 
 
 def _nothing_there(extraction: Extraction) -> str | None:
-    """Say so if a file is empty, or begins and ends with as many zeros as no file has that was ever written."""
+    """Return a message if a file is empty, or begins and ends with more zeros than any program writes; else None."""
     if extraction.is_folder:
         return None
     data, start, end = extraction.data, extraction.start, extraction.end
@@ -544,21 +539,21 @@ def _nothing_there(extraction: Extraction) -> str | None:
         return "the file is empty"
     if head.strip(b"\0"):
         return None
-    if end is None:  # to know more, all of a stream would have to be decoded
+    if end is None:  # more is known only once the whole stream is decoded
         return None
     for at in (start, max(start, end - _ZEROS)):
         known, unknown = data.read_known(at, min(_ZEROS, end - at))
         if unknown or not known or known.strip(b"\0"):
             return None
     return (
-        "it is zeros only (a download that was never written?)"
+        "it contains only zeros (a download that was never written?)"
         if end - start <= 2 * _ZEROS
-        else ("it begins and ends with a mebibyte of zeros (a download that was never written?)")
+        else ("it begins and ends with 1 MiB of zeros (a download that was never written?)")
     )
 
 
 def known_other(extraction: Extraction) -> str | None:
-    """Say what a file is that is known and not read, so that no parser is the one for it; None: it is none of those."""
+    """Return what a file is if it is known but not read; None otherwise."""
     if extraction.is_folder:
         return None
     head = _head(extraction, 64)
@@ -577,7 +572,7 @@ def _what_it_is(extraction: Extraction) -> str:
         hint = f"name one of its files: {', '.join(names[:4])}{' …' if len(names) > 4 else ''}"
         if not names:
             empty = not extraction.members  # type: ignore[attr-defined]
-            hint = "it holds no files" if empty else "a folder is read as one model; name a file to look into that"
+            hint = "it holds no files" if empty else "a folder is read as one model; name a file to look into it"
         return f"no model recognised in this folder; {hint}"
     what = known_other(extraction)
     if what is not None:
@@ -585,24 +580,24 @@ def _what_it_is(extraction: Extraction) -> str:
     head = _head(extraction, 64)
     if _is_text(head):
         text = head.decode("utf-8", "replace")
-        return f"it is text that no parser recognises: {text!r}; see 'pparse formats' for what is read"
+        return f"no parser recognises this text: {text!r}; 'pparse formats' lists what is read"
     if not head.strip(b"\0"):
-        return "it begins with zeros (a part that was never written?), and no parser recognises it"
-    return f"no parser recognises it (it begins with {head[:16].hex(' ')}); see 'pparse formats', or name one with -f"
+        return "no parser recognises it; it begins with zeros (a part that was never written?)"
+    return f"no parser recognises it (it begins with {head[:16].hex(' ')}); 'pparse formats' lists them; -f names one"
 
 
 def viewer_for(extraction: Extraction) -> Any:
-    """Return the viewer of the extraction's format, or None if there is none (or it says that it does not apply)."""
+    """Return the viewer of the extraction's format; None if there is none, or it does not apply."""
     result = extraction.parse()
     for made in _viewers_of(result.parser.name, extraction.session.registry):
-        # What a plug-in registers need be no Viewer: a function will do.
+        # The viewer of a plug-in need not be a Viewer: a function will do.
         if getattr(made, "applies", lambda parser: True)(result.parser):
             return made(result.extraction)
     return None
 
 
 def _viewers_of(name: str, registry: Registry) -> Iterator[Any]:
-    """Yield the viewers of a format: what was added by hand, what is built in, what is installed."""
+    """Yield the viewers of a format: those added by hand, then built-in, then installed."""
     added = registry.added_viewer(name)
     if added is not None:
         yield added

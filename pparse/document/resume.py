@@ -1,4 +1,4 @@
-"""Which downloads to resume: of what lies in an archive or a compressed stream, only the outermost file can be."""
+"""Which downloads to resume: for content of an archive or compressed stream, that of the outermost file."""
 
 from __future__ import annotations
 
@@ -15,22 +15,25 @@ if TYPE_CHECKING:
 
 
 class Resume:
-    """A file whose download is to go on ``at`` this byte; at 0 it is to be fetched anew."""
+    """A file whose download should be resumed."""
 
     __slots__ = ("at", "file", "hole")
 
     def __init__(self, file: str, at: int, *, hole: bool = False) -> None:
         self.file = file
+        """Name of the file."""
         self.at = at
-        self.hole = hole  # whether the file has its full size: what resumes at its end would do nothing
+        """Byte to resume at; 0: download it again."""
+        self.hole = hole
+        """Whether the file has its full size, so that programs that resume at its end would do nothing."""
 
     def to_dict(self) -> dict[str, object]:
-        """Return it as plain data, for JSON."""
+        """Return the attributes as plain data, for JSON."""
         return {"file": self.file, "at": self.at}
 
     @property
     def words(self) -> str:
-        """What to do with the file."""
+        """What to do with the file, in words."""
         if not self.at:
             return "fetch it"
         return f"resume at byte {self.at}" + ("" if self.hole else " (curl -C - does so)")
@@ -46,9 +49,9 @@ class Resume:
 
 
 def downloads(outer: Extraction, at: int, *, cut: bool = True) -> list[Resume]:
-    """Return what to resume of an outermost file that ends at byte ``at``; of one in parts, the parts that lack bytes.
+    """Return what to resume if an outermost file ends at byte ``at``: the file, or those of its parts that lack bytes.
 
-    ``cut``: it is at its end that something is missing, or there too.
+    ``cut``: whether bytes are missing at its end.
     """
     parts = outer.file_parts
     if not parts:
@@ -62,7 +65,7 @@ def downloads(outer: Extraction, at: int, *, cut: bool = True) -> list[Resume]:
 
 
 def outermost_file(document: Extraction) -> Extraction:
-    """Return the file that a document is, or is in."""
+    """Return the file that a document is, or lies in."""
     outer = document.parsed
     while outer.parent is not None and (outer.implicit or outer.origin is not None):
         outer = outer.parent
@@ -70,12 +73,12 @@ def outermost_file(document: Extraction) -> Extraction:
 
 
 def is_inside(document: Extraction) -> bool:
-    """Say whether a document lies in an archive or a compressed stream."""
+    """Return whether a document lies in an archive or a compressed stream."""
     return outermost_file(document) is not document.parsed
 
 
 def is_cut_outside(document: Extraction) -> bool:
-    """Say whether it is the outermost file that was cut, and not the document before it was packed."""
+    """Return whether the outermost file was cut, rather than the document before it was compressed."""
     level = document.parsed
     while level.parent is not None and (level.implicit or level.origin is not None):
         around = level.parent
@@ -90,13 +93,13 @@ def is_cut_outside(document: Extraction) -> bool:
 
 
 def first_hole(document: Extraction) -> int | None:
-    """Return from which byte of the outermost file on something was never written; None where all was."""
+    """Return the first byte of the outermost file that was never written; None if all were."""
     outer = outermost_file(document)
     return first_unwritten(outer.data, outer.start, outer.known_end())
 
 
 def outside(document: Extraction) -> list[Resume]:
-    """Return what to resume of a document that is not whole and lies in something: its outermost file, or nothing."""
+    """Return what to resume for an incomplete document inside something: its outermost file, or nothing."""
     outer = outermost_file(document)
     hole = first_hole(document)
     if hole is not None:
@@ -105,7 +108,7 @@ def outside(document: Extraction) -> list[Resume]:
 
 
 def resume_lines(files: Sequence[Resume], most: int | None = None) -> list[str]:
-    """Return what to do, in words: a line if it is one file, else a line for each, or for ``most`` of them."""
+    """Return the files in words: one line for a single file, else a line for each, or for ``most`` of them."""
     if not files:
         return []
     if len(files) == 1 and not files[0].at:

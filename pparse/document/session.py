@@ -1,4 +1,4 @@
-"""What all extractions of one opened document share: budget, descriptors, counters, limits, registry."""
+"""`Session`: what all extractions of an opened document share: budget, descriptors, counters, limits, registry."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from pparse.data.scratch import Scratch
     from pparse.document.registry import Registry
 
-    # called with (bytes done, bytes in all or None, what is being done)
+    # called with (bytes done, bytes in all or None, what is going on)
     Progress = Callable[[int, int | None, str], None]
 
 
 class Session:
-    """Shared state of one document. Closing it closes every source it opened."""
+    """Shared state of one document. Closing it closes every source that it opened."""
 
     def __init__(
         self,
@@ -48,22 +48,32 @@ class Session:
     ) -> None:
         self.lock = threading.RLock()  # see `pparse.locking`
         self.registry = registry
+        """Which parsers and viewers there are."""
         self.budget = budget if isinstance(budget, MemoryBudget) else MemoryBudget(budget)
+        """Memory of the document."""
         self.limits = limits or Limits()
+        """Limits of the document."""
         self.options = dict(options or {})
+        """Options of formats."""
         self.retain = retain
+        """Bytes of nodes that stay alive although nobody holds them."""
         self.include = include
         self.exclude = exclude
         self.scratch = scratch
+        """Folder for scratch files; None: none are made."""
         self.strict = strict
         self.progress = progress
         self.cancel = cancel
+        """Asked between blocks whether to stop."""
         self.stats = stats or IoStats()
+        """Counts what sources served."""
         self.pool = DescriptorPool(self.limits.open_files)
+        """Open files of the document."""
         self._spools: Scratch | None = None
-        self.block_size = block_size  # 0: adaptive; tests set 1 or 7
+        self.block_size = block_size
+        """Size of scan blocks; 0: adaptive. Tests set 1 or 7."""
         self.closed = False
-        # The file that is open, and what is done with it: what `check_cancelled` tells the progress of.
+        # The open file, and what is being done with it: for reports of progress.
         self.source: Data | None = None
         self.doing = "reading"
         self._told = 0
@@ -72,20 +82,20 @@ class Session:
         self._retentions: weakref.WeakSet[Retention] = weakref.WeakSet()
 
     def adopt(self, data: Data) -> Data:
-        """Close ``data`` when the document is closed."""
+        """Close ``data`` when the document is closed; return it."""
         with self.lock:
             self._sources.add(data)
         return data
 
     def new_retention(self) -> Retention:
-        """Return the retention policy for one result."""
+        """Return a new retention policy, for one result."""
         retention = Retention(self.budget, self.retain, self.include, self.exclude)
         self._retentions.add(retention)
         return retention
 
     @property
     def spools(self) -> Scratch:
-        """The maker of scratch files, in the folder that the caller named for them, if any."""
+        """Makes scratch files, in the folder that the caller named, if any."""
         with self.lock:
             if self._spools is None:
                 from pparse.data.scratch import Scratch
@@ -94,9 +104,9 @@ class Session:
             return self._spools
 
     def check_cancelled(self) -> None:
-        """Raise `CancelledError` if the caller wants to stop; tell how far in the file reading has come.
+        """Raise `CancelledError` if the caller wants to stop; report how far in the file reading has come.
 
-        Called often, from all that may take long. It costs little where nothing was read since the call before.
+        Called often by all long work. Cheap if nothing was read since the last call.
         """
         if self.cancel is not None and self.cancel():
             raise CancelledError("cancelled by the caller")
@@ -107,7 +117,7 @@ class Session:
 
     @contextmanager
     def telling(self, doing: str = "") -> Iterator[None]:
-        """While this lasts, say that ``doing`` is done; nothing by itself, if the caller tells the progress."""
+        """Report the work inside the block as ``doing``; without ``doing``, leave progress reports to the caller."""
         before, self.doing = self.doing, doing
         try:
             yield
@@ -116,7 +126,7 @@ class Session:
 
     def close(self) -> None:
         """Close every source; nodes and tensors of the document raise `ClosedError` from here on."""
-        self.closed = True  # at once: who waits for the lock finds it so
+        self.closed = True  # first: those that wait for the lock must see it
         with self.lock:
             for data in list(self._sources):
                 data.close()

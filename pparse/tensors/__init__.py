@@ -1,4 +1,4 @@
-"""Tensors: element types, selections, what is read of them, and the viewers that name them."""
+"""Tensors: element types, selections, reading, and the viewers that name tensors."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Element types: every fixed-width type of numpy and ml_dtypes, sub-byte ones included.
+"""Element types: every fixed-width type of numpy and ml_dtypes, including those below 8 bits.
 
-numpy and ml_dtypes are imported only when an array is asked for.
+numpy and ml_dtypes are imported only when an array is needed.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ if TYPE_CHECKING:
 
 
 class DType:
-    """An element type. ``str(dtype)`` is its numpy or ml_dtypes name.
-
-    ``bits`` an element takes in a file, ``itemsize`` bytes it takes in an array (sub-byte types are unpacked to one
-    byte each), ``kind`` one of bool, int, uint, float, complex, other.
-    """
+    """An element type. ``str(dtype)`` is its numpy or ml_dtypes name."""
 
     __slots__ = ("_numpy", "bits", "itemsize", "kind", "name")
 
     def __init__(self, name: str, bits: int, kind: str) -> None:
         self.name = name
+        """Its numpy or ml_dtypes name."""
         self.bits = bits
+        """Bits per element in a file."""
         self.kind = kind
+        """``bool``, ``int``, ``uint``, ``float``, ``complex`` or ``other``."""
         self.itemsize = max(1, bits // 8)
+        """Bytes per element in an array; types below 8 bits take one byte each there."""
         self._numpy: Any = None
 
     @staticmethod
     def of(name: str) -> DType:
-        """Return the type of that name, numpy's own type strings (``<f4``, ``S5``, ``datetime64[s]``) included.
+        """Return the type with that name, or with a type string of numpy (``<f4``, ``S5``, ``datetime64[s]``).
 
         Raises ValueError if there is none.
         """
@@ -42,7 +42,7 @@ class DType:
             return known
         import numpy as np
 
-        if not name.isprintable():  # numpy takes control characters for its type numbers
+        if not name.isprintable():  # numpy reads control characters as its type numbers
             raise ValueError(f"not an element type: {name!r}")
         try:
             dtype = np.dtype(name).newbyteorder("=")
@@ -64,9 +64,9 @@ class DType:
 
     @property
     def numpy(self) -> np.dtype[Any]:
-        """The numpy dtype of an array of these; ml_dtypes' where numpy has none.
+        """The numpy dtype of an array of this type; that of ml_dtypes if numpy has none.
 
-        Raises `UnsupportedError` if the installed ml_dtypes is too old to have it.
+        Raises `UnsupportedError` if the installed ml_dtypes is too old.
         """
         if self._numpy is None:
             import numpy as np
@@ -76,7 +76,7 @@ class DType:
 
                 scalar = getattr(ml_dtypes, self.name, None)
                 if scalar is None:
-                    raise UnsupportedError(f"this ml_dtypes has no {self.name}", package="ml_dtypes>=0.6")
+                    raise UnsupportedError(f"the installed ml_dtypes has no {self.name}", package="ml_dtypes>=0.6")
                 self._numpy = np.dtype(scalar)
             else:
                 self._numpy = np.dtype(self.name)
@@ -84,7 +84,7 @@ class DType:
 
     @property
     def raw_numpy(self) -> np.dtype[Any]:
-        """The unsigned integer dtype that holds an element's bits (bytes where there is none of that width)."""
+        """The unsigned integer dtype that holds an element's bits; bytes if there is none of that width."""
         import numpy as np
 
         size = self.itemsize
@@ -95,7 +95,7 @@ class DType:
         return -(-count * self.bits // 8)
 
     def unpack(self, packed: NDArray[np.uint8], count: int) -> NDArray[np.uint8]:
-        """Return the codes of ``count`` elements, one a byte; the first element is in the lowest bits."""
+        """Return the codes of ``count`` elements, one per byte; the first element is in the lowest bits."""
         import numpy as np
 
         bits = self.bits
@@ -115,7 +115,7 @@ class DType:
         return flat
 
     def from_codes(self, codes: NDArray[np.uint8]) -> NDArray[Any]:
-        """Return unpacked codes as an array of this type (ml_dtypes looks at the low bits of each byte only)."""
+        """Return unpacked codes as an array of this type; ml_dtypes uses only the low bits of each byte."""
         return codes.view(self.numpy)
 
     def __eq__(self, other: object) -> bool:

@@ -1,4 +1,4 @@
-"""What is known of a tensor without reading it: its name, type and shape, where its bytes are, what became of them."""
+"""What is known about a tensor without reading it: name, type, shape, place and status."""
 
 from __future__ import annotations
 
@@ -18,19 +18,21 @@ if TYPE_CHECKING:
 
 
 class Span:
-    """A stretch of bytes: ``length`` at ``offset`` of ``data``, which people know as ``path``.
-
-    ``end``: where the document ends in ``data``, if that goes on behind it with bytes of others (an archive does).
-    """
+    """A stretch of bytes in some data."""
 
     __slots__ = ("data", "end", "length", "offset", "path")
 
     def __init__(self, data: Data | None, offset: int, length: int, path: str, end: int | None = None) -> None:
         self.data = data
+        """Where the bytes are; None: their file is missing."""
         self.offset = offset
+        """Where they begin, as an offset of ``data``."""
         self.length = length
+        """Their number."""
         self.path = path
+        """What messages call the data."""
         self.end = end
+        """Where the document ends in ``data``, if other bytes follow there, as in an archive; else None."""
 
     @property
     def there(self) -> int:
@@ -62,7 +64,7 @@ class Span:
 
 
 class TensorFacts:
-    """What is known of a tensor without reading it; the attributes are those of `pparse.tensors.tensor.Tensor`."""
+    """What is known about a tensor without reading it; see `pparse.tensors.tensor.Tensor` for the attributes."""
 
     __slots__ = (
         "_content",
@@ -100,24 +102,32 @@ class TensorFacts:
         content: Span | None = None,
     ) -> None:
         self.name = name
+        """Name in the model."""
         self.dtype = dtype
+        """Element type; None if the stored type is unknown."""
         self.shape = shape
+        """Length of each dimension."""
         self._spans = spans
         self.stored_dtype = stored_dtype
+        """The format's own word for the type."""
         self._strides = strides
         self.byteorder = byteorder
+        """``"little"`` or ``"big"``."""
         self.encoding = encoding
+        """How the bytes hold the array: ``raw`` (as they are), ``typed``, ``splat``, ``repeat`` or ``zeros`` (values
+        that the format lists, in full or in part); no other encoding can be read."""
         self._status = status
         self._verified = verified
         self._finding = finding
-        self.unwritten_nbytes = 0  # how many of its bytes lie in holes of the file, and read as zeros
+        self.unwritten_nbytes = 0
+        """How many of the bytes lie in holes of the file, and so read as zeros."""
         self._owner = owner
         self._shared: Data | None = None
         self._content = content
 
     @property
     def spans(self) -> tuple[Span, ...]:
-        """Where the bytes are; of a tensor cut into thousands of stretches they are found when they are asked for."""
+        """Where the bytes are; found on demand for a tensor in thousands of stretches."""
         spans = self._spans
         if not isinstance(spans, tuple):
             spans = self._spans = spans()
@@ -129,16 +139,16 @@ class TensorFacts:
 
     @property
     def _sources(self) -> tuple[Span, ...]:
-        """Where the array's bytes are read."""
+        """Where the bytes of the array are read."""
         return self.spans if self._content is None else (self._content,)
 
     @property
     def _source_nbytes(self) -> int:
-        """Bytes of the array as they are read."""
+        """Number of bytes of the array as they are read."""
         return self.stored_nbytes if self._content is None else self._content.length
 
     def _standing(self) -> Standing | None:
-        """What is known now against the bytes it is read from; None where nothing is."""
+        """What is now known against the bytes it is read from; None: nothing."""
         worst: Standing | None = None
         for span in self._sources:
             if span.data is not None and span.data.flawed:
@@ -146,19 +156,19 @@ class TensorFacts:
                 if found.status is not Status.COMPLETE and (worst is None or worst.status is not Status.DAMAGED):
                     worst = found if worst is None or found.status is Status.DAMAGED else worst
         if worst is not None and worst.status is Status.MISSING and self.available_nbytes:
-            worst.status = Status.TRUNCATED  # of several spans, the first are there
+            worst.status = Status.TRUNCATED  # the first of several spans exist
         return worst
 
     @property
     def claimed_status(self) -> Status:
-        """What became of it by what the format says of it, whatever is known of its bytes."""
+        """Status according to the format, whatever is known about the bytes."""
         return self._status
 
     @property
     def status(self) -> Status:
-        """What became of it, as far as is known now: it changes when reading finds damage.
+        """Status as far as is known; changes when reading finds damage.
 
-        A stream that is known to be cut or damaged is decoded to that place first.
+        A stream that is known to be cut or damaged is first decoded to that place.
         """
         status = self._status
         if status is Status.DAMAGED or status is Status.UNSUPPORTED:
@@ -174,7 +184,7 @@ class TensorFacts:
 
     @property
     def verified(self) -> bool | None:
-        """True: a checksum confirmed its bytes. False: one contradicts. None: neither, as far as was looked at."""
+        """True: a checksum confirmed its bytes; False: one contradicts them; None: neither so far."""
         if self._verified is False:
             return False
         found = self._standing()
@@ -222,7 +232,7 @@ class TensorFacts:
 
     @property
     def is_text(self) -> bool:
-        """Whether its elements are texts, which are no numbers."""
+        """Whether its elements are text rather than numbers."""
         return False
 
     @property
@@ -232,8 +242,8 @@ class TensorFacts:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the array that `numpy` gives (sub-byte types take a byte each there)."""
-        if self.dtype is None or self.status is Status.DAMAGED:  # then the shape is not to be trusted
+        """Bytes of the array that `numpy` returns (types below 8 bits take one byte per element there)."""
+        if self.dtype is None or self.status is Status.DAMAGED:  # do not trust the shape of a damaged tensor
             return self.stored_nbytes
         return self.size * self.dtype.itemsize
 
@@ -245,7 +255,7 @@ class TensorFacts:
 
     @property
     def strides(self) -> tuple[int, ...]:
-        """Distance in bytes between neighbours along each dimension, in the file (0 for sub-byte types)."""
+        """Distance in bytes between neighbours along each dimension, in the file (0 for types below 8 bits)."""
         if self._strides is not None:
             return self._strides
         if self.dtype is None or self.dtype.packed:
@@ -259,12 +269,12 @@ class TensorFacts:
 
     @property
     def is_complete(self) -> bool:
-        """Whether nothing is known against it: its status is complete."""
+        """Whether the status is complete."""
         return self.status is Status.COMPLETE
 
     @property
     def available_nbytes(self) -> int:
-        """Bytes from the tensor's start that are in the file (or that it stands for); what follows them is not."""
+        """Bytes from the tensor's start that exist (or that it stands for), up to the first missing one."""
         there = 0
         for span in self._sources:
             there += span.there

@@ -1,8 +1,7 @@
-"""Which bytes an index into an array touches, and reading just those.
+"""Which bytes an index into an array touches, and reading only those.
 
-An index is turned into an offset and a row of *axes*, each a number of elements and a distance in bytes. Axes that
-continue each other are joined; what remains is read in pieces: runs that are at most a page apart together, runs that
-are farther apart each by itself.
+An index becomes an offset and a list of *axes*, each a number of elements and a distance in bytes. Axes that continue
+each other are merged. The rest is read in pieces: runs at most a page apart together, runs farther apart separately.
 """
 
 from __future__ import annotations
@@ -20,34 +19,35 @@ if TYPE_CHECKING:
 
     Index = int | slice | Any
 
-# Runs with at most this many bytes between them are read together: the system reads pages anyway.
+# Runs with at most this many bytes between them are read together: the system reads whole pages anyway.
 MAX_GAP: Final = 4 << 10
 PIECE: Final = 4 << 20
 
 
 class Selection:
-    """What an index selects: ``offset`` of the lowest byte, ``axes`` of ``(count, distance)``, and the result's form.
-
-    ``shape`` is that of the result; ``flips`` names axes that run backwards.
-    """
+    """What an index selects from an array."""
 
     __slots__ = ("axes", "flips", "offset", "shape")
 
     def __init__(self, offset: int, axes: list[tuple[int, int]], flips: list[int], shape: tuple[int, ...]) -> None:
         self.offset = offset
+        """Where the lowest selected byte is, from the start of the array."""
         self.axes = axes
+        """``(count, distance in bytes)`` of each axis."""
         self.flips = flips
+        """Axes that run backwards."""
         self.shape = shape
+        """Shape of the result."""
 
     def extent(self, itemsize: int) -> int:
-        """Return how many bytes lie between the first and the last byte touched, both included."""
+        """Return how many bytes lie between the first and the last byte touched, inclusive."""
         if 0 in self.shape:
             return 0
         return sum((count - 1) * distance for count, distance in self.axes) + itemsize
 
 
 def normalise(index: Index, shape: Sequence[int]) -> list[int | slice]:
-    """Return ``index`` as one int or slice per axis of ``shape``. Raises IndexError, TypeError as numpy does."""
+    """Return ``index`` as one int or slice per axis of ``shape``. Raises IndexError and TypeError where numpy does."""
     items = list(index) if isinstance(index, tuple) else [index]
     dots = [number for number, item in enumerate(items) if item is Ellipsis]
     if len(dots) > 1:
@@ -55,7 +55,7 @@ def normalise(index: Index, shape: Sequence[int]) -> list[int | slice]:
     missing = len(shape) - (len(items) - len(dots))
     if missing < 0:
         raise IndexError(
-            f"too many indices: the tensor has {len(shape)} dimensions, {len(items) - len(dots)} were given"
+            f"too many indices: the tensor has {len(shape)} dimensions, the index has {len(items) - len(dots)}"
         )
     at = dots[0] if dots else len(items)
     items[at : at + len(dots)] = [slice(None)] * missing
@@ -77,7 +77,7 @@ def normalise(index: Index, shape: Sequence[int]) -> list[int | slice]:
 
 
 def select(index: Sequence[int | slice], shape: Sequence[int], strides: Sequence[int]) -> Selection:
-    """Return what a normalised index selects of an array with these ``strides`` (bytes)."""
+    """Return what a normalised index selects from an array with these ``strides`` (bytes)."""
     offset = 0
     axes: list[tuple[int, int]] = []
     flips: list[int] = []
@@ -107,7 +107,7 @@ def read(selection: Selection, dtype: np.dtype[Any], read_into: Callable[[int, m
     itemsize = dtype.itemsize
     if 0 in selection.shape:
         return np.empty(selection.shape, dtype)
-    # Repeated elements (distance 0) are read once; the farthest axis comes first, as the bytes lie.
+    # Elements that repeat (distance 0) are read once; the axis with the largest distance comes first.
     order = sorted(range(len(selection.axes)), key=lambda axis: -selection.axes[axis][1])
     real = [axis for axis in order if selection.axes[axis][1] and selection.axes[axis][0] > 1]
     joined: list[tuple[int, int]] = []
@@ -120,7 +120,7 @@ def read(selection: Selection, dtype: np.dtype[Any], read_into: Callable[[int, m
     flat = np.empty(tuple(count for count, _ in joined), dtype)
     _read_axes(selection.offset, joined, itemsize, flat, read_into)
     array = flat.reshape([selection.axes[axis][0] for axis in real])
-    # Back to the order of the index, with the axes that were not read.
+    # Restore the order of the index and the repeated axes.
     back = [0] * len(real)
     for place, axis in enumerate(sorted(real)):
         back[place] = real.index(axis)
@@ -149,7 +149,7 @@ def _read_axes(
         inner -= 1
         run = axes[-1][0]
     span = run * itemsize
-    # Take in axes from the inside while their runs are close and the piece stays small.
+    # Include axes, innermost first, while their runs are close and the piece stays small.
     chunk = 0
     while inner:
         count, distance = axes[inner - 1]
@@ -189,7 +189,7 @@ def _read_piece(
     out: NDArray[Any],
     read_into: Callable[[int, memoryview], None],
 ) -> None:
-    """Read ``span`` bytes at once, and take the selected elements out of them."""
+    """Read ``span`` bytes at once, and extract the selected elements."""
     import numpy as np
 
     raw = np.empty(span, np.uint8)

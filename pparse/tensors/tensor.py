@@ -1,4 +1,4 @@
-"""Tensors: a name, a type, a shape, and where the bytes are; read when asked for."""
+"""Tensors: a name, a type, a shape, and bytes that are read on demand."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 
 __all__ = ["DTYPES", "DType", "Span", "Tensor"]
 
-# One read from the system at a time: large enough to be free, small enough to be cancelled.
+# Bytes per system read: large enough to cost nothing extra, small enough to be cancelled soon.
 _PIECE: Final = 64 << 20
-# Encodings that are served as the array's bytes.
+# Encodings whose bytes are those of the array.
 _READABLE: Final = frozenset(("raw", "typed", "splat", "repeat", "zeros"))
 
 
 def _bytes_of(buffer: Any) -> memoryview:
-    """Return a flat view of a buffer's bytes; of an array, too, whose type the buffer protocol does not know."""
+    """Return a flat view of a buffer's bytes, also for arrays with types that the buffer protocol does not know."""
     if not hasattr(buffer, "__array_interface__"):
         return byte_view(buffer)
     if not buffer.flags.c_contiguous:
@@ -48,15 +48,9 @@ def _bytes_of(buffer: Any) -> memoryview:
 
 
 class Tensor(TensorFacts):
-    """One tensor of a document; reading happens only in `numpy`, ``tensor[…]``, `blocks`, `readinto`, `torch`.
+    """One tensor of a document. Only `numpy`, ``tensor[…]``, `blocks`, `readinto` and `torch` read its bytes.
 
-    ``name``; ``dtype`` (None where the stored type is unknown); ``shape``; ``strides`` in bytes (None: C order);
-    ``stored_dtype``, the format's own word; ``spans``, where the bytes are; ``encoding`` of them (raw: those of the
-    array; typed, splat, repeat, zeros: values that the format lists, all or in part; else not readable); ``status``;
-    ``verified`` (True: a checksum confirmed it, False: contradicts, None: none exists or was checked); ``finding``;
-    ``unwritten_nbytes``, bytes in holes of the file.
-    A tensor keeps its document open. ``content`` is where the array's bytes are read, where that is not ``spans``: a
-    view that joins or decodes those.
+    A tensor keeps its document open. The attributes are described in `pparse.tensors.facts.TensorFacts`.
     """
 
     __slots__ = ()
@@ -73,9 +67,9 @@ class Tensor(TensorFacts):
     ) -> NDArray[Any]:
         """Return the tensor as an array.
 
-        ``copy=False`` gives a read-only view of the file and raises ValueError where bytes must change first.
-        ``raw=True`` gives the integer bits. For a truncated tensor, ``partial="prefix"`` gives the whole rows along
-        the first dimension, ``partial="fill"`` a masked array of the full shape with ``fill_value`` in the rest.
+        ``copy=False`` returns a read-only view of the file and raises ValueError if bytes would have to change.
+        ``raw=True`` returns the bits as integers. For a truncated tensor, ``partial="prefix"`` returns the whole rows
+        along the first dimension, ``partial="fill"`` a masked array of the full shape, filled up with ``fill_value``.
 
         Raises `TruncatedTensorError`, `MissingTensorError`, `DamagedTensorError`, `UnsupportedError`.
         """
@@ -100,10 +94,10 @@ class Tensor(TensorFacts):
         return array if dtype is None else array.astype(dtype, copy=False)
 
     def __getitem__(self, index: Any) -> Any:
-        """Return what ``index`` (ints, slices with steps, ``...``) selects, reading just that.
+        """Return what ``index`` (ints, slices with steps, ``...``) selects, reading only that.
 
-        Runs of bytes that are at most 4 KiB apart are read together. Rows of a truncated tensor that are whole can be
-        read so. Raises IndexError, TypeError, and the errors of `numpy`.
+        Reads runs of bytes at most 4 KiB apart together. Works for the whole rows of a truncated tensor. Raises
+        IndexError, TypeError, and the errors of `numpy`.
         """
         from pparse.tensors.selection import normalise, read, select
 
@@ -133,11 +127,11 @@ class Tensor(TensorFacts):
     def blocks(self, max_bytes: int | str = "4MiB", *, raw: bool = False) -> Iterator[NDArray[Any]]:
         """Yield the elements in C order as one-dimensional arrays of at most ``max_bytes`` each.
 
-        Raises as `numpy`; a truncated tensor yields what is there, then raises `TruncatedTensorError`.
+        Raises the errors of `numpy`. A truncated tensor yields what exists, then raises `TruncatedTensorError`.
         """
         dtype = self._known_dtype()
         limit = parse_size(max_bytes)
-        # Sub-byte elements are read in groups that fill whole bytes.
+        # Elements below 8 bits are read in groups that fill whole bytes.
         group = 8 if dtype.packed else 1
         step = limit // dtype.itemsize // group * group
         if not step:
@@ -156,22 +150,22 @@ class Tensor(TensorFacts):
             raise self._truncated(self._source_nbytes)
 
     def readinto(self, buffer: bytearray | memoryview | NDArray[Any]) -> int:
-        """Fill ``buffer`` with the tensor's bytes as stored (decoded, if they are listed); return their number.
+        """Fill ``buffer`` with the tensor's bytes as stored (listed values decoded); return their number.
 
-        Raises ValueError if the buffer is smaller, and the errors of `numpy`.
+        Raises ValueError if the buffer is too small, and the errors of `numpy`.
         """
         self._refuse_if_not_whole()
         view = _bytes_of(buffer)
         size = self._source_nbytes
         if len(view) < size:
-            raise ValueError(f"the buffer has {len(view)} bytes, the tensor {size}")
+            raise ValueError(f"the buffer has {len(view)} bytes, but the tensor has {size}")
         self._check_unchanged()
         self._read_into(0, view[:size])
         self._check_read()
         return size
 
     def raw_blocks(self, max_bytes: int | str = "4MiB") -> Iterator[bytes]:
-        """Yield the bytes as they are stored, at most ``max_bytes`` at a time; raises as `blocks`."""
+        """Yield the bytes as stored, at most ``max_bytes`` at a time. Raises the errors of `blocks`."""
         limit = parse_size(max_bytes)
         if not limit:
             raise ValueError("a block of 0 bytes cannot hold anything")
@@ -188,7 +182,7 @@ class Tensor(TensorFacts):
             raise self._truncated(self._source_nbytes)
 
     def torch(self) -> Any:
-        """Return the tensor as a torch tensor (a copy). Raises `UnsupportedError` if torch is not there.
+        """Return the tensor as a torch tensor (a copy). Raises `UnsupportedError` if torch is not installed.
 
         bfloat16 and the float8 types keep their bits; ``float4_e2m1fn`` becomes torch's packed ``float4_e2m1fn_x2``.
         """
@@ -209,7 +203,7 @@ class Tensor(TensorFacts):
         if target is None or dtype.packed:
             raise UnsupportedError(f"torch has no type for {dtype}")
         array = self.numpy()
-        if array.dtype.isbuiltin != 1:  # one of ml_dtypes': torch takes its bits as an integer
+        if array.dtype.isbuiltin != 1:  # a type of ml_dtypes: pass its bits to torch as integers
             signed = {1: "i1", 2: "i2", 4: "i4"}[dtype.itemsize]
             return torch.from_numpy(array.view(signed)).view(target)
         return torch.from_numpy(array)
@@ -218,27 +212,27 @@ class Tensor(TensorFacts):
 
     def _known_dtype(self) -> DType:
         if self.dtype is None or self.encoding not in _READABLE:
-            self._refuse_if_not_whole()  # says more than that the type is not known
+            self._refuse_if_not_whole()  # a more specific error than an unknown type
         if self.dtype is None:
-            raise UnsupportedError(f"the type {self.stored_dtype!r} of {self.name!r} is not known", path=self.name)
+            raise UnsupportedError(f"unknown type {self.stored_dtype!r} of {self.name!r}", path=self.name)
         if self.encoding not in _READABLE:
-            raise UnsupportedError(f"the encoding {self.encoding!r} of {self.name!r} is not known", path=self.name)
+            raise UnsupportedError(f"unknown encoding {self.encoding!r} of {self.name!r}", path=self.name)
         return self.dtype
 
     def _refuse_stretch(self, start: int, end: int) -> None:
-        """Refuse the bytes ``[start, end)`` of the array if they are not whole; what is beside them does not matter."""
+        """Raise if the bytes ``[start, end)`` of the array are not whole; other bytes do not matter."""
         self._confirm()
         status = self.status
         if status is Status.COMPLETE or status is Status.TRUNCATED:
             return
-        lost = status is Status.DAMAGED or status is Status.UNSUPPORTED  # perhaps only a part of it
+        lost = status is Status.DAMAGED or status is Status.UNSUPPORTED  # perhaps only in part
         gap_only = self.claimed_status is Status.COMPLETE and lost and self.verified is not False
         if gap_only and start < end and self._data().standing(start, end).status is Status.COMPLETE:
             return
         self._refuse_if_not_whole()
 
     def _confirm(self) -> None:
-        """Have checksums compared that speak of the tensor's bytes, where that costs little."""
+        """Compare the checksums that cover the tensor's bytes, if that costs little."""
         if self._owner is not None:
             self._owner.extraction.confirm()
 
@@ -261,7 +255,7 @@ class Tensor(TensorFacts):
         raise UnsupportedError(reason, path=self.name, offset=offset)
 
     def _refuse_if_short(self, dtype: DType) -> None:
-        """Refuse a shape that the spans cannot fill, before anything is allocated for it."""
+        """Raise if the spans cannot fill the shape, before allocating anything for it."""
         if self._is_contiguous():
             end = dtype.stored_nbytes(self.size)
         else:
@@ -274,7 +268,7 @@ class Tensor(TensorFacts):
 
     def _truncated(self, wanted: int) -> TruncatedTensorError:
         return TruncatedTensorError(
-            "the tensor goes on beyond the end of the file",
+            "the tensor extends beyond the end of the file",
             name=self.name,
             offset=self.spans[0].offset if self.spans else None,
             wanted=wanted,
@@ -283,7 +277,7 @@ class Tensor(TensorFacts):
         )
 
     def _data(self) -> Data:
-        """Return one Data that has all spans in a row, from its offset 0."""
+        """Return one Data that holds all spans in a row, from offset 0."""
         if self._shared is None:
             from pparse.data.spliced import SplicedData
 
@@ -302,7 +296,7 @@ class Tensor(TensorFacts):
             try:
                 got = data.preadinto(base + offset + done, view[done : done + _PIECE])
             except (GapError, MalformedError):
-                self._check_read()  # damage that shows only now
+                self._check_read()  # may find damage only now
                 raise
             if not got:
                 self._check_read()
@@ -317,7 +311,7 @@ class Tensor(TensorFacts):
             done += got
 
     def _check_read(self) -> None:
-        """Refuse what was read if the source changed meanwhile, or if reading found that the bytes are not right."""
+        """Raise if the source changed during the read, or the read found damage."""
         self._check_unchanged()
         if self.status is not self._status:
             self._refuse_if_not_whole()
@@ -328,7 +322,7 @@ class Tensor(TensorFacts):
                 span.data.check_unchanged()
 
     def _read_codes(self, first: int, count: int) -> NDArray[Any]:
-        """Return ``count`` elements in C order as raw bits; sub-byte ones unpacked. ``first`` fills whole bytes."""
+        """Return ``count`` elements in C order as raw bits, unpacked. ``first`` must begin at a whole byte."""
         import numpy as np
 
         dtype = self._known_dtype()
@@ -345,7 +339,7 @@ class Tensor(TensorFacts):
         else:
             try:
                 array = np.empty(count, dtype.raw_numpy)
-            except (MemoryError, ValueError) as error:  # a few bytes can stand for any number of elements
+            except (MemoryError, ValueError) as error:  # few bytes may stand for any number of elements
                 reason = f"the array would take {format_size(count * dtype.itemsize)}"
                 raise LimitError(reason, option="a slice", wanted=count * dtype.itemsize, path=self.name) from error
             if count:
@@ -354,10 +348,10 @@ class Tensor(TensorFacts):
         return array
 
     def _finish(self, codes: NDArray[Any], dtype: DType, raw: bool, shape: tuple[int, ...]) -> NDArray[Any]:
-        """Turn raw bits into the array asked for."""
+        """Return raw bits as the requested array."""
         if self.byteorder == "big" and dtype.itemsize > 1:
             flat = codes.reshape(-1)
-            if dtype.kind == "other":  # text swaps each character, a structure each field
+            if dtype.kind == "other":  # text is swapped by character, a structure by field
                 codes = flat.view(dtype.numpy.newbyteorder(">")).astype(dtype.numpy).view(dtype.raw_numpy)
             else:
                 width = dtype.itemsize // (2 if dtype.kind == "complex" else 1)
@@ -374,7 +368,7 @@ class Tensor(TensorFacts):
         import numpy as np
 
         if dtype.packed or (self.byteorder == "big" and dtype.itemsize > 1) or len(self._sources) > 1:
-            raise ValueError(f"{self.name!r} cannot be had without a copy: its bytes must be changed or joined first")
+            raise ValueError(f"{self.name!r} needs a copy: its bytes must be changed or joined")
         self._check_unchanged()
         if not self.size:
             array: NDArray[Any] = np.empty(self.shape, dtype.raw_numpy)
@@ -383,14 +377,14 @@ class Tensor(TensorFacts):
             span = self._sources[0]
             view = span.data.mapped(span.offset, span.length) if span.data is not None else None
             if view is None:
-                raise ValueError(f"{self.name!r} cannot be had without a copy: its source cannot be mapped")
+                raise ValueError(f"{self.name!r} needs a copy: its source cannot be mapped")
             array = np.ndarray(self.shape, dtype.raw_numpy, view, 0, self.strides)
         return array if raw else array.view(dtype.numpy)
 
     def _select_packed(self, items: list[int | slice], dtype: DType) -> NDArray[Any]:
-        """Select from sub-byte elements: what lies between the first and the last row touched is read and unpacked.
+        """Select from elements below 8 bits: read and unpack everything between the first and the last row touched.
 
-        Rows are those of the first dimension in which more than one is touched.
+        The rows are those of the first dimension in which more than one is touched.
         """
         import numpy as np
 
@@ -449,12 +443,12 @@ class Tensor(TensorFacts):
         try:
             full = np.full(self.size, fill_value, found.dtype)
         except (MemoryError, ValueError) as error:
-            reason = f"the whole tensor would take {format_size(self.nbytes)}, of which little is there"
+            reason = f"the whole tensor would take {format_size(self.nbytes)}, but little of it exists"
             raise LimitError(reason, option="partial='prefix'", wanted=self.nbytes, path=self.name) from error
         full[:whole] = found
         mask = np.ones(self.size, bool)
         mask[:whole] = False
-        if found.dtype.type is np.void:  # the raw bits of a wide type: numpy takes no number for these
+        if found.dtype.type is np.void:  # raw bits of a wide type, which numpy cannot fill with a number
             fill_value = None
         return np.ma.MaskedArray(full.reshape(self.shape), mask.reshape(self.shape), fill_value=fill_value)
 

@@ -1,4 +1,4 @@
-"""What every viewer of a model offers: tensors by name, and what is wrong with them; `view` opens one."""
+"""`Viewer`, the base of all viewers of models: tensors by name, and findings; `view` opens one."""
 
 from __future__ import annotations
 
@@ -38,62 +38,64 @@ class MissingNameError(PathError, KeyError):
 class Viewer(Guarded, Mapping[str, "Tensor"]):
     """The tensors of one document: a mapping of names to `Tensor`.
 
-    The second of two tensors with one name is reachable as ``name#2``. Nothing is read but what is asked for; `tensors`
-    streams, so that a list of a million tensors is never held. Any number of threads may ask one viewer: its public
-    methods take the session's lock, see `pparse.locking`.
+    The second of two tensors with one name is called ``name#2``. Reads only what is asked for; `tensors` streams, so a
+    list of a million tensors is never held. Thread-safe: public methods take the session's lock, see `pparse.locking`.
     """
 
     graph: Any = None
-    is_set = False  #: whether the tensors lie in several files, which `parser.shard_names` names
-    row_bytes = 520  #: what a tensor takes, about, while it is held; its name, shape and further pieces apart
+    """The graph of a model, if the format has one."""
+    is_set = False  #: whether the tensors lie in several files, named by `parser.shard_names`
+    row_bytes = 520  #: approximate memory of one tensor while it is held, without name, shape and further parts
 
     def __init__(self, extraction: Extraction) -> None:
         self.extraction = extraction
+        """The document."""
         self.lock = extraction.lock
+        """Lock of the session."""
         self._extent: Extent | None = None
 
     @classmethod
     def applies(cls, parser: Any) -> bool:
-        """Whether this is the viewer of what ``parser`` reads: one format may hold other things as well."""
+        """Return whether this viewer fits what ``parser`` reads: a format may hold other things as well."""
         return True
 
     def new_extent(self) -> Extent | None:
-        """Return an empty account, for one who counts the tensors on the way; None where it is made at once."""
+        """Return an empty extent for callers that count tensors themselves; None if `extent` is made at once."""
         return None
 
     # -- what a format says ------------------------------------------------------------------------------------------
 
     @abstractmethod
     def tensors(self) -> Iterator[Tensor]:
-        """Yield every tensor, in file order, duplicates under their ``name#2``."""
+        """Yield every tensor in file order; repeated names as ``name#2``."""
 
     @abstractmethod
     def find(self, name: str) -> Tensor | None:
-        """Return the tensor of that name, or None."""
+        """Return the tensor with that name, or None."""
 
     @property
     @abstractmethod
     def metadata(self) -> Mapping[str, Any]:
-        """What the file says of itself."""
+        """What the file says about itself."""
 
     @abstractmethod
     def extent(self) -> Extent:
-        """Say how large the document is and should be, and where it was cut; streams over all tensors once."""
+        """Return how large the document is and should be, and where it was cut; goes once through all tensors."""
 
     def size_hint(self) -> int | None:
-        """Return the number of tensors, about, where that is cheap to know."""
+        """Return the approximate number of tensors if that is cheap to find out; else None."""
         return None
 
     # -- what follows ------------------------------------------------------------------------------------------------
 
     @property
     def kept_extent(self) -> Extent | None:
-        """The extent found last, unless more was found out of the document's bytes since."""
+        """The last extent, unless more was learned from the document's bytes since."""
         extent = self._extent
         return extent if extent is not None and extent.known == self.extraction.session.stats.discoveries else None
 
     def keep_extent(self, extent: Extent) -> Extent:
-        """Keep ``extent``, to which all was added; what is known of the document's bytes counts for it."""
+        """Keep ``extent``, to which all tensors were added; what is known about the document's bytes is added."""
         inner = self.extraction.parsed
         data = inner.data
         if data.flawed:
@@ -132,11 +134,11 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
 
     @property
     def status(self) -> Status:
-        """The worst that is known of the document now, tensors not read; reading may find more."""
+        """The worst status known now, without reading tensors; reading may find more."""
         return self.extent().status
 
     def check(self, *, strict: bool = False) -> Iterator[Finding]:
-        """Look at everything and yield each finding; ``strict`` adds the reference reader's rules."""
+        """Look at everything and yield each finding; ``strict`` adds the rules of the reference reader."""
         return self.extraction.parse().check(strict=strict)
 
     def __getitem__(self, name: str) -> Tensor:
@@ -146,7 +148,7 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
         return tensor
 
     def suggest(self, name: str) -> tuple[str, ...]:
-        """Return up to three names that look like ``name``."""
+        """Return up to three names similar to ``name``."""
         from pparse.tree.result import near_misses
 
         return near_misses(name, islice(self, 20_000))
@@ -185,9 +187,9 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
 
 
 def unwritten_in(holes: list[tuple[int, int]], start: int, end: int) -> tuple[int, int]:
-    """Return ``(offset of the first, number)`` of the bytes ``[start, end)`` that lie in ``holes`` (in order)."""
+    """Return ``(offset of the first, number)`` of the bytes in ``[start, end)`` that lie in ``holes`` (in order)."""
     if len(holes) == 1 and holes[0][0] <= start and end <= holes[0][1]:
-        return start, end - start  # a file of which only the beginning was written
+        return start, end - start  # only the beginning of the file was written
     at = max(0, bisect_right(holes, (start, 1 << 63)) - 1)
     first = length = 0
     while at < len(holes) and holes[at][0] < end:
@@ -200,7 +202,7 @@ def unwritten_in(holes: list[tuple[int, int]], start: int, end: int) -> tuple[in
 
 
 def last_written(data: Data, start: int, hole: int) -> int:
-    """Return where the bytes before a hole end that are not zeros, looking back at most 1 MiB, to ``start``."""
+    """Return where the last nonzero byte before a hole ends, looking back at most 1 MiB, and not before ``start``."""
     at, first = hole, max(start, hole - (1 << 20))
     while at > first:
         begin = max(first, at - 4096)
@@ -212,14 +214,7 @@ def last_written(data: Data, start: int, hole: int) -> int:
 
 
 class Extent:
-    """How large a document is, and should be.
-
-    ``actual`` and ``expected`` bytes (None: not to be known; ``at_least``: a cut header may name more); ``first_hit``,
-    the first tensor that is not whole; ``resume``, every file whose download is to go on, and from which byte;
-    ``resume_at`` and ``resume_file``, those of the first; ``whole``,
-    ``truncated``, ``missing``, ``damaged`` and ``unsupported``: numbers of tensors; ``parameters`` per dtype;
-    ``tensor_bytes`` in all.
-    """
+    """How large a document is, and should be; and counts of its tensors."""
 
     __slots__ = (
         "_hit",
@@ -247,24 +242,40 @@ class Extent:
     )
 
     def __init__(self, actual: int | None = None, expected: int | None = None, known: int = 0) -> None:
-        self.known = known  # how much was found out of the document's bytes when counting began
+        self.known = known
+        """How much was learned from the document's bytes when counting began."""
         self.actual = actual
+        """Size in bytes; None: unknown."""
         self.expected = expected
-        self.document_status = Status.COMPLETE  # what the tensors do not show: a header cut or damaged
-        self.at_least = False  # the header is cut: what it would go on to say is not in `expected`
+        """Bytes that it should have; None: unknown."""
+        self.document_status = Status.COMPLETE
+        """What the tensors do not show: whether the header is cut or damaged."""
+        self.at_least = False
+        """Whether the header is cut, and may name more than ``expected`` counts."""
         self.first_hit: str | None = None
+        """The first tensor that is not whole."""
         self._hit = ("", 0)
         self.resume: list[Resume] = []
+        """Every file whose download should be resumed, and at which byte."""
         self.resume_at: int | None = None
+        """The byte to resume the first of them at."""
         self.resume_file: str | None = None
+        """The name of that file."""
         self.cut_files = 0
+        """Number of shards that are cut."""
         self.missing_files = 0
+        """Number of shards that are missing."""
         self.whole = self.truncated = self.missing = self.damaged = self.unsupported = 0
-        self.verified = 0  # whole tensors whose bytes a checksum confirmed
-        self.unwritten = 0  # tensors that lie, wholly or in part, in holes of the file
+        self.verified = 0
+        """Number of whole tensors whose bytes a checksum confirmed."""
+        self.unwritten = 0
+        """Number of tensors that lie, wholly or in part, in holes of the file."""
         self.tensor_bytes = 0
-        self.last_byte = 0  # where the last tensor of a file ends, as an offset of its data
+        """Bytes of all tensors."""
+        self.last_byte = 0
+        """Where the last tensor of a file ends, as an offset of its data."""
         self.parameters: dict[str, int] = {}
+        """Number of elements by dtype."""
 
     @property
     def count(self) -> int:
@@ -278,19 +289,19 @@ class Extent:
 
     @property
     def missing_bytes(self) -> int | None:
-        """Bytes that should be there and are not."""
+        """Bytes that should exist and do not."""
         if self.actual is None or self.expected is None:
             return None
         return max(0, self.expected - self.actual)
 
     @property
     def status(self) -> Status:
-        """The worst status that occurs."""
+        """The worst status among document and tensors."""
         if self.damaged or self.document_status is Status.DAMAGED:
             return Status.DAMAGED
         if self.truncated or self.document_status is not Status.COMPLETE or self.missing or self.missing_bytes:
             return Status.TRUNCATED
-        if self.unwritten:  # a download that was never finished: the size is right, the bytes are not there
+        if self.unwritten:  # an unfinished download: the size is right, but bytes are missing
             return Status.TRUNCATED
         return Status.UNSUPPORTED if self.unsupported else Status.COMPLETE
 
@@ -309,7 +320,7 @@ class Extent:
             else:
                 self.missing += 1
             at = (spans[0].path, spans[0].offset) if spans else ("", 0)
-            # The order of names need not be the order of bytes.
+            # The order of names may differ from the order of bytes.
             if self.first_hit is None or (spans and self._hit[0] == at[0] and at < self._hit):
                 self.first_hit = tensor.name
                 self._hit = at
@@ -323,16 +334,16 @@ class Extent:
             if end > self.last_byte:
                 self.last_byte = end
         if status is Status.DAMAGED or (tensor.dtype is None and not tensor.shape):
-            return  # how many it has, nobody knows
+            return  # the number of elements is unknown
         if tensor.is_text:
-            return  # no parameters
+            return  # text is not a parameter
         dtype = tensor.dtype.name if tensor.dtype is not None else tensor.stored_dtype
         if len(self.parameters) > 200 and dtype not in self.parameters:
             dtype = "other"
         self.parameters[dtype] = self.parameters.get(dtype, 0) + tensor.size
 
     def add_all(self, part: Extent) -> None:
-        """Count the tensors that another extent counted."""
+        """Add the counts of another extent."""
         self.whole += part.whole
         self.truncated += part.truncated
         self.missing += part.missing
@@ -389,9 +400,9 @@ def view(
     stats: IoStats | None = None,
     block_size: int = 0,
 ) -> Viewer:
-    """Open ``source`` and return its viewer: a mapping of tensor names to `Tensor`. Keyword arguments as for `open`.
+    """Open ``source`` and return its viewer, a mapping of tensor names to `Tensor`. Keyword arguments as for `open`.
 
-    Raises `FormatError` if the format is not recognised, `UnsupportedError` if it has no tensors to show.
+    Raises `FormatError` if the format is not recognised, `UnsupportedError` if it has no viewer.
     """
     from pparse.document.opening import open
 

@@ -1,4 +1,4 @@
-"""What the author of a parser needs to test it: `ParserContract`, and sources that misbehave on purpose."""
+"""Tools to test a parser: `ParserContract`, and sources that misbehave on purpose."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The conformance suite that every parser passes, ours and yours.
+"""`ParserContract`, the conformance suite that every parser must pass, built-in or not.
 
 Subclass it in a pytest module::
 
@@ -6,19 +6,19 @@ Subclass it in a pytest module::
         parser = MyParser
         samples = {"plain": b"..."}
 
-Samples should be small (up to ~4 KB): every prefix and every single-byte change of each is parsed. What is promised,
-and tested:
+Samples should be small (up to ~4 KB): every prefix and every single-byte change of each is parsed. The promises that
+are tested:
 
 - the sample is recognised, is COMPLETE, and its check finds no error;
-- for every prefix there is a tree, no exception but ours, everything that ends before the cut is delivered with the
-  value it has in the whole file (for ``root_at = "front"``), and the number of whole leaves never falls as it grows;
-- a prefix that lost a leaf is not COMPLETE, says the root, the result and the viewer, and its check finds an error; but
-  where `ParserContract.is_whole` says that it is a good file by itself;
+- every prefix gives a tree, and no errors but ours; everything that ends before the cut has the value it has in the
+  whole file (if ``root_at`` is ``"front"``), and a longer prefix never has fewer whole leaves;
+- a prefix that lost a leaf is not COMPLETE, according to the root, the result and the viewer, and its check finds an
+  error; except where `ParserContract.is_whole` says that it is a good file by itself;
 - every single-byte change is survived;
 - unloading and loading again gives equal answers; block sizes 1, 7 and whole give equal trees;
-- one descriptor; memory within the budget; each case comes to an end;
-- a read that fails passes its error on, and leaves a tree that can be read afterwards; gaps and sources of unknown size
-  are survived.
+- one descriptor; memory within the budget; every case ends;
+- the error of a failed read propagates, and the tree can be read afterwards; gaps and sources of unknown size are
+  survived.
 """
 
 from __future__ import annotations
@@ -46,27 +46,34 @@ if TYPE_CHECKING:
 
 
 class TreeLeaf:
-    """One node of a tree, as the contract compares them: ``path``, ``kind``, ``status``, ``value``, and its bytes."""
+    """One node of a tree, as the contract compares it."""
 
     __slots__ = ("end", "kind", "path", "shape", "start", "status", "value")
 
     def __init__(self, node: Node) -> None:
         self.path = node.path
+        """Path from the root."""
         self.kind = node.kind
+        """The format's own word for the kind of value."""
         self.shape = node.shape
+        """``"map"``, ``"list"`` or ``"scalar"``."""
         self.start = node.start
+        """Offset of the first byte."""
         self.value: Any = None
+        """Value of a scalar, if it can be loaded."""
         if node.shape == SCALAR:
             try:
                 self.value = node.load()
             except PparseError as error:
                 self.value = type(error).__name__
         self.status = node.known_status
+        """Status, without loading."""
         self.end = node.end
+        """Offset after the last byte."""
 
     def identity(self) -> tuple[Any, ...]:
-        """Return what must be equal for two leaves to be the same."""
-        # NaN differs from itself; its text does not.
+        """Return what two equal leaves have in common."""
+        # NaN differs from itself, but its text does not.
         return (self.path, self.kind, self.status, repr(self.value), self.start)
 
     def __eq__(self, other: object) -> bool:
@@ -80,7 +87,7 @@ class TreeLeaf:
 
 
 def tree_of(extraction: Extraction, most: int = 100_000) -> list[TreeLeaf]:
-    """Return all nodes of a document, depth first; a container that cannot be loaded has no children."""
+    """Return all nodes of a document, depth first; a container that cannot be loaded counts without children."""
     found: list[TreeLeaf] = []
     stack = [extraction.root]
     while stack and len(found) < most:
@@ -99,50 +106,53 @@ def tree_of(extraction: Extraction, most: int = 100_000) -> list[TreeLeaf]:
 
 
 def _case_of(source: Any) -> str:
-    """Return the name of a case: what is parsed."""
+    """Return a name for the case that parses ``source``."""
     if isinstance(source, bytes | bytearray):
         return f"{len(source)} bytes: {bytes(source[:400])!r}{'…' if len(source) > 400 else ''}"
     return f"{source!r}"
 
 
 class ParserContract:
-    """Base of a parser's conformance tests; see the module."""
+    """Base of a parser's conformance tests; see the module for what they check."""
 
     parser: ClassVar[type[Parser]]
+    """The parser under test."""
     samples: ClassVar[dict[str, bytes]] = {}
-    # Values to try at each byte; all 255 take long.
+    """Good files by name, as bytes."""
     changes: ClassVar[tuple[int, ...]] = (0x00, 0x01, 0x20, 0x22, 0x5B, 0x5D, 0x7D, 0x7F, 0x80, 0xFF)
+    """Values to try at each byte; all 255 would take long."""
     options: ClassVar[dict[str, object]] = {}
-    # What parses one sample, in bytes of budget.
+    """Options to open samples with."""
     budget: ClassVar[str] = "8MiB"
-    # What bounds each case: a parser that never ends fails with the bytes that make it so.
+    """Memory budget that is enough for each sample."""
     patience: ClassVar[Patience] = Patience()
+    """Bounds the time of each case: an endless parser fails with the bytes that cause it."""
 
     def teardown_method(self) -> None:
-        """Let the last case of a test go."""
+        """End the time limit of the last case."""
         self.patience.end()
 
     def open(self, source: Any, **more: Any) -> Extraction:
-        """Open ``source`` with the parser under test; with this a case begins."""
+        """Open ``source`` with the parser under test; begins a case."""
         self.patience.begin(_case_of(source))
         return open_document(
             source, parsers=[self.parser], format=self.parser.name, budget=self.budget, options=self.options, **more
         )
 
     def cuts(self, size: int) -> Iterable[int]:
-        """Return the lengths to which a sample of ``size`` bytes is cut, ascending; override it to try fewer."""
+        """Return the lengths to which a sample of ``size`` bytes is cut, ascending; override to try fewer."""
         return range(size)
 
     def changed(self, size: int) -> Iterable[tuple[int, int]]:
-        """Return the places of a sample of ``size`` bytes that are changed, each with a new value."""
+        """Return the changes to a sample of ``size`` bytes, as (offset, new value)."""
         return ((at, value) for at in range(size) for value in self.changes)
 
     def test_has_samples(self) -> None:
-        """A parser without a sample is not tested."""
+        """The parser has a sample."""
         assert self.samples, "give at least one sample"
 
     def test_declares_itself(self) -> None:
-        """Name, description, limits and references are what the formats page is made of."""
+        """Name, description, limitations and references are declared, for the page of formats."""
         assert self.parser.name
         assert self.parser.name == self.parser.name.lower()
         assert self.parser.description
@@ -150,14 +160,14 @@ class ParserContract:
         assert (self.parser.__doc__ or "").strip()
 
     def test_recognises_its_samples(self) -> None:
-        """The parser is the one that is chosen for its samples."""
+        """Detection chooses the parser for its samples."""
         for name, sample in self.samples.items():
             extraction = open_document(sample, parsers=[self.parser])
             assert self.parser.match(extraction.reader) > Confidence.NO, name
             assert extraction.format == self.parser.name, name
 
     def test_samples_are_complete(self) -> None:
-        """A good file is COMPLETE, and has no findings that are errors."""
+        """A good file is COMPLETE and has no errors."""
         for name, sample in self.samples.items():
             with self.open(sample) as extraction:
                 assert extraction.status is Status.COMPLETE, name
@@ -166,7 +176,7 @@ class ParserContract:
                 assert all(leaf.status is Status.COMPLETE for leaf in tree_of(extraction)), name
 
     def test_every_prefix(self) -> None:
-        """Whatever ends before the cut comes out as it is; nothing else claims to be whole."""
+        """What ends before the cut has its value; nothing else claims to be whole."""
         for name, sample in self.samples.items():
             with self.open(sample) as extraction:
                 whole = tree_of(extraction)
@@ -192,7 +202,7 @@ class ParserContract:
                     most = len(complete)
 
     def test_a_prefix_that_loses_a_leaf_is_not_complete(self) -> None:
-        """A document that lacks something says so: root, result and viewer, before all is read and after, and check."""
+        """An incomplete document says so, before and after everything is read: root, result, viewer and check."""
         for name, sample in self.samples.items():
             with self.open(sample) as extraction:
                 wanted = {leaf.path for leaf in tree_of(extraction) if leaf.shape == SCALAR}
@@ -209,10 +219,10 @@ class ParserContract:
                     assert self.is_whole(name, sample[:size]), (name, size, claims, sorted(lost)[:3])
 
     def is_whole(self, name: str, prefix: bytes) -> bool:
-        """Say whether ``prefix`` of the sample ``name`` is a good file by itself, in which nothing shows that more was.
+        """Return whether ``prefix`` of the sample ``name`` is a good file by itself, without a sign that more followed.
 
-        By default none is. Override it for a format whose files have no mark of their end, and answer by other means
-        than the parser under test.
+        False by default. Override it for formats whose files have no mark of their end, and decide without using the
+        parser under test.
         """
         return False
 
@@ -236,7 +246,7 @@ class ParserContract:
             pass
 
     def test_load_unload_load(self) -> None:
-        """A node that was unloaded gives the same answers again, and living children stay the same objects."""
+        """An unloaded node gives the same answers again, and living children stay the same objects."""
         for name, sample in self.samples.items():
             with self.open(sample) as extraction:
                 before = tree_of(extraction)
@@ -249,7 +259,7 @@ class ParserContract:
                 assert tree_of(extraction) == before, name
 
     def test_block_sizes(self) -> None:
-        """The tree does not depend on how the bytes come in."""
+        """The tree does not depend on how the bytes are split into blocks."""
         for name, sample in self.samples.items():
             for size in range(0, len(sample) + 1, max(1, len(sample) // 7)):
                 trees = []
@@ -259,7 +269,7 @@ class ParserContract:
                 assert trees[0] == trees[1] == trees[2], (name, size)
 
     def test_one_descriptor(self, tmp_path: Path) -> None:
-        """However many nodes and readers there are, the file is open once."""
+        """The file is open once, however many nodes and readers there are."""
         if not os.path.isdir("/proc/self/fd"):
             return
         for name, sample in self.samples.items():
@@ -271,7 +281,7 @@ class ParserContract:
                 assert links[os.path.realpath(path)] == 1, name
 
     def test_within_budget(self) -> None:
-        """What is kept and buffered stays within the budget, and is given back."""
+        """What is kept and buffered stays within the budget, and is released at the end."""
         for name, sample in self.samples.items():
             with self.open(sample) as extraction:
                 list(extraction.check())
@@ -282,7 +292,7 @@ class ParserContract:
                 assert budget.used <= 1 << 20, (name, budget.used)
 
     def test_failing_reads(self) -> None:
-        """Each read may fail: the error comes through, and the tree can be read afterwards."""
+        """Any read may fail: the error propagates, and the tree can be read afterwards."""
         for name, sample in self.samples.items():
             with self.open(sample) as extraction:
                 wanted = tree_of(extraction)
@@ -295,14 +305,14 @@ class ParserContract:
                     except SourceError:
                         assert tree_of(extraction) == wanted, (name, number)
                 except SourceError:
-                    continue  # while it was opened: nothing to go on with
+                    continue  # failed while opening: there is no tree
                 except FormatError:
                     continue
                 if data.reads < number:
                     break
 
     def test_gaps(self) -> None:
-        """A gap damages what lies in it; everything else is one of our errors, a status, or whole."""
+        """A gap damages what lies in it; the rest is whole, has a status, or raises one of our errors."""
         for sample in self.samples.values():
             step = max(1, len(sample) // 40)
             for start in range(0, len(sample), step):
@@ -310,7 +320,7 @@ class ParserContract:
                     self._survives(GappyData(sample, [(start, length)]))
 
     def test_unknown_size(self) -> None:
-        """A source whose size is not known before its end gives the same tree."""
+        """A source whose size is unknown until its end gives the same tree."""
         for name, sample in self.samples.items():
             with self.open(sample) as extraction:
                 wanted = tree_of(extraction)
@@ -319,7 +329,7 @@ class ParserContract:
 
 
 def _statuses(extraction: Extraction) -> dict[str, Status]:
-    """Return the status of a document by each who tells it."""
+    """Return the status of a document, by who reports it."""
     told = {"the root": extraction.root.status, "the result": extraction.parse().status}
     try:
         told["the viewer"] = extraction.view().status

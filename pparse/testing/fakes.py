@@ -1,6 +1,6 @@
-"""Sources that misbehave on purpose, to see what readers and parsers make of it.
+"""Sources that misbehave on purpose, to test how readers and parsers react.
 
-Each is a `Data` over bytes in memory, so what it serves can be compared with those bytes.
+Each is a `Data` over bytes in memory, so that what it serves can be compared with those bytes.
 """
 
 from __future__ import annotations
@@ -16,12 +16,14 @@ if TYPE_CHECKING:
 
 
 class FakeData(Data):
-    """Bytes in memory of ``size`` bytes; the base of the others. ``asked`` holds ``(offset, length)`` of each read."""
+    """Bytes in memory; the base of the other sources."""
 
     def __init__(self, content: bytes, name: str = "<fake>", stats: IoStats | None = None) -> None:
         super().__init__(name, len(content), stats)
         self.content = content
+        """The bytes."""
         self.asked: list[tuple[int, int]] = []
+        """``(offset, length)`` of each read."""
 
     def _pread(self, offset: int, length: int) -> bytes:
         self.asked.append((offset, length))
@@ -29,7 +31,7 @@ class FakeData(Data):
 
 
 class UnknownSizeData(FakeData):
-    """A stream: its ``size`` is None until a read came to its end."""
+    """A stream whose ``size`` is None until a read reaches its end."""
 
     def __init__(self, content: bytes, name: str = "<stream>", stats: IoStats | None = None) -> None:
         super().__init__(content, name, stats)
@@ -43,7 +45,7 @@ class UnknownSizeData(FakeData):
 
 
 class GappyData(FakeData):
-    """Bytes with gaps, of known or unknown length (None, which then reaches to the end)."""
+    """Bytes with gaps of known or unknown length; one of unknown length (None) reaches to the end."""
 
     def __init__(self, content: bytes, gaps: Iterable[tuple[int, int | None]], *, stats: IoStats | None = None) -> None:
         super().__init__(content, "<gappy>", stats)
@@ -51,16 +53,16 @@ class GappyData(FakeData):
 
 
 class FailingData(FakeData):
-    """Bytes whose reads fail with `SourceError`: the one numbered ``fail_at`` (from 1), and with ``forever`` all later.
-
-    ``reads`` counts them, the failing ones included: a run with ``reads < fail_at`` never met the fault.
-    """
+    """Bytes whose reads fail with `SourceError`: only number ``fail_at`` (from 1), or ``forever`` from there on."""
 
     def __init__(self, content: bytes, fail_at: int, *, forever: bool = False, stats: IoStats | None = None) -> None:
         super().__init__(content, "<failing>", stats)
         self.fail_at = fail_at
+        """Number of the first read that fails."""
         self.forever = forever
+        """Whether all later reads fail, too."""
         self.reads = 0
+        """Number of reads so far, failed ones included; below ``fail_at``, none failed."""
 
     def _pread(self, offset: int, length: int) -> bytes:
         self.reads += 1
@@ -70,13 +72,16 @@ class FailingData(FakeData):
 
 
 class ShortData(FakeData):
-    """Bytes whose reads come back with at most ``most`` bytes: the one numbered ``short_at``, or all of them (None)."""
+    """Bytes of which a read returns at most ``most``: read number ``short_at``, or every read (None)."""
 
     def __init__(self, content: bytes, short_at: int | None, most: int = 1, stats: IoStats | None = None) -> None:
         super().__init__(content, "<short>", stats)
         self.short_at = short_at
+        """Number of the short read; None: all are short."""
         self.most = most
+        """The most bytes that a short read returns."""
         self.reads = 0
+        """Number of reads so far."""
 
     def _pread(self, offset: int, length: int) -> bytes:
         self.reads += 1
@@ -86,17 +91,16 @@ class ShortData(FakeData):
 
 
 class RestartData(FakeData):
-    """Bytes that come as from a decoder without saved states: a read before the last one starts over.
-
-    ``restarts`` counts how often that happened.
-    """
+    """Bytes as from a decoder without saved states: a read before the last position starts over."""
 
     access = Access.RESTART
 
     def __init__(self, content: bytes, name: str = "<restart>", stats: IoStats | None = None) -> None:
         super().__init__(content, name, stats)
         self.position = 0
+        """Where the last read ended."""
         self.restarts = 0
+        """How often a read started over."""
 
     def _pread(self, offset: int, length: int) -> bytes:
         if offset < self.position:

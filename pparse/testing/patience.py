@@ -1,4 +1,4 @@
-"""A bound for what should end by itself: a loop without an end fails with the name of its case; no run hangs."""
+"""`Patience`: a time limit for cases that may never end, so that a test run does not hang."""
 
 from __future__ import annotations
 
@@ -12,24 +12,25 @@ if TYPE_CHECKING:
 
 
 class EndlessCaseError(AssertionError):
-    """A case took so long that it will hardly end."""
+    """A case took so long that it probably never ends."""
 
 
 class Patience:
-    """Raises `EndlessCaseError` in the main thread when one case takes longer than ``seconds``.
+    """Raises `EndlessCaseError` in the main thread if one case takes longer than ``seconds``.
 
-    Far longer than any sound case takes on the slowest machine: it judges no speed. Does nothing where the system has
-    no timer that interrupts, and in other threads.
+    The limit is far above what any sound case takes on a slow machine; it does not judge speed. Does nothing in other
+    threads, and on systems without an interrupting timer.
     """
 
     def __init__(self, seconds: float = 60.0) -> None:
         self.seconds = seconds
+        """The most seconds that one case may take."""
         self._case = ""
         self._before: Any = None
         self._armed = False
 
     def begin(self, case: str) -> None:
-        """A case begins, and the one before has ended."""
+        """Start the time of ``case``; the one before has ended."""
         if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
             return
         self._case = case
@@ -39,7 +40,7 @@ class Patience:
         signal.setitimer(signal.ITIMER_REAL, self.seconds)
 
     def end(self) -> None:
-        """All cases have ended."""
+        """Stop the time: all cases have ended."""
         if self._armed:
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, self._before)

@@ -1,1 +1,1 @@
-"""Nodes, parsers, and the engine that runs these."""
+"""Nodes, parsers, and the engine that runs them."""

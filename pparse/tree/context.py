@@ -1,4 +1,4 @@
-"""The state of a parse in progress: `NodeContext`, and what a state is and returns."""
+"""`NodeContext`: the state of a parse in progress; and the types of states and steps."""
 
 from __future__ import annotations
 
@@ -34,11 +34,9 @@ DONE: Final = Done.DONE
 
 
 class NodeContext:
-    """The state of a parse in progress.
+    """The state of a parse in progress, as the engine and the states of a parser see it.
 
-    ``stack`` and ``scratch`` belong to the parser. ``data`` is what is read: the extraction's, unless a state entered
-    another part. ``end`` is where the node's bytes end, or those of the extraction while the node's end is not known
-    (None: with the data).
+    The states set ``stack`` and ``scratch`` as they like, read the rest, and call the methods.
     """
 
     __slots__ = (
@@ -70,32 +68,55 @@ class NodeContext:
 
     def __init__(self, node: Node, index: ChildIndex | None) -> None:
         self.node = node
+        """The node that is parsed."""
         self.result: Services = node.result
+        """The tree that the node belongs to."""
         self.data: Data = node.extraction.data
+        """What is read: the extraction's data, unless a state entered another part."""
         self.entered = False
-        self.resumable = False  # the last run ended with an error of the source, between two steps
+        """Whether a state entered another part in this step."""
+        self.resumable = False
+        """Whether the last run ended between two steps, with an error of the source."""
         self.entries_limit = self.result.extraction.session.limits.entries
+        """The limit on the number of children."""
         self.index = index
+        """Receives the children; None when nothing is indexed."""
         self.pos = node.start
+        """Where the state begins, as an offset of ``data``."""
         self.end = node.end if node.end is not None else node.extraction.end
+        """Where the node's bytes end, or the extraction's while that is unknown; None: with the data."""
         self.state: State | Done = DONE
+        """The state to run next."""
         self.need = 1
+        """How many bytes it needs at least."""
         self.at_end = False
+        """Whether the block ends where the input ends."""
         self.stack: list[Any] = []
+        """Nesting, for the parser."""
         self.scratch: Any = None
+        """Anything else, for the parser."""
         self.emitted = 0
+        """How many children were emitted so far."""
         self.jumps = 0
+        """How often a state moved backwards."""
         self._jump_allowed = False
         self.wanted_count: int | None = None
+        """Stop after this many children; None: do not stop for that."""
         self.wanted_key: Key = None
+        """Stop at the child with this key …"""
         self.wanted_occurrence = 0
+        """… when it occurs for the n-th time; 0: do not look for a key."""
         self.answer: int | None = None
+        """Number of the child found by key."""
         self.collected: list[Entry] | None = None
+        """Entries that are read again; None while indexing."""
         self.collect_from = 0
+        """The first child to collect."""
         self.collect_to = 0
+        """One past the last child to collect."""
 
     def enter(self, part: Range) -> int:
-        """Go on in another stretch of bytes, perhaps of other data; return where it begins, for the step."""
+        """Continue in another stretch of bytes, of this or other data; return its start, the position for the step."""
         self.data, self.end = part.data, part.end
         self.entered = True
         return part.start
@@ -108,7 +129,7 @@ class NodeContext:
         return None if end is None else max(0, end - self.pos)
 
     def emit(self, entry: Entry) -> None:
-        """Make a child visible."""
+        """Make a child visible. Raises `LimitError` above the limit ``entries``."""
         ordinal = self.emitted
         self.emitted += 1
         if self.collected is not None:
@@ -134,7 +155,7 @@ class NodeContext:
                 self.answer = ordinal
 
     def jump_back(self) -> None:
-        """Declare that the position about to be returned lies behind the present one."""
+        """Declare that the next position returned lies before ``pos``. Raises `MalformedError` after too many."""
         self.jumps += 1
         if self.jumps > MAX_JUMPS_BACK:
             raise MalformedError("too many backward jumps", offset=self.pos)
@@ -142,7 +163,7 @@ class NodeContext:
 
     @property
     def satisfied(self) -> bool:
-        """Whether what was asked for is there."""
+        """Whether the parse has found what was asked for."""
         if self.answer is not None:
             return True
         if self.collected is not None:

@@ -1,28 +1,28 @@
 """The engine: runs the states of a parser.
 
-A parser reads a node by states. A state is a method named after what it expects::
+A parser reads a node with states. A state is a method named after what it expects::
 
     def expect_record(self, ctx, block, base): ...
         return pos, next_state, need            # or: pos, DONE, 0
 
-``block`` holds the bytes from offset ``base`` on; the state begins at ``ctx.pos`` (never before ``base``), works
-through the block, and returns where it stopped, what comes next, and the least number of bytes it needs to go on.
+``block`` holds the bytes from offset ``base`` on. The state begins at ``ctx.pos`` (never before ``base``), works
+through the block, and returns where it stopped, the next state, and the least number of bytes that one needs.
 
 Rules:
 
-1. The engine moves the cursor: to the ``pos`` that a state returned. It refills blocks, and jumps when ``pos`` lies
+1. The engine moves the cursor, to the ``pos`` that a state returned. It refills blocks, and jumps when ``pos`` lies
    beyond the block; bytes jumped over are never read.
 2. A child becomes visible when a state calls ``ctx.emit`` (or adds offsets to ``ctx.index``), not before.
-3. The context dies when the state machine is DONE, cut or damaged for good. Until then a partly indexed node keeps it
-   and goes on where it stopped.
+3. The context is dropped when the state machine is DONE, cut or damaged for good. Until then a partly indexed node
+   keeps it, and continues where it stopped.
 4. Input that ends while ``need`` is unmet is a truncation: `Parser.cut` closes the node with what is whole.
-5. A format that contradicts itself raises `MalformedError` in a state: the node is DAMAGED, and `Parser.resync` may
-   name a later position and state from which to go on.
+5. A state that finds a contradiction raises `MalformedError`: the node is DAMAGED, and `Parser.resync` may name a
+   later position and state from which to continue.
 6. Standing still (the same state, need and stack depth twice at one position, nothing emitted between) is an
-   `EngineError`: no input can loop. Going back must be declared with ``ctx.jump_back`` and is counted.
-7. The engine stops as soon as what was asked for is there: ``wanted_count`` children, or ``wanted_key``.
+   `EngineError`: no input can loop. Moving back must be declared with ``ctx.jump_back`` and is counted.
+7. The engine stops once it has what was asked for: ``wanted_count`` children, or ``wanted_key``.
 
-What a state may not do: recurse on input, read by itself what lies ahead, keep blocks.
+States must not recurse on input, read ahead by themselves, or keep blocks.
 """
 
 from __future__ import annotations
@@ -40,33 +40,33 @@ if TYPE_CHECKING:
     from pparse.tree.node import Node
 
     class States(Protocol):
-        """What the engine asks of a parser."""
+        """What the engine requires of a parser."""
 
         child_state: ClassVar[str | None]
         block_factor: int
 
         def finish(self, ctx: NodeContext) -> None:
-            """The states are done: close the node."""
+            """Close the node: the states are done."""
 
         def cut(self, ctx: NodeContext) -> tuple[int, State, int] | None:
-            """Input ended: close the node, or say where to go on in another part."""
+            """Input ended: close the node, or return the step with which to continue in another part."""
 
         def note_damage(self, node: Node, error: MalformedError) -> None:
             """Mark the node as damaged."""
 
         def resync(self, ctx: NodeContext, error: MalformedError) -> tuple[int, State, int] | None:
-            """Say where to go on behind damage."""
+            """Return the step with which to continue behind damage; None: stop."""
 
 
 FIRST_BLOCK: Final = 4 << 10
-# numpy kernels make temporaries of 15 to 24 times the block: 256 KiB is the best of speed within a small memory.
+# numpy kernels make temporaries of 15 to 24 times the block: 256 KiB is the fastest size that keeps memory small.
 LAST_BLOCK: Final = 256 << 10
-# Steps a parse may take at one position without output.
+# The most steps at one position without output.
 MAX_STILL: Final = 10_000
 
 
 def largest_block(budget: MemoryBudget, factor: int) -> int:
-    """Return the size up to which scan blocks grow: a block is to leave most of the budget to what is kept."""
+    """Return the size up to which scan blocks grow: most of the budget must remain for what is kept."""
     size = LAST_BLOCK
     while size > FIRST_BLOCK and size * factor > budget.limit // 4:
         size //= 4
@@ -74,7 +74,7 @@ def largest_block(budget: MemoryBudget, factor: int) -> int:
 
 
 def run(ctx: NodeContext, parser: States) -> None:
-    """Drive the states of ``parser`` until ``ctx`` is satisfied, done, cut or damaged for good."""
+    """Run the states of ``parser`` until ``ctx`` is satisfied, done, cut or damaged for good."""
     session = ctx.result.extraction.session
     factor = parser.block_factor
     size = session.block_size or FIRST_BLOCK
@@ -93,13 +93,13 @@ def run(ctx: NodeContext, parser: States) -> None:
                 if grow:
                     size = min(size * 4, largest) if sequential else FIRST_BLOCK
                 if ctx.need > len(block) and ctx.pos == base:
-                    # A state that asks for ever more must not make us read the same bytes each time.
+                    # A state that keeps asking for more must not make us read the same bytes each time.
                     size = max(size, 2 * len(block)) if grow else size
                 wanted = max(size, ctx.need)
                 limit = ctx.end if ctx.end is not None else ctx.data.size
                 if limit is not None:
                     wanted = min(wanted, max(0, limit - ctx.pos))
-                if ctx.data.size is not None:  # before anything is charged or allocated: what is really there
+                if ctx.data.size is not None:  # clip to what exists before charging or allocating
                     wanted = min(wanted, max(0, ctx.data.size - ctx.pos))
                 elif wanted > size and not ctx.data.available(ctx.pos, wanted):
                     wanted = size  # fewer than needed: a truncation
@@ -115,12 +115,12 @@ def run(ctx: NodeContext, parser: States) -> None:
                         continue
                     block = b""
                 except BaseException:
-                    ctx.resumable = True  # nothing was done with the block yet
+                    ctx.resumable = True  # no state has seen the block yet
                     raise
                 base = ctx.pos
                 have = len(block)
                 gap = ctx.data.next_gap(base + have)
-                # One at the end of what is parsed is none of its own: it belongs to what comes behind.
+                # A gap at the end of the node is not its own: it belongs to what follows.
                 inside = limit is None or base + have < limit
                 near = inside and gap is not None and gap.offset <= base + have
                 gap_follows = near and not ctx.data.is_cut_at(base + have)
@@ -142,11 +142,11 @@ def run(ctx: NodeContext, parser: States) -> None:
                     return
                 continue
             except PparseError:
-                # The state was left in the middle: whoever asks again begins afresh.
+                # The state was left half-way: the next request starts over.
                 ctx.node.unload()
                 raise
             if pos < ctx.pos and not ctx._jump_allowed and not ctx.entered:
-                raise EngineError(f"went back to {pos} without declaring it", offset=ctx.pos, state=_name(ctx.state))
+                raise EngineError(f"moved back to {pos} without declaring it", offset=ctx.pos, state=_name(ctx.state))
             ctx._jump_allowed = False
             if pos != ctx.pos or ctx.entered or output != _output(ctx):
                 still.clear()
@@ -154,7 +154,7 @@ def run(ctx: NodeContext, parser: States) -> None:
                 still.add(before)
                 again = (pos, state, need, len(ctx.stack)) in still and have >= need
                 if (again or len(still) > MAX_STILL) and not ctx.satisfied:
-                    raise EngineError("stands still", offset=ctx.pos, state=_name(ctx.state))
+                    raise EngineError("the parser stands still", offset=ctx.pos, state=_name(ctx.state))
             ctx.pos, ctx.state, ctx.need = pos, state, need
         if ctx.state is DONE:
             _close(ctx, parser.finish)
@@ -177,17 +177,17 @@ def _close(ctx: NodeContext, how: Callable[[NodeContext], None]) -> None:
 
 
 def _cut(ctx: NodeContext, parser: States) -> bool:
-    """Input ended: say whether the parser goes on in another part."""
+    """Handle the end of input; return whether the parser continues in another part."""
     index = ctx.index
     if ctx.collected is not None:
-        again = None  # what was emitted here the first time is kept, see `ChildIndex.tail`
+        again = None  # what was emitted here before is kept, see `ChildIndex.tail`
     elif index is None or parser.child_state is None:
         again = parser.cut(ctx)
     else:
         index.tail = []
         again = parser.cut(ctx)
         if again is not None and index.tail:
-            raise EngineError("cut() made children visible, and went on", offset=ctx.pos, state="cut")
+            raise EngineError("cut() made children visible and continued", offset=ctx.pos, state="cut")
         index.tail = index.tail or None
     if again is not None and ctx.entered:
         ctx.pos, ctx.state, ctx.need = again
@@ -197,7 +197,7 @@ def _cut(ctx: NodeContext, parser: States) -> bool:
 
 
 def _damaged(ctx: NodeContext, parser: States, error: MalformedError) -> bool:
-    """The format contradicts itself: note it, and say whether the parser knows where to go on."""
+    """Handle a contradiction in the format; return whether the parser knows where to continue."""
     if ctx.collected is None:
         parser.note_damage(ctx.node, error)
     again = parser.resync(ctx, error)

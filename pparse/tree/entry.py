@@ -1,4 +1,4 @@
-"""What a parser says of a child before there is a node for it: `Entry`; shapes, and `UNLOADED_VALUE`."""
+"""`Entry`: how a parser describes a child before it has a node; the shapes; and `UNLOADED_VALUE`."""
 
 from __future__ import annotations
 
@@ -42,21 +42,14 @@ class Unloaded(enum.Enum):
 
 UNLOADED_VALUE: Final = Unloaded.UNLOADED_VALUE
 
-# Containers of the tree are of two shapes; everything else is a scalar.
+# A node is a container of one of two shapes, or a scalar.
 SCALAR: Final = "scalar"
 LIST: Final = "list"
 MAP: Final = "map"
 
 
 class Entry:
-    """What a parser says of one child before there is a node for it.
-
-    ``key`` (None in a list), ``kind`` (the format's own word), the bytes ``[start, end)`` (``end`` None while
-    unknown), ``value`` when it was decoded on the way, ``status`` (None: not known before it is loaded), ``finding``
-    when something is wrong, and ``parts`` for a value spread over several stretches. ``at`` is where the child's
-    record begins, key or header included; it defaults to ``start``. ``note`` is whatever the parser wants to know of
-    the node later.
-    """
+    """How a parser describes one child before it has a node."""
 
     __slots__ = ("at", "end", "finding", "key", "kind", "note", "parts", "start", "status", "value")
 
@@ -74,15 +67,25 @@ class Entry:
         note: Any = None,
     ) -> None:
         self.key = key
+        """Key of the child; None in a list."""
         self.kind = kind
+        """The format's own word for the kind of value."""
         self.start = start
+        """Offset of the first byte."""
         self.end = end
+        """Offset after the last byte; None while unknown."""
         self.value = value
+        """The value, if it was decoded on the way; else `UNLOADED_VALUE`."""
         self.status = status
+        """State of the child; None: known only once it is loaded."""
         self.finding = finding
+        """What is wrong with it, if anything."""
         self.parts = parts
+        """All stretches of a value that is spread over several; else None."""
         self.at = start if at is None else at
+        """Where the child's record begins, key or header included; by default ``start``."""
         self.note = note
+        """Anything the parser will need to know about the node later."""
 
     def __repr__(self) -> str:
         return f"Entry({self.key!r}, {self.kind!r}, {self.start}, {self.end}, {self.value!r}, {self.status})"

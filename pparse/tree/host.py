@@ -1,8 +1,8 @@
-"""What nodes ask of those that they belong to: a session, a document (`Host`), a result (`Services`), a `Format`.
+"""What nodes require of the objects they belong to: `Session`, `Host` (a document), `Services` (a result), `Format`.
 
-The classes that answer are `pparse.document.session.Session`, `pparse.document.extraction.Extraction`,
-`pparse.tree.result.Result` and `pparse.tree.parser.Parser`. Nodes know these interfaces alone, so that none of the four
-is imported below it. For type checkers; nothing imports this module at run time.
+`pparse.document.session.Session`, `pparse.document.extraction.Extraction`, `pparse.tree.result.Result` and
+`pparse.tree.parser.Parser` implement them. Nodes know only these interfaces, so the tree imports none of the four.
+For type checkers: nothing imports this module at run time.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ class Session(Protocol):
 
     @property
     def options(self) -> Mapping[str, object]:
-        """What the caller said of formats: which message a protobuf file holds, say."""
+        """The options of formats that the caller gave, such as the message type of a protobuf file."""
 
     @property
     def spools(self) -> Scratch:
-        """The maker of scratch files."""
+        """Where scratch files are made."""
 
     def check_cancelled(self) -> None:
         """Raise `CancelledError` if the caller wants to stop."""
@@ -55,7 +55,7 @@ class Session(Protocol):
 
 
 class Host(Protocol):
-    """A named piece of data, which results are made of."""
+    """A named piece of data that can be parsed."""
 
     lock: RLock
     name: str
@@ -65,7 +65,7 @@ class Host(Protocol):
 
     @property
     def session(self) -> Session:
-        """What it shares with the other extractions of its document."""
+        """The state shared with the other extractions of its document."""
 
     @property
     def path(self) -> str:
@@ -73,21 +73,21 @@ class Host(Protocol):
 
     @property
     def size(self) -> int | None:
-        """Bytes that it is said to have; None while unknown."""
+        """Declared size in bytes; None while unknown."""
 
     @property
     def reader(self) -> Range:
         """A new reader of its bytes."""
 
     def known_end(self, node: Node | None = None) -> int:
-        """Return where its bytes (or those of ``node``) end in fact."""
+        """Return where its bytes (or those of ``node``) really end."""
 
     def confirm(self) -> None:
-        """Compare checksums that cost little, before values are given."""
+        """Compare checksums that cost little, before values are returned."""
 
 
 class Format(Protocol):
-    """What the format says of its nodes."""
+    """What a format defines for its nodes."""
 
     child_state: ClassVar[str | None]
 
@@ -98,7 +98,7 @@ class Format(Protocol):
         """Return the path step from ``parent`` to its child."""
 
     def judge(self, node: Node) -> None:
-        """Find out the status of a node of which it is not known."""
+        """Find out the status of a node whose status is unknown."""
 
     def load_scalar(self, node: Node) -> Any:
         """Return the value of a scalar node."""
@@ -110,14 +110,14 @@ class Format(Protocol):
         """Return the option that lifts the limit which made ``node`` UNSUPPORTED."""
 
     def python_size(self, node: Node) -> int:
-        """Return how many bytes `to_python` of ``node`` has to look at."""
+        """Return how many bytes `to_python` of ``node`` would read."""
 
     def to_python(self, node: Node) -> Any:
         """Return ``node`` and all below it as plain Python."""
 
 
 class Services(Protocol):
-    """The tree that nodes are in: their children, found by number and by key."""
+    """The tree that nodes belong to: finds their children by number and by key."""
 
     lock: RLock
     findings: FindingList
@@ -125,11 +125,11 @@ class Services(Protocol):
 
     @property
     def extraction(self) -> Host:
-        """The document that the tree is made of."""
+        """The document that is parsed."""
 
     @property
     def parser(self) -> Format:
-        """The parser that makes it."""
+        """The parser of the tree."""
 
     def check_open(self) -> None:
         """Raise `ClosedError` if the document was closed."""
@@ -144,7 +144,7 @@ class Services(Protocol):
         """Return the entry of one child."""
 
     def entries_at(self, node: Node, first: int) -> list[Entry]:
-        """Return some entries from child ``first`` on, none behind the last."""
+        """Return some entries from child ``first`` on; none past the last child."""
 
     def entries_from(self, node: Node, first: int) -> Iterator[tuple[int, Entry]]:
         """Yield ``(ordinal, entry)`` from child ``first`` on."""
@@ -153,10 +153,10 @@ class Services(Protocol):
         """Return the ordinal of the n-th child with ``key``."""
 
     def occurrence(self, node: Node, ordinal: int, key: Key) -> int:
-        """Return which one of the children with ``key`` the child ``ordinal`` is, counted from 1."""
+        """Return the position of child ``ordinal`` among the children with ``key``, counted from 1."""
 
     def repeated_keys(self, node: Node) -> frozenset[int]:
-        """Return the hashes of the keys that occur twice."""
+        """Return the hashes of the keys that occur more than once."""
 
     def suggest(self, node: Node, key: Key) -> tuple[str, ...]:
-        """Return up to three keys that look like ``key``."""
+        """Return up to three keys similar to ``key``."""

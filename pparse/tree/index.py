@@ -1,10 +1,10 @@
-"""What a container knows of its children without having a node per child.
+"""What a container knows about its children, without a node per child.
 
-A `ChildIndex` is one of two things. Where the children follow each other in the file, it is a row of offsets: one per
-child up to 100,000 children, then one *checkpoint* per 64 (an eighth of a byte each); the entries between two
-checkpoints are read again from the file when asked for. Where they do not, it is a plain list of entries.
+A `ChildIndex` takes one of two forms. If the children follow each other in the file, it holds offsets: one per child
+up to 100,000 children, then one *checkpoint* per 64 children (an eighth of a byte per child); entries between two
+checkpoints are read again from the file when needed. Otherwise it is a list of entries.
 
-Children are found by key with a `pparse.tree.key_table.KeyTable`, which the index keeps.
+A `pparse.tree.key_table.KeyTable`, kept by the index, finds children by key.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from pparse.tree.key_table import KeyTable
 
     class Indexed(Protocol):
-        """What has an index: a node."""
+        """A node with an index."""
 
         @property
         def index(self) -> ChildIndex | None:
-            """The index, while there is one."""
+            """The index, if there is one now."""
 
         def evict(self) -> None:
             """Drop it."""
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 
 DENSE_LIMIT: Final = 100_000
 STRIDE: Final = 64
-# Indexes that keep the group of entries that was asked for last.
+# How many indexes keep the group of entries that was read last.
 GROUPS: Final = 64
-# Small indexes are charged in steps of so many bytes; one takes so many besides its offsets.
+# Small indexes are charged in steps of so many bytes; each takes so many besides its offsets.
 _STEP: Final = 1 << 20
 _INDEX: Final = 400
 # Below this an index is not worth the bookkeeping of a charge.
@@ -47,12 +47,7 @@ _CHARGE_FROM: Final = 32 << 10
 
 
 class ChildIndex:
-    """Offsets, checkpoints or entries of a node's children; grows while the node is parsed.
-
-    ``count`` children are indexed so far, all of them once ``complete``. ``context`` is the parse in progress and dies
-    with it. ``group`` is the last group of entries that was asked for, while it is among the session's latest.
-    ``tail`` are the entries of the last children, where the input ended: no state would make them again.
-    """
+    """Offsets, checkpoints or entries of a node's children; grows while the node is parsed."""
 
     __slots__ = (
         "__weakref__",
@@ -76,18 +71,31 @@ class ChildIndex:
 
     def __init__(self, budget: MemoryBudget, evict: Callable[[], None]) -> None:
         self.offsets = array("q")
+        """Where children begin: each of them, or every ``stride``-th."""
         self.entries: list[Entry] | None = None
+        """All entries, if these are kept instead of offsets."""
         self.stride = 1
+        """Children per offset: 1, or 64."""
         self.count = 0
+        """Children indexed so far."""
         self.complete = False
-        self.end = 0  # where the children end, for formats in which that is not implied by the last child
-        self.context: Any = None  # a `pparse.tree.context.NodeContext`
+        """Whether all children are indexed."""
+        self.end = 0
+        """Where the children end, for formats in which the last child does not tell."""
+        self.context: Any = None
+        """The parse in progress (a `pparse.tree.context.NodeContext`); None once it ended."""
         self.group: tuple[int, list[Entry]] | None = None
+        """Number of the first entry, and the entries, of the group read last, while the session keeps it."""
         self.tail: list[Entry] | None = None
+        """Entries of the last children where the input ended, which no state would produce again."""
         self.table: KeyTable | None = None
-        self.repeated: frozenset[int] | None = None  # hashes of keys that occur twice, if known
+        """Finds children by key; made when needed."""
+        self.repeated: frozenset[int] | None = None
+        """Hashes of the keys that occur more than once; None while unknown."""
         self.lookups = 0
-        self.note: Any = None  # for the parser; what has `memory` is charged with the index
+        """How often a child was looked up by key."""
+        self.note: Any = None
+        """Anything the parser keeps with the index; charged with it if it has a ``memory``."""
         self._budget = budget
         self._evict = evict
         self._charge: Charge | None = None
@@ -114,7 +122,7 @@ class ChildIndex:
         self.account()
 
     def add_entry(self, entry: Entry) -> None:
-        """Append a child whose entry is kept as it is. Not to be mixed with `add`."""
+        """Append a child by its entry, which is kept. Do not mix with `add`."""
         if self.entries is None:
             self.entries = []
         self.entries.append(entry)
@@ -123,7 +131,7 @@ class ChildIndex:
             self.account()
 
     def add_last(self, entry: Entry) -> None:
-        """Append a child that was emitted where the input ended."""
+        """Append the entry of a child that was emitted where the input ended."""
         if self.tail is None:
             self.tail = []
         self.tail.append(entry)
@@ -135,7 +143,7 @@ class ChildIndex:
 
     @property
     def memory(self) -> int:
-        """Bytes that the index holds, about."""
+        """Approximate size of the index in bytes."""
         size = self.offsets.itemsize * len(self.offsets)
         size += 200 * (len(self.entries or ()) + len(self.tail or ()))
         if self.table is not None:
@@ -144,7 +152,7 @@ class ChildIndex:
         return size + (self.note.memory if hasattr(self.note, "memory") else 0)
 
     def keep(self, note: Any, count: int) -> None:
-        """Take over what the parser knows of its ``count`` children (`Parser.entries` makes them of it)."""
+        """Keep ``note``, from which `Parser.entries` makes the ``count`` children."""
         self.note = note
         self.count = count
         self.account()
@@ -163,24 +171,24 @@ class ChildIndex:
         return self._charge is not None
 
     def touch(self) -> None:
-        """Say that the index was just used: it is evicted later than others."""
+        """Record a use just now, so that other indexes are evicted first."""
         if self._charge is not None:
             self._charge.touch()
 
     def checkpoint(self, ordinal: int) -> tuple[int, int]:
-        """Return ``(ordinal, offset)`` of the last known child at or before ``ordinal``."""
+        """Return ``(ordinal, offset)`` of the last recorded child at or before ``ordinal``."""
         slot = ordinal // self.stride
         return slot * self.stride, self.offsets[slot]
 
     def finish(self) -> None:
-        """All children are known: let the parse context go."""
+        """Mark the index as complete, and drop the parse context."""
         self.complete = True
         self.context = None
         if self._charge is not None:
             self.account()
 
     def keep_repeated(self, hashes: frozenset[int]) -> None:
-        """Keep the hashes of the keys that occur twice as long as the index lives."""
+        """Keep the hashes of the keys that occur more than once, as long as the index lives."""
         self.repeated = hashes
         self.account()
 
@@ -191,10 +199,10 @@ class ChildIndex:
 
 
 class IndexLedger:
-    """Accounts for what all indexes of a session hold beside charges of their own.
+    """Charges what all indexes of a session hold besides charges of their own.
 
-    Of groups of entries only the latest `GROUPS` are kept. Small indexes are charged together, in steps; when room is
-    needed, all of them go at once, and are made again when they are asked for.
+    Keeps only the latest `GROUPS` groups of entries. Small indexes are charged together, in steps; when room is
+    needed, all of them are evicted at once, and rebuilt when needed.
     """
 
     __slots__ = ("__weakref__", "_budget", "_charge", "_groups", "_next", "_nodes", "_step", "held")
@@ -202,14 +210,15 @@ class IndexLedger:
     def __init__(self, budget: MemoryBudget) -> None:
         self._budget = budget
         self._groups: deque[tuple[weakref.ref[ChildIndex], int]] = deque()  # which index, and the id of its group
-        self._nodes: list[weakref.ref[Indexed]] = []  # whose index is small; one reference serves all who have one
-        self.held = 0  # bytes, about, at most
+        self._nodes: list[weakref.ref[Indexed]] = []  # those with a small index; one reference serves all that hold one
+        self.held = 0
+        """Upper estimate of the bytes held."""
         self._step = min(_STEP, budget.limit // 16)
         self._next = self._step
         self._charge: Charge | None = None
 
     def keep_group(self, index: ChildIndex, group: tuple[int, list[Entry]]) -> None:
-        """Note that ``index`` was given ``group`` just now; the one that got its own longest ago loses that."""
+        """Record that ``group`` was just read for ``index``; the index whose group is the oldest loses it."""
         self._groups.append((weakref.ref(index), id(group)))  # not the group: it goes with its index
         if len(self._groups) > GROUPS:
             ref, old = self._groups.popleft()
@@ -218,7 +227,7 @@ class IndexLedger:
                 owner.group = None
 
     def add(self, node: Indexed, index: ChildIndex) -> None:
-        """Note that ``node`` has got a whole index now."""
+        """Record that the index of ``node`` is complete."""
         if index.is_charged:
             return
         self._nodes.append(weakref.ref(node))
@@ -227,7 +236,7 @@ class IndexLedger:
             self._count()
 
     def _count(self) -> None:
-        """Leave out the nodes that are gone, and charge what the others hold."""
+        """Forget collected nodes, and charge what the others hold."""
         nodes, held = [], 0
         for ref in self._nodes:
             node = ref()
@@ -252,7 +261,7 @@ class IndexLedger:
             self._evict()
 
     def _evict(self) -> None:
-        # Called from any thread. What is kept is replaced, not changed: another one may be at work on it.
+        # Called from any thread. The list is replaced, not changed: another thread may be using it.
         nodes, self._nodes, self.held, self._next, self._charge = self._nodes, [], 0, self._step, None
         for ref in nodes:
             node = ref()

@@ -1,8 +1,8 @@
-"""Finding children by key: sorted 64-bit hashes beside ordinals, 12 bytes a child.
+"""Finding children by key: sorted 64-bit hashes with ordinals, 12 bytes a child.
 
-A `KeyTable` is made on the second lookup in a map of more than 64 children. It consists of slices, each sorted by
-itself, so that making it takes little more than what it is in the end, and it can cover the first children alone and
-grow with the index. Where even that does not fit into the budget there is none, and children are found by reading.
+A `KeyTable` is made on the second lookup in a map of more than 64 children. It consists of separately sorted slices,
+so building it takes little more memory than the result, and it can cover the first children only and grow with the
+index. If it does not fit into the budget there is no table, and children are found by reading.
 """
 
 from __future__ import annotations
@@ -16,26 +16,27 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from typing import Final
 
-# Children of one slice, and what each takes while the slice is made; in a table, each takes 12 bytes.
+# Children per slice, and bytes per child while a slice is built; in a table each child takes 12 bytes.
 SLICE: Final = 1 << 18
 MAKING: Final = 40
 EACH: Final = 12
-# From so many on numpy sorts, which is not imported for fewer.
+# From this many numbers on, numpy sorts; it is not imported for fewer.
 _MANY: Final = 50_000
 
 
 class KeyTable:
-    """Ordinals of children by the hash of their key: 12 bytes a child. ``covered``: how many children it knows."""
+    """Ordinals of children by the hash of their key: 12 bytes a child."""
 
     __slots__ = ("_slices", "covered")
 
     def __init__(self, hashes: Iterable[int] = ()) -> None:
         self._slices: list[tuple[array[int], array[int]]] = []  # ascending hashes, ordinals; in the order of ordinals
         self.covered = 0
+        """How many children it covers, from the first on."""
         self.extend(hashes)
 
     def extend(self, hashes: Iterable[int]) -> None:
-        """Cover the children that follow, given the hashes of their keys."""
+        """Cover the next children, given the hashes of their keys."""
         rest = iter(hashes)
         while chunk := array("q", islice(rest, SLICE)):
             ascending, ordinals = ranked(chunk)
@@ -46,7 +47,7 @@ class KeyTable:
             self._merge()
 
     def _merge(self) -> None:
-        """Keep few slices: one that is no larger than twice the next one is merged with it."""
+        """Keep few slices: merge one with the next if it is at most twice as large."""
         slices = self._slices
         while len(slices) > 1:
             (one, ordinals), (other, behind) = slices[-2:]
@@ -55,7 +56,7 @@ class KeyTable:
             slices[-2:] = [_sorted(one + other, ordinals + behind)]
 
     def candidates(self, key: object) -> Iterator[int]:
-        """Yield, in file order, the ordinals whose key has the hash of ``key``; nearly always its own."""
+        """Yield, in file order, the ordinals of keys with the hash of ``key``, nearly always equal to it."""
         wanted = hash(key)
         for hashes, ordinals in self._slices:
             slot = bisect_left(hashes, wanted)
@@ -86,7 +87,7 @@ class KeyTable:
         return count
 
     def repeated(self) -> Iterator[list[int]]:
-        """Yield groups of ordinals that share a hash, so may share a key."""
+        """Yield groups of ordinals whose keys share a hash and so may be equal."""
         group: list[int] = []
         last: int | None = None
         for wanted, ordinal in self._in_order():
@@ -113,33 +114,33 @@ class KeyTable:
 
 
 def repeated_hashes(hashes: Iterable[int], part: int, parts: int) -> array[int]:
-    """Return, ascending, those numbers that occur twice and leave the remainder ``part`` when divided by ``parts``.
+    """Return the repeated numbers that leave remainder ``part`` when divided by ``parts``, in ascending order.
 
-    Takes 8 bytes for each number of that part, and once more to sort them.
+    Takes 16 bytes for each number of that part: 8 to hold it, 8 to sort it.
     """
     mine = array("q", hashes if parts == 1 else (number for number in hashes if number % parts == part))
     if len(mine) > _MANY:
         import numpy as np
 
         numbers = np.frombuffer(mine, np.int64)
-        numbers.sort()  # in place, in the array's own memory
+        numbers.sort()  # in place
         return array("q", sorted(set(numbers[1:][numbers[1:] == numbers[:-1]].tolist())))
     seen: set[int] = set()
     return array("q", sorted({number for number in mine if number in seen or seen.add(number)}))  # type: ignore[func-returns-value]
 
 
 def has_repeats(hashes: Iterable[int]) -> bool:
-    """Say whether a number occurs twice, in 8 bytes a number."""
+    """Return whether a number occurs twice; takes 8 bytes per number."""
     return bool(repeated_hashes(hashes, 0, 1))
 
 
 def ranked(numbers: array[int]) -> tuple[array[int], array[int]]:
-    """Return ``numbers`` (64 bits) in ascending order, and where each of them was; equal ones stay in order."""
+    """Return ``numbers`` (64 bits) in ascending order, and their former positions; the sort is stable."""
     return _sorted(numbers, array("I", range(len(numbers))))
 
 
 def _sorted(numbers: array[int], beside: array[int]) -> tuple[array[int], array[int]]:
-    """Return both arrays in the order of ``numbers``; equal ones stay in order."""
+    """Return both arrays in the order of ``numbers``; the sort is stable."""
     if len(numbers) > _MANY:
         import numpy as np
 

@@ -1,12 +1,11 @@
-"""The tree: nodes that know which bytes they cover, and load and unload what those bytes say.
+"""The tree: nodes, which know the bytes they cover, and load and unload their values.
 
 Rules:
 
 - `Node.value` is a peek and never does I/O; `Node.load` parses; `Node.unload` puts `UNLOADED_VALUE` back.
-- A node holds its parent strongly and its children weakly: hold a leaf and its ancestors live, all else can go.
-- A container has an *index* of its children (see `pparse.tree.index`), not a node per child; nodes are made when asked
-  for.
-- While somebody holds a child, asking again gives that very object, even after the parent was unloaded.
+- A node holds its parent strongly and its children weakly: holding a leaf keeps its ancestors alive, and nothing else.
+- A container has an *index* of its children (see `pparse.tree.index`), not a node per child; nodes are made on demand.
+- While somebody holds a child, asking for it again returns that same object, even after the parent was unloaded.
 """
 
 from __future__ import annotations
@@ -34,10 +33,10 @@ if TYPE_CHECKING:
 
 
 class Node:
-    """One piece of a document. Made by its parser; see the module's rules. ``depth``: how many ancestors it has."""
+    """One piece of a document. Parsers describe nodes, the tree makes them; see the module for the rules."""
 
     # ~200 bytes with its offsets. `_content` is a scalar's value or a container's index; `_extra` holds what few
-    # nodes have: a finding of its own, parts, or a parser's note.
+    # nodes have: a finding, parts, or a parser's note.
     __slots__ = (
         "__weakref__",
         "_content",
@@ -56,11 +55,17 @@ class Node:
 
     def __init__(self, result: Services, parent: Node | None, ordinal: int, entry: Entry) -> None:
         self.result = result
+        """The tree it belongs to."""
         self.parent = parent
+        """The node above; None at the root."""
         self.depth: int = 0 if parent is None else parent.depth + 1
+        """How many ancestors it has."""
         self.ordinal = ordinal
+        """Number among its parent's children, from 0."""
         self.key = entry.key
+        """Its key; None in a list."""
         self.kind = entry.kind
+        """The format's own word for the kind of value."""
         self._start = entry.start
         self._end = entry.end
         self._content: Any = entry.value
@@ -76,12 +81,12 @@ class Node:
 
     @property
     def note(self) -> Any:
-        """What the parser noted of this node when its entry was made; for parsers."""
+        """What the parser noted in the entry of this node; for parsers."""
         return self._extra[2] if self._extra is not None else None
 
     @property
     def extraction(self) -> Host:
-        """The extraction whose bytes these are."""
+        """The extraction that holds its bytes."""
         return self.result.extraction
 
     @property
@@ -91,7 +96,7 @@ class Node:
 
     @property
     def parts(self) -> tuple[Range, ...]:
-        """The stretches of bytes this node covers, as ranges; several where a value is spread over the file."""
+        """The stretches of bytes this node covers; several if a value is spread over the file."""
         if self._extra is not None and self._extra[1] is not None:
             return self._extra[1]
         end = self._end
@@ -101,10 +106,7 @@ class Node:
 
     @property
     def spans(self) -> tuple[tuple[int, int], ...]:
-        """``(offset, length)`` of each stretch of the extraction's data.
-
-        A value that was decompressed has the stretch that it was made from.
-        """
+        """``(offset, length)`` of each stretch in the extraction's data (the compressed bytes, if decompressed)."""
         data = self.extraction.data
         if self._extra is None or self._extra[1] is None or all(part.data is data for part in self._extra[1]):
             return tuple((part.start, len(part)) for part in self.parts)
@@ -115,7 +117,7 @@ class Node:
 
     @property
     def range(self) -> Range:
-        """The one stretch of bytes this node covers. Raises ValueError where there are several."""
+        """The one stretch of bytes this node covers. Raises ValueError if there are several."""
         parts = self.parts
         if len(parts) != 1:
             raise ValueError(f"{self.path or 'the root'} covers {len(parts)} stretches; use parts")
@@ -128,7 +130,7 @@ class Node:
 
     @property
     def end(self) -> int | None:
-        """Offset after the last byte; None while it is not known (`load` finds it)."""
+        """Offset after the last byte; None while unknown (`load` finds it)."""
         return self._end
 
     @property
@@ -144,14 +146,14 @@ class Node:
 
     @property
     def path(self) -> str:
-        """The path from the root, as `pparse.paths` writes it; empty for the root itself."""
+        """The path from the root, as `pparse.paths` writes it; empty for the root."""
         return format_path(self.steps)
 
     # -- what it says ------------------------------------------------------------------------------------------------
 
     @property
     def value(self) -> Any:
-        """What is in memory now: a scalar, a view of a container, or `UNLOADED_VALUE`. Never does I/O."""
+        """What is in memory: a scalar, a view of a container, or `UNLOADED_VALUE`. Never does I/O."""
         content = self._content  # read once: the budget may evict an index at any time
         if content is UNLOADED_VALUE or self.shape == SCALAR:
             return content
@@ -165,31 +167,31 @@ class Node:
 
     @property
     def status(self) -> Status:
-        """What became of it, as far as is known; a container whose extent is not known yet is loaded to find out."""
+        """State of the node as far as is known; loads a container whose extent is unknown."""
         if self._status is None:
             with self.result.lock:
                 try:
                     if self._status is None:
                         self.result.parser.judge(self)
                 except PparseError:
-                    if self._status is None:  # it says nothing of the node: a source that fails, a closed document
+                    if self._status is None:  # it says nothing about the node: the source failed, or is closed
                         raise
         status = self._status or Status.COMPLETE
         return status_of(self.parts) if status is Status.COMPLETE and self.extraction.data.flawed else status
 
     @property
     def known_status(self) -> Status | None:
-        """The status so far, without any I/O; None where only loading can tell."""
+        """The status so far, without any I/O; None if only loading can tell."""
         return self._status
 
     @property
     def finding(self) -> Finding | None:
-        """What is wrong with this very node, if anything."""
+        """What is wrong with this node itself, if anything."""
         return self._extra[0] if self._extra is not None else None
 
     @property
     def findings(self) -> list[Finding]:
-        """What is known to be wrong with this node or below it (as far as it was looked into)."""
+        """What is known to be wrong with this node or below it; only what was parsed counts."""
         path = self.path
         end = 1 << 63 if self.end is None else self.end
         found = [finding for finding in self.result.findings if finding.is_within(path, self.start, end)]
@@ -198,10 +200,10 @@ class Node:
         return found
 
     def load(self) -> Any:
-        """Parse the node and return its value; cheap when loaded.
+        """Parse the node and return its value; a loaded value is returned at once.
 
-        A container that is cut or damaged loads with the children that are whole, and says so in `status`. A scalar
-        that is not whole raises `EndOfDataError` or `MalformedError`; one beyond a limit raises `LimitError`.
+        A cut or damaged container loads with the children that are whole; `status` tells. A scalar that is not whole
+        raises `EndOfDataError` or `MalformedError`; one above a limit raises `LimitError`.
         """
         self.result.check_open()
         content = self._content
@@ -229,7 +231,7 @@ class Node:
             return
         finding = self.finding
         if finding is not None and finding.code == UNSURE_NUMBER:
-            return  # what it says is whole, only its place is in doubt
+            return  # the value is whole, only its position is in doubt
         reason = finding.reason if finding is not None else f"the node is {status}"
         if status is Status.TRUNCATED or status is Status.MISSING:
             raise EndOfDataError(
@@ -250,15 +252,15 @@ class Node:
         raise MalformedError(reason, offset=self._start, path=self.path, source=self.extraction.name, fault=fault)
 
     def unload(self) -> None:
-        """Put the placeholder back: drop value and index. Living children stay what they are."""
+        """Drop value and index, and put the placeholder back. Living children are unaffected."""
         with self.result.lock:
             self._content = UNLOADED_VALUE
             self.result.retention.forget(self)
 
     def evict(self) -> None:
-        """Drop an index that is complete. The budget calls this from any thread, and holds its own lock then."""
+        """Drop a complete index. The budget calls this from any thread, with its own lock held."""
         index = self.index
-        if index is not None and index.complete:  # one whose parse is in progress is in use
+        if index is not None and index.complete:  # an incomplete one is in use
             self._content = UNLOADED_VALUE
             self.result.retention.note_evicted(self)
 
@@ -269,12 +271,12 @@ class Node:
 
     @property
     def index(self) -> ChildIndex | None:
-        """The index of the children as far as it exists; None for scalars and unloaded containers."""
+        """The index of the children so far; None for scalars and unloaded containers."""
         content = self._content
         return None if content is UNLOADED_VALUE or self.shape == SCALAR else content
 
     def index_to(self, count: int | None) -> ChildIndex:
-        """Index the first ``count`` children (all if None), or as many as there are, and return the index."""
+        """Index the first ``count`` children (None: all), or as many as exist, and return the index."""
         if self.shape == SCALAR:
             raise self._childless("children")
         self.result.check_open()
@@ -291,13 +293,13 @@ class Node:
             return index
 
     def _childless(self, wanted: str) -> TypeError:
-        """Return the error for who wants children of something else; raise why a document has none that should."""
+        """Return the error for a node without children; at the root, raise the reason if it should have some."""
         if self.parent is None:
             self._refuse_if_not_whole()
         return TypeError(f"{self.path or 'the root'} is of kind {self.kind}, which has no {wanted}")
 
     def child(self, ordinal: int) -> Node:
-        """Return the child number ``ordinal`` (from 0, in file order). Raises `PathError` (an IndexError too)."""
+        """Return child number ``ordinal`` (from 0, in file order). Raises `PathError` that is also an IndexError."""
         with self.result.lock:
             kid = self._living(ordinal)
             if kid is not None:
@@ -306,7 +308,7 @@ class Node:
                 return kid
             index = self.index_to(ordinal + 1)
             if not 0 <= ordinal < index.count:
-                raise ChildIndexError(f"has {index.count} children, no number {ordinal}", path=self.path or "the root")
+                raise ChildIndexError(f"has {index.count} children, no child {ordinal}", path=self.path or "the root")
             return self._adopt(ordinal, self.result.entry(self, ordinal))
 
     def _living(self, ordinal: int) -> Node | None:
@@ -321,18 +323,18 @@ class Node:
         if self._kids is None:
             self._kids = {}
         elif len(self._kids) >= 64 and not len(self._kids) & (len(self._kids) - 1):
-            # Purging at each doubling keeps the table as large as what lives, without a callback per child.
+            # Purging at each doubling bounds the table by the living children, without a callback per child.
             self._kids = {number: ref for number, ref in self._kids.items() if ref() is not None}
         self._kids[ordinal] = weakref.ref(kid)
         self.result.retention.touch(kid)
         return kid
 
     def living(self) -> list[Node]:
-        """Return the children that somebody holds: those that must be told when something is found out about them."""
+        """Return the children that somebody holds: they must learn what is found out about them."""
         return [kid for ref in list((self._kids or {}).values()) if (kid := ref()) is not None]
 
     def children(self) -> Iterator[Node]:
-        """Yield every child, duplicates too, indexing only as far as the iteration goes."""
+        """Yield every child, duplicates included, indexing only as far as the iteration goes."""
         lock, result, first = self.result.lock, self.result, 0
         while True:
             with lock:
@@ -343,10 +345,10 @@ class Node:
             first += len(kids)
             kids.reverse()
             while kids:
-                yield kids.pop()  # not held any longer: what is loaded of it may go
+                yield kids.pop()  # keep no reference, so that the child can be collected
 
     def find(self, key: Key, occurrence: int = 1) -> Node | None:
-        """Return the child with ``key`` (the n-th of several with that key), or None. Stops looking when found."""
+        """Return the child with ``key`` (the n-th of those with that key), or None. Stops reading once found."""
         if self.shape != MAP:
             return None
         with self.result.lock:
@@ -372,7 +374,7 @@ class Node:
         return kid
 
     def keys(self) -> Iterator[Key]:
-        """Yield the keys of a map, duplicates once each time they occur."""
+        """Yield the keys of a map; a duplicate key comes up once for each child."""
         if self.shape != MAP:
             raise self._childless("keys")
         for _, entry in self.result.entries_from(self, 0):
@@ -393,7 +395,7 @@ class Node:
     # -- values ------------------------------------------------------------------------------------------------------
 
     def open(self) -> Range:
-        """Return a reader of the node's bytes as they stand in the file, for values too large to load."""
+        """Return a reader of the node's raw bytes in the file, for values too large to load."""
         self.result.check_open()
         with self.result.lock:
             return self.result.parser.open_scalar(self)
@@ -401,8 +403,8 @@ class Node:
     def to_python(self, max_bytes: int | None = 64 << 20) -> Any:
         """Return the node and everything below it as plain Python.
 
-        Raises `LimitError` if the node covers more than ``max_bytes`` (None: no limit), and the error of the first
-        node below that is not whole. A key that occurs twice appears again as ``key#2``.
+        Raises `LimitError` if the node covers more than ``max_bytes`` (None: no limit), and the error of the first node
+        that is not whole. The second of two equal keys becomes ``key#2``.
         """
         self.result.check_open()
         with self.result.lock:
@@ -418,7 +420,7 @@ class Node:
             return self.result.parser.to_python(self)
 
     def at(self, path: str | Iterable[Step]) -> Node:
-        """Return the node at ``path`` below this one. Raises `PathError` saying where the path ends."""
+        """Return the node at ``path`` below this one. Raises `PathError` naming the step that leads nowhere."""
         from pparse.paths import parse_path
 
         node = self
@@ -457,7 +459,7 @@ class Node:
             text = text[:57] + "..."
         try:
             path = self.path or "(root)"
-        except PparseError:  # a path is found by reading
+        except PparseError:  # finding the path may need a read
             path = "?"
         return f"<Node {path} {self.kind}{status}: {text}>"
 
@@ -474,11 +476,11 @@ class ChildKeyError(PathError, KeyError):
 
 
 class ChildIndexError(PathError, IndexError):
-    """A container has no child of that number."""
+    """A container has no child with that number."""
 
     __str__ = PparseError.__str__
 
 
 def key_step(key: Key, occurrence: int = 1) -> KeyStep | Literal[None]:
-    """Return the step that names ``key``; None where only an ordinal can."""
+    """Return the step for ``key``; None if only a child's number can name it."""
     return KeyStep(key, occurrence) if isinstance(key, str | bytes | int) else None

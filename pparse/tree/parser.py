@@ -1,4 +1,4 @@
-"""What a format says: `Parser`, the base of all parsers; see `pparse.tree.engine` for how its states are run."""
+"""`Parser`, the base of all parsers; `pparse.tree.engine` tells how their states are run."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from pparse.tree.node import Node
     from pparse.tree.result import Result
 
-# What is asked of a parser from outside of the tree: runs under the session's lock, see `pparse.locking`. (What the
-# engine and nodes ask of it does so anyway.)
+# Methods that are called from outside the tree, and so run under the session's lock, see `pparse.locking`. (Methods
+# that the engine and nodes call run under it anyway.)
 DOORS: Final = frozenset(
     (
         "check",
@@ -61,9 +61,9 @@ class Confidence(enum.IntEnum):
 
     NO = 0
     EXTENSION = 1  # only the file name says so
-    POSSIBLE = 2  # nothing speaks against it
-    LIKELY = 3  # its structure fits
-    CERTAIN = 4  # a magic number, or structure that hardly occurs by chance
+    POSSIBLE = 2  # nothing contradicts it
+    LIKELY = 3  # the structure fits
+    CERTAIN = 4  # a magic number, or structure too specific to be chance
 
 
 class Parser:
@@ -74,57 +74,68 @@ class Parser:
     """
 
     name: ClassVar[str] = ""
+    """Name of the format, as for ``-f``."""
     description: ClassVar[str] = ""
+    """What the format is, in one line."""
     extensions: ClassVar[tuple[str, ...]] = ()
+    """Usual extensions of file names, with the dot."""
     media_type: ClassVar[str] = "application/octet-stream"
     refines: ClassVar[tuple[str, ...]] = ()
+    """Names of formats that this one is a special case of: it wins if both match."""
     root_at: ClassVar[str] = "front"
-    reads: ClassVar[str] = "file"  # or "folder"
+    """``"front"``, or ``"back"`` if the directory is at the end of the file."""
+    reads: ClassVar[str] = "file"
+    """``"file"`` or ``"folder"``."""
     references: ClassVar[tuple[str, ...]] = ()
+    """Specifications of the format."""
     limitations: ClassVar[tuple[str, ...]] = ()
+    """What the parser does not do."""
     options: ClassVar[dict[str, str]] = {}
+    """Options of the format, with a description each."""
 
-    # Shapes by kind; a kind that is not named here is a scalar.
     shapes: ClassVar[dict[str, str]] = {}
-    # Name of the state that can begin at any child's `at`; None keeps the entries instead of offsets.
+    """Shape of nodes by kind; other kinds are scalars."""
     child_state: ClassVar[str | None] = None
-    # What one of `members` is called.
+    """Name of the state that can begin at any child's ``at``; None keeps entries instead of offsets."""
     member_word: ClassVar[str] = "member"
-    # Whether it stands for a set of files (of a model in shards), which its `shard_names` names.
+    """The word for one of `members`."""
     is_set: ClassVar[bool] = False
-    # Whether `walk` adds every finding to the result itself.
+    """Whether it stands for a set of files, such as the shards of a model, named by its ``shard_names``."""
     notes_findings: ClassVar[bool] = False
-    # What one byte of block costs in memory while a state works on it.
+    """Whether `walk` itself adds every finding to the result."""
     block_factor: int = 2
+    """Bytes of memory per byte of block while a state works on it."""
 
     def __init__(self, result: Result) -> None:
         self.result = result
+        """The tree that it parses for."""
         self.lock = result.lock
+        """Lock of the session."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         guard(cls, DOORS)
 
-    # -- what every parser says --------------------------------------------------------------------------------------
+    # -- what every parser defines ----------------------------------------------------------------------------------
 
     @classmethod
     def match(cls, reader: Reader) -> Confidence:
-        """Say how sure this is the format, from a few reads at the start (or end) of ``reader``."""
+        """Return how sure it is that this is the format, from a few reads at the start (or end) of ``reader``."""
         return Confidence.NO
 
     @classmethod
     def match_further(cls, reader: Reader, *, thorough: bool) -> Confidence:
-        """Say it of data that no parser matches, from 64 KiB at both ends; not ``thorough``: from the last bytes."""
+        """The same for data that no parser matches, from 64 KiB at both ends; not ``thorough``: from the last bytes."""
         return Confidence.NO
 
     @classmethod
     def match_named(cls, reader: Reader, name: str) -> Confidence:
-        """Say so of a document that is called ``name`` (a member of an archive has another one than its data)."""
+        """The same for a document called ``name``; a member of an archive is not called as its data is."""
         return cls.match(reader)
 
     @classmethod
     def match_folder(cls, folder: Any) -> Confidence:
-        """Say it of a folder, for a parser that reads these; a `pparse.document.extraction.FolderExtraction`."""
+        """The same for a folder (a `pparse.document.extraction.FolderExtraction`), if the parser reads folders."""
         return Confidence.NO
 
     def root_entry(self) -> Entry:
@@ -133,43 +144,43 @@ class Parser:
         return Entry(None, self.name, extraction.start, extraction.end, status=None)
 
     def begin(self, ctx: NodeContext) -> tuple[int, State | Done, int]:
-        """Return where, in which state and with how many bytes the parse of ``ctx.node`` begins."""
+        """Return the step with which to begin: position, state, and the bytes it needs."""
         raise EngineError(f"parser {self.name} does not say how to begin", state="begin")
 
     def shape(self, kind: str) -> str:
         """Return the shape of nodes of ``kind``."""
         return self.shapes.get(kind, SCALAR)
 
-    # -- what a parser may say ---------------------------------------------------------------------------------------
+    # -- what a parser may define ------------------------------------------------------------------------------------
 
     def fill(self, node: Node, index: ChildIndex) -> bool:
-        """Index the children of ``node`` without states, where they are known otherwise; False: run the engine."""
+        """Index the children of ``node`` without states, if they are already known; False: run the engine."""
         return False
 
     def unwrapped(self) -> Host | None:
-        """Return the document inside, where this is but a wrapping of it; else None. Raises `LimitError`."""
+        """Return the document inside if this format only wraps it; else None. Raises `LimitError`."""
         return None
 
     def enter(self, name: str) -> Host | None:
-        """Return the document in this that is called ``name``; None if there is none. May raise `PathError`."""
+        """Return the document called ``name`` in this one; None if there is none. Raises `PathError`."""
         return None
 
     def holds(self) -> str | None:
-        """Say what an archive is, whose members together are a file of a format that is not read yet."""
+        """Return what the members of an archive form together, if that is a known format that is not read yet."""
         return None
 
     def drain(self, *, unless_indexed: bool = False) -> None:
-        """Read to the end what has to be read to its end to know what is wrong with it (a compressed stream)."""
+        """Read a compressed stream to its end, so that everything wrong with it is known."""
 
     def confirm(self) -> None:
-        """Compare the checksums of a stream, if that costs little."""
+        """Compare the checksums of a stream if that costs little."""
 
     def key_meant(self, node: Node, key: Key) -> Key:
-        """Return the key of a child of ``node`` that somebody may mean by ``key`` (a field's number, say)."""
+        """Return the key that ``key`` stands for among the children of ``node``, such as the number of a field."""
         return key
 
     def load_scalar(self, node: Node) -> Any:
-        """Return the value of a scalar node: what its parent's state decoded, or else its bytes."""
+        """Return the value of a scalar node: as its parent's state decoded it, or else its bytes."""
         if node.parent is not None:
             born = self.result.entry(node.parent, node.ordinal).value
             if born is not UNLOADED_VALUE:
@@ -179,7 +190,7 @@ class Parser:
         return b"".join(part.data.read_exact(part.start, len(part)) for part in node.parts)
 
     def judge(self, node: Node) -> None:
-        """Find out the status of a node of which it is not known; by default, by loading it."""
+        """Find out the status of a node whose status is unknown; by default, load it."""
         node.load()
 
     def open_scalar(self, node: Node) -> Range:
@@ -193,12 +204,12 @@ class Parser:
         return spliced.range(0, spliced.size or 0)
 
     def cut(self, ctx: NodeContext) -> tuple[int, State, int] | None:
-        """Input ended while ``ctx.need`` was unmet: close the node as TRUNCATED (DAMAGED, if all of it is there).
+        """Close the node as input ended while ``ctx.need`` was unmet: TRUNCATED, or DAMAGED if all its bytes exist.
 
         A parser whose nodes have several parts may enter the next one (`NodeContext.enter`) and return the step there.
         """
         end = self.result.extraction.known_end(ctx.node)
-        # A node that is all there, and yet ends inside a record, contradicts itself; it was not cut.
+        # A node whose bytes all exist, yet end inside a record, contradicts itself; it was not cut.
         node = ctx.node
         whole = node.parent is not None and node.end is not None and node.end <= end
         whole = whole and node.known_status is not Status.TRUNCATED
@@ -215,7 +226,7 @@ class Parser:
         return None
 
     def finish(self, ctx: NodeContext) -> None:
-        """The state machine is DONE: close the node, as COMPLETE unless damage was noted."""
+        """Close the node as its states are done: COMPLETE unless damage was noted."""
         node = ctx.node
         self.result.close_node(node, node.known_status or Status.COMPLETE, None, end=max(ctx.pos, node.start))
 
@@ -234,11 +245,11 @@ class Parser:
         self.result.close_node(node, Status.DAMAGED, finding)
 
     def resync(self, ctx: NodeContext, error: MalformedError) -> tuple[int, State, int] | None:
-        """Return position, state and need from which to go on after damage; None to stop here."""
+        """Return the step (position, state, need) with which to continue after damage; None: stop here."""
         return None
 
     def lifting_option(self, node: Node) -> str:
-        """Return the option that lifts the limit which made ``node`` UNSUPPORTED."""
+        """Return the option that lifts the limit because of which ``node`` is UNSUPPORTED."""
         return "--limit"
 
     def step_to(self, parent: Node, ordinal: int, key: Key) -> KeyStep | OrdinalStep:
@@ -250,7 +261,7 @@ class Parser:
         return OrdinalStep(ordinal)
 
     def entries(self, node: Node, index: ChildIndex, first: int, count: int) -> list[Entry]:
-        """Return the entries ``[first, first + count)`` of an indexed node, reading them again if need be."""
+        """Return the entries ``[first, first + count)`` of an indexed node, reading them again if necessary."""
         if index.entries is not None:
             return index.entries[first : first + count]
         assert self.child_state is not None  # noqa: S101 -- a parser's promise, not input
@@ -265,18 +276,18 @@ class Parser:
         return ctx.collected[:count]
 
     def key_hashes(self, node: Node, first: int = 0, stop: int | None = None) -> Iterator[int]:
-        """Yield the hashes of the keys of the children from ``first`` to before ``stop`` (None: all), in order."""
+        """Yield the hashes of the children's keys, from child ``first`` to before ``stop`` (None: all), in order."""
         for ordinal, entry in self.result.entries_from(node, first):
             if stop is not None and ordinal >= stop:
                 return
             yield hash(entry.key)
 
     def python_size(self, node: Node) -> int:
-        """Return how many bytes `to_python` of ``node`` has to look at, for its limit."""
+        """Return how many bytes `to_python` would read for ``node``."""
         return sum(length for _, length in node.spans)
 
     def to_python(self, node: Node) -> Any:
-        """Return ``node`` and all below it as plain Python, without recursion."""
+        """Return ``node`` and everything below it as plain Python, without recursion."""
         if node.shape == SCALAR:
             return node.load()
         pairs: list[tuple[Key, Any]] = []
@@ -298,10 +309,10 @@ class Parser:
                 stack.append((kid, [], iter(kid.children())))
 
     def walk(self, node: Node, *, detail: bool = True) -> Iterator[Visit]:
-        """Yield every node below and including ``node``, depth first, findings noted on the way.
+        """Yield ``node`` and every node below it, depth first; findings are recorded on the way.
 
-        ``detail=False`` lets a parser pass over what it finds whole without a visit for each piece of it. Nodes are
-        transient; formats that must read a container to find its end override this with a single pass.
+        ``detail=False`` lets a parser skip visits inside of what it finds whole. Nodes are transient. Formats that must
+        read a container to find its end override this with a single pass.
         """
         yield Visit.of(node, 0)
         if node.shape == SCALAR:
@@ -323,7 +334,7 @@ class Parser:
                 stack.append(iter(kid.children()))
 
     def members(self) -> Iterator[Member]:
-        """Yield what `pparse ls` lists: the children of the root, unless the format knows better."""
+        """Yield the rows of `pparse ls`: by default, the children of the root."""
         root = self.result.root
         if root.shape == SCALAR:
             return
@@ -337,7 +348,7 @@ class Parser:
             yield Member(name, entry.kind, entry.start, size, entry.status or Status.COMPLETE)
 
     def find_member(self, name: str) -> Node | None:
-        """Return the node that `members` lists as ``name``, where that is no path; None if there is none."""
+        """Return the node that `members` calls ``name``, if that is not its path; None if there is none."""
         return None
 
     def metadata(self) -> dict[str, object]:
@@ -345,20 +356,22 @@ class Parser:
         return {}
 
     def missing(self) -> int | None:
-        """Return how many bytes a cut file lacks at least, where the format tells; else None."""
+        """Return the least number of bytes that a cut file lacks, if the format tells; else None."""
         return None
 
     def details(self) -> Iterator[tuple[str, str]]:
-        """Yield labels and values that `pparse info` shows of this format."""
+        """Yield the labels and values that `pparse info` shows for this format."""
         yield from ()
 
     def check(self, *, strict: bool = False) -> Iterator[Visit]:
-        """Look at everything and add what is wrong to the result's findings; ``strict``: by the reference's rules."""
+        """Look at everything and add findings to the result; ``strict``: also by the rules of the reference reader."""
         return self.walk(self.result.root, detail=False)
 
     def checksums(self) -> tuple[int, int, str] | None:
-        """Return what the last `check` compared: how many things there are, for how many of them a checksum agrees, and
-        what one is called; None where the format has no checksums of its own."""
+        """Return what the last `check` verified: number of things, how many match their checksum, and the word for one.
+
+        None if the format has no checksums of its own.
+        """
         return None
 
 

@@ -1,4 +1,4 @@
-"""What one parser made of one extraction: the root node, the findings, and the services nodes need."""
+"""`Result`: what one parser made of one extraction: the root node, the findings, and what nodes need."""
 
 from __future__ import annotations
 
@@ -26,29 +26,34 @@ if TYPE_CHECKING:
     from pparse.tree.retention import Retention
     from pparse.tree.visit import Visit
 
-# Entries fetched at a time while iterating: as many as lie between two checkpoints.
+# Entries read at a time while iterating: those between two checkpoints.
 GROUP: Final = 64
-# Children whose keys are read again and again, where a table has no room, rather than all indexed.
+# If a table has no room, up to this many children are read again at each lookup, rather than all of them indexed.
 BY_READING: Final = 10_000
-# The part of the budget that stays free for the blocks in which keys are read, while they are collected.
+# The part of the budget left free while keys are collected, for the blocks in which they are read.
 SCANNED: Final = 4
-# A name is near another one if so much of them is alike; longer ones are not compared.
+# Names are similar if this share of them matches; names longer than the maximum are not compared.
 _NEAR: Final = 0.6
 LONG_NAME: Final = 200
 
 
 class Result:
-    """The tree that ``parser`` makes of ``extraction``; several parsers may have results on the same extraction."""
+    """The tree that one parser makes of one extraction. An extraction may have results of several parsers."""
 
     def __init__(self, extraction: Host, parser_class: type[Parser], findings: FindingList | None = None) -> None:
         self.extraction = extraction
+        """What was parsed."""
         self.lock = extraction.session.lock
-        # A document inside a compressed stream shares those of the stream.
+        """Lock of the session."""
+        # A document inside a compressed stream shares the findings of the stream.
         self.findings = FindingList(extraction.session.limits.findings) if findings is None else findings
+        """What was found wrong so far."""
         self.retention: Retention = extraction.session.new_retention()
+        """Decides which nodes stay alive."""
         self.parser = parser_class(self)
+        """The parser."""
         self._root: Node | None = None
-        self._reading: set[int] = set()  # indexes that are being extended, against callbacks that ask for them
+        self._reading: set[int] = set()  # indexes being extended, which callbacks must not use
 
     @property
     def format(self) -> str:
@@ -57,7 +62,7 @@ class Result:
 
     @property
     def root(self) -> Node:
-        """The root node; the document holds it."""
+        """The root node; kept as long as the document."""
         root = self._root
         if root is None:
             with self.lock:
@@ -68,7 +73,7 @@ class Result:
 
     @property
     def status(self) -> Status:
-        """Status of the root: the first level is parsed to know it."""
+        """Status of the root; parses the first level to find out."""
         return self.root.status
 
     def check_open(self) -> None:
@@ -79,7 +84,7 @@ class Result:
     # -- indexes -----------------------------------------------------------------------------------------------------
 
     def new_index(self, node: Node) -> ChildIndex:
-        """Return an empty index for ``node``. Raises `LimitError` below the depth limit."""
+        """Return an empty index for ``node``. Raises `LimitError` if it is too deep."""
         session = self.extraction.session
         session.limits.check("depth", node.depth + 1, "the depth of the tree", offset=node.start)
         ref = weakref.ref(node)
@@ -94,10 +99,10 @@ class Result:
     def extend_index(
         self, node: Node, index: ChildIndex, *, wanted_count: int | None = None, wanted_key: Key = None, nth: int = 0
     ) -> int | None:
-        """Parse on until ``wanted_count`` children are known, or the n-th with ``wanted_key``; its ordinal, if met."""
+        """Parse until ``wanted_count`` children, or the n-th one with ``wanted_key``, are known; return its number."""
         if id(index) in self._reading:
             raise PparseError(
-                f"the {node.kind} is being read: a callback cannot ask for its children meanwhile",
+                f"the {node.kind} is being read: a callback cannot ask for its children now",
                 source=self.extraction.name,
             )
         self._reading.add(id(index))
@@ -121,7 +126,7 @@ class Result:
             try:
                 ctx.pos, ctx.state, ctx.need = self.parser.begin(ctx)
             except PparseError:
-                node.unload()  # what was emitted until then is half of it
+                node.unload()  # drop the incomplete index
                 raise
             index.context = ctx
         ctx.wanted_count = wanted_count
@@ -131,7 +136,7 @@ class Result:
         try:
             run(ctx, self.parser)
         except BaseException:
-            # A state may have failed half-way: whoever asks again begins anew.
+            # A state may have failed half-way: the next request starts over.
             if not ctx.resumable:
                 node.unload()
             raise
@@ -142,7 +147,7 @@ class Result:
     def close_node(
         self, node: Node, status: Status, finding: Finding | None, end: int | None = None, *, told: bool = False
     ) -> None:
-        """Give ``node`` its status, a finding, and its end; for parsers. ``told``: another finding says so."""
+        """Set status, finding and end of ``node``; for parsers. ``told``: the finding is already reported elsewhere."""
         node._status = status
         if end is not None and node._end is None:
             node._end = end
@@ -153,7 +158,7 @@ class Result:
                 self.findings.add(finding)
 
     def note_limit(self, node: Node, error: LimitError) -> None:
-        """Mark ``node`` as UNSUPPORTED: a limit of ours refuses it."""
+        """Mark ``node`` as UNSUPPORTED because it exceeds a limit."""
         finding = Finding(
             "limit",
             error.reason,
@@ -178,7 +183,7 @@ class Result:
                 first += 1
 
     def entries_at(self, node: Node, first: int) -> list[Entry]:
-        """Return up to `GROUP` entries from child ``first`` on, none behind the last; for who holds the lock."""
+        """Return up to `GROUP` entries from child ``first`` on. The caller holds the lock."""
         before = node.index
         known = before.count if before is not None else -1
         index = node.index_to(first + 1)
@@ -190,16 +195,16 @@ class Result:
         index = node.index_to(ordinal + 1)
         first = ordinal - ordinal % GROUP
         group = self._group(node, index, first, min(GROUP, index.count - first))
-        if ordinal - first >= len(group):  # a parser may give fewer at a time
+        if ordinal - first >= len(group):  # the parser may return fewer at a time
             return self._group(node, index, ordinal, 1)[0]
         return group[ordinal - first]
 
     def lone_entry(self, node: Node, ordinal: int) -> Entry:
-        """Return the entry of one indexed child, and read no others: where the text of each is long."""
+        """Return the entry of one indexed child without reading its neighbours, for children with long texts."""
         return self._read_group(node, node.index_to(ordinal + 1), ordinal, 1)[0]
 
     def _group(self, node: Node, index: ChildIndex, first: int, count: int, *, is_fresh: bool = False) -> list[Entry]:
-        """Return entries. ``is_fresh``: the source was compared with what it was at open just now."""
+        """Return entries. ``is_fresh``: the source was just checked for changes."""
         cached = index.group
         if cached is not None and cached[0] <= first and first + count <= cached[0] + len(cached[1]):
             skip = first - cached[0]
@@ -214,7 +219,7 @@ class Result:
         return group
 
     def _read_group(self, node: Node, index: ChildIndex, first: int, count: int) -> list[Entry]:
-        """Return entries, one at least, as the parser makes them."""
+        """Return at least one entry, as the parser makes it."""
         tail = index.tail or []
         behind = index.count - len(tail)
         if first >= behind and tail:
@@ -222,7 +227,7 @@ class Result:
         group = self.parser.entries(node, index, first, min(count, behind - first))
         if not group:
             raise EngineError(
-                f"parser {self.parser.name} indexed {index.count} children, and gives none from number {first} on",
+                f"parser {self.parser.name} indexed {index.count} children, but returns none from number {first} on",
                 path=node.path,
                 state="entries",
             )
@@ -245,7 +250,7 @@ class Result:
             return None
         if _same_key(self.entry(node, nth).key, key):
             return nth
-        # Two keys share a hash, which hardly ever happens: look at each.
+        # Two keys share a hash, which is very rare: compare each.
         for ordinal in table.candidates(key):
             if _same_key(self.entry(node, ordinal).key, key):
                 occurrence -= 1
@@ -267,7 +272,7 @@ class Result:
         return self.extend_index(node, index, wanted_key=key, nth=occurrence)
 
     def key_table(self, node: Node, count: int | None = None) -> KeyTable | None:
-        """Return a table of the keys of the first ``count`` children of ``node`` at least; None if there is no room."""
+        """Return a table of at least the first ``count`` keys of ``node``; None if there is no room."""
         index = node.index_to(count)
         count = index.count if count is None else count
         table = index.table or KeyTable()
@@ -276,30 +281,30 @@ class Result:
             return table
         budget = self.extraction.session.budget
         making = EACH * missing + MAKING * min(SLICE, missing)
-        # The index counts as what could go, and it must not: it is what the table is of.
+        # The index must not be evicted while the table is made from it.
         index.touch()
         if not budget.fits(making + index.memory + budget.limit // SCANNED):
             return None
         try:
-            with budget.charge(making, "a table of keys in the making"):
+            with budget.charge(making, "building a table of keys"):
                 table.extend(self.parser.key_hashes(node, table.covered, index.count))
             index.set_table(table)
-        except LimitError:  # whatever has no room now: nobody needs the table
+        except LimitError:  # no room, and the table is optional
             index.table = None
             return None
         return table
 
     def occurrence(self, node: Node, ordinal: int, key: Key) -> int:
-        """Return which one of the children with ``key`` the child ``ordinal`` is, counted from 1.
+        """Return the position of child ``ordinal`` among the children with ``key``, counted from 1.
 
-        No more children are indexed for it than there are up to this one.
+        Indexes no children behind this one.
         """
         index = node.index_to(ordinal + 1)
         if ordinal < GROUP:
             group = self._group(node, index, 0, min(GROUP, index.count))
             if len(group) >= ordinal:
                 return 1 + sum(1 for entry in group[:ordinal] if _same_key(entry.key, key))
-        # By hash alone: equal keys have it, others do not but by a chance of one in 2^64.
+        # The hash is enough: two different keys share one with a chance of 1 in 2^64.
         table = self.key_table(node, ordinal + 1)
         if table is not None:
             return 1 + table.before(key, ordinal)
@@ -311,7 +316,7 @@ class Result:
         return 1 + sum(1 for _, number in before if number == hash(key))
 
     def same_keys(self, node: Node) -> set[int]:
-        """Return the ordinals of all children of ``node`` whose key may be that of another one, too."""
+        """Return the ordinals of all children of ``node`` whose key may occur more than once."""
         table = self.key_table(node)
         if table is not None:
             return {ordinal for group in table.repeated() for ordinal in group}
@@ -330,7 +335,7 @@ class Result:
                 yield ordinal
 
     def repeated_keys(self, node: Node) -> frozenset[int]:
-        """Return the hashes of the keys of ``node`` that occur twice; read in as many passes as the budget asks for."""
+        """Return the hashes of keys of ``node`` that occur more than once, in as many passes as the budget requires."""
         index = node.index_to(None)
         if index.repeated is None and index.count <= GROUP:
             numbers = Counter(hash(entry.key) for entry in self.entries_at(node, 0))
@@ -342,14 +347,14 @@ class Result:
             while parts < 1024 and not budget.fits(16 * index.count // parts + rest):
                 parts *= 2
             found: set[int] = set()
-            with budget.charge(16 * index.count // parts, "the keys of a container that occur twice"):
+            with budget.charge(16 * index.count // parts, "finding repeated keys"):
                 for part in range(parts):
                     found.update(repeated_hashes(self.parser.key_hashes(node), part, parts))
             index.keep_repeated(frozenset(found))
         return index.repeated or frozenset()
 
     def suggest(self, node: Node, key: Key) -> tuple[str, ...]:
-        """Return up to three keys of ``node`` that look like ``key``."""
+        """Return up to three keys of ``node`` that are similar to ``key``."""
         if not isinstance(key, str):
             return ()
         return near_misses(key, (name for name in islice(node.keys(), 2_000) if isinstance(name, str)))
@@ -362,7 +367,7 @@ class Result:
         return self.parser.walk(self.root, detail=detail)
 
     def check(self, *, strict: bool = False) -> Iterator[Finding]:
-        """Parse everything within the budget and yield every finding as it is made."""
+        """Parse everything within the budget and yield each finding as it is made."""
         self.check_open()
         self.findings.restart()
         shown = 0
@@ -382,7 +387,7 @@ class Result:
         if self.findings.omitted:
             yield Finding(
                 "findings-omitted",
-                f"{self.findings.omitted} more findings were made and not kept",
+                f"{self.findings.omitted} more findings were counted, but not kept",
                 severity=Severity.ERROR if self.findings.omitted_errors else Severity.WARNING,
                 source=self.extraction.name,
                 wanted=len(self.findings),
@@ -393,8 +398,7 @@ class Result:
         return f"<Result of {self.parser.name} on {self.extraction.name!r}>"
 
 
-# `entry`, `find` and `key_table` are services to nodes and viewers, who have taken the lock: a door would cost a tenth
-# of a look-up.
+# Nodes and viewers call `entry`, `find` and `key_table` with the lock held: a door would cost a tenth of a look-up.
 guard(Result, ("occurrence", "suggest", "walk"))
 
 
@@ -403,9 +407,9 @@ def _same_key(found: object, wanted: object) -> bool:
 
 
 def near_misses(name: str, names: Iterable[str]) -> tuple[str, ...]:
-    """Return up to three of ``names`` that look like ``name``, or hold it; none of those in between is kept.
+    """Return up to three of ``names`` that are similar to ``name`` or contain it, keeping no others in memory.
 
-    Very long names, and those whose length alone rules it out, are not compared: that would take time.
+    Very long names, and those whose length rules out similarity, are not compared, to save time.
     """
     from difflib import SequenceMatcher
     from heapq import nlargest
@@ -423,7 +427,7 @@ def near_misses(name: str, names: Iterable[str]) -> tuple[str, ...]:
                 holding.append(candidate)
             if 2 * min(len(candidate), len(name)) < _NEAR * (len(candidate) + len(name)):
                 continue
-            if matcher is None:  # of a very long name it would take long to make, and no candidate is that long
+            if matcher is None:  # slow to make for very long names, which have no candidates
                 matcher = SequenceMatcher(b=name)
             matcher.set_seq1(candidate)
             if matcher.quick_ratio() >= _NEAR and (score := matcher.ratio()) >= _NEAR:

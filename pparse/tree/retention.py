@@ -1,9 +1,8 @@
 """Which nodes stay alive although nobody holds them.
 
-One policy, chosen when a document is opened: 0 keeps nothing (children live as long as somebody holds them), a number
-of bytes ages off what was least recently used, infinity keeps everything that was ever made. ``include`` and
-``exclude`` are path patterns (``tensors.*``). The policy only drops references; it never unloads a node that somebody
-else holds.
+The policy is chosen when a document is opened: 0 keeps nothing (children live as long as somebody holds them), a
+number of bytes drops the least recently used nodes above it, infinity keeps all. ``include`` and ``exclude`` are path
+patterns (``tensors.*``). The policy only drops references; it never unloads a node that somebody else holds.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from pparse.tree.index import ChildIndex
 
     class Retained(Protocol):
-        """What is kept: a node."""
+        """A node that is kept."""
 
         @property
         def path(self) -> str:
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 
         @property
         def index(self) -> ChildIndex | None:
-            """The index of its children, while there is one."""
+            """The index of its children, if there is one now."""
 
         @property
         def loaded(self) -> bool:
@@ -46,7 +45,7 @@ _NODE_COST = 400
 
 
 class _Ages:
-    """Nodes in order of their last use, with what each is taken to cost; ``size`` in all."""
+    """Nodes in order of last use, each with its estimated cost; ``size`` is the sum."""
 
     __slots__ = ("nodes", "size")
 
@@ -68,7 +67,7 @@ class _Ages:
 
 
 class Retention:
-    """Keeps nodes alive, the most recently used ones, up to ``limit`` bytes."""
+    """Keeps the most recently used nodes alive, up to ``limit`` bytes."""
 
     def __init__(
         self,
@@ -82,8 +81,11 @@ class Retention:
         if limit < 0:
             raise ValueError(f"retain cannot be negative: {limit}")
         self.limit = limit
+        """The most bytes kept; infinity: no limit."""
         self.include = tuple(include)
+        """Path patterns of the nodes to keep; empty: all."""
         self.exclude = tuple(exclude)
+        """Path patterns of nodes not to keep."""
         self._budget = budget
         self._kept = _Ages()
         self._gone: deque[int] = deque()  # nodes that the budget evicted since the last use
@@ -91,11 +93,11 @@ class Retention:
 
     @property
     def held(self) -> int:
-        """Bytes kept, about."""
+        """Approximate number of bytes kept."""
         return self._kept.size
 
     def touch(self, node: Retained) -> None:
-        """Note that ``node`` was made or loaded now."""
+        """Record that ``node`` was just made or loaded."""
         if not self.limit or not self._wanted(node):
             return
         self.forget(node)
@@ -109,18 +111,18 @@ class Retention:
         self._account(kept)
 
     def forget(self, node: Retained) -> None:
-        """Let go of ``node``."""
+        """Drop ``node``."""
         while self._gone:
             self._kept.drop(self._gone.popleft())
         self._kept.drop(id(node))
 
     def note_evicted(self, node: Retained) -> None:
-        """Let go of ``node`` with the next use: the budget calls this from any thread, and holds its own lock then."""
+        """Drop ``node`` on the next use. The budget calls this from any thread, with its own lock held."""
         if self.limit:
             self._gone.append(id(node))
 
     def clear(self) -> None:
-        """Let go of everything."""
+        """Drop all nodes."""
         self._kept = _Ages()
         charge, self._charge = self._charge, None
         if charge is not None:
@@ -134,13 +136,13 @@ class Retention:
         if charge is None:
             charge = self._charge = self._budget.charge(0, "retained nodes", self._evicted)
         if abs(kept.size - charge.amount) > 64 << 10 or not kept.size:
-            # What is charged already counts as free here: it is evictable too.
+            # What is already charged counts as free here, since it is evictable.
             while kept.size and not self._budget.fits(kept.size):
                 kept.drop_oldest()
             charge.resize(kept.size)
 
     def _evicted(self) -> None:
-        # Called from any thread. What is kept is replaced, not changed: another one may be at work on it.
+        # Called from any thread. The collection is replaced, not changed: another thread may be using it.
         self._charge = None
         self._kept = _Ages()
 

@@ -1,4 +1,4 @@
-"""What a loaded container gives as its value: a mapping or a sequence that loads children when they are asked for."""
+"""The values of loaded containers: a mapping and a sequence that load children on access."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 
 class NodeMap:
-    """A loaded map, seen as a mapping of keys to values (scalars as they are, containers as views).
+    """A loaded map as a mapping of keys to values: scalars as they are, containers as views.
 
-    Made on access: equal to another of the same node, not identical. Duplicate keys: the first one answers to the
-    key, `Node.children` has all.
+    Made on each access: views of one node are equal, not identical. The first of several equal keys counts;
+    `Node.children` has all.
     """
 
     __slots__ = ("node",)
@@ -74,7 +74,7 @@ class NodeMap:
 
 
 class NodeList:
-    """A loaded list, seen as a sequence of values. Made on access: equal to another of the same node, not identical."""
+    """A loaded list as a sequence of values. Made on each access: views of one node are equal, not identical."""
 
     __slots__ = ("node",)
 
@@ -105,7 +105,7 @@ class NodeList:
 
 
 def as_dict(pairs: Sequence[tuple[Any, Any]]) -> dict[Any, Any]:
-    """Return ``pairs`` as a dict; a key that occurs again appears as ``key#2``, ``key#3`` …, past names in use."""
+    """Return ``pairs`` as a dict; further values of a key are named ``key#2``, ``key#3`` …, skipping names in use."""
     found: dict[Any, Any] = dict(pairs)
     if len(found) == len(pairs):
         return found

@@ -1,4 +1,4 @@
-"""What walks and listings say of nodes, without a node for each: `Visit` and `Member`; and `Trail`, their paths."""
+"""`Visit` and `Member`: what walks and listings tell about nodes, without making a node; `Trail`: their paths."""
 
 from __future__ import annotations
 
@@ -19,29 +19,31 @@ if TYPE_CHECKING:
 
 
 class Member:
-    """One row of a listing: ``name``, ``kind``, where it begins, its ``size`` in bytes, and what became of it.
-
-    ``note`` is what the format knows besides (the `pparse.containers.archive.ArchiveMember` of an archive).
-    """
+    """One row of a listing."""
 
     __slots__ = ("kind", "name", "note", "size", "start", "status")
 
     def __init__(self, name: str, kind: str, start: int, size: int, status: Status, note: Any = None) -> None:
         self.name = name
+        """Name, as the listing shows it."""
         self.kind = kind
+        """The format's own word for the kind of value."""
         self.start = start
+        """Offset of its first byte."""
         self.size = size
+        """Size in bytes."""
         self.status = status
+        """State of the member."""
         self.note = note
+        """More that the format knows: a `pparse.containers.archive.ArchiveMember` in an archive."""
 
 
 class Trail:
-    """The paths of what lies below ``start``, which has the path ``text``.
+    """Builds the paths of places below ``start``, whose path is ``text``.
 
-    Of the line that was asked for last there is one text, and where in it the path of each place ends. So the path of
-    what is next to it costs one step, not one for each level, and the memory of a deep tree is that of one path.
-    ``above`` leads from a place (which knows its ``depth``) to the one around it, ``step`` says how it is called there.
-    A walk may be ahead of who asks: nothing here depends on where it is.
+    Keeps one text, the path asked for last, and where in it the path of each level ends. A neighbour's path so costs
+    one step, not one per level, and a deep tree takes the memory of one path. ``above`` returns the place around
+    another (places know their ``depth``), ``step`` the step that leads to it. Does not depend on how far a walk is.
     """
 
     __slots__ = ("_above", "_ends", "_first", "_line", "_lock", "_step", "_text")
@@ -64,7 +66,7 @@ class Trail:
 
     @classmethod
     def of(cls, start: Node) -> Trail:
-        """Return the paths of the nodes below ``start``."""
+        """Return a trail for the nodes below ``start``."""
         return Trail(start, start.path, _parent_of, _step_to, start.result.lock)
 
     def path(self, place: Any) -> str:
@@ -97,10 +99,7 @@ def _step_to(node: Node) -> Step | None:
 
 
 class Visit:
-    """What a walk says of one node: ``depth`` below the start, ``key`` or ``ordinal``, ``kind``, bytes and value.
-
-    ``end`` is None where a single pass has not come to it yet; ``path`` names the node from the root.
-    """
+    """What a walk tells about one node."""
 
     __slots__ = ("_path", "depth", "end", "finding", "key", "kind", "ordinal", "shape", "start", "status", "value")
 
@@ -119,25 +118,35 @@ class Visit:
         finding: Finding | None = None,
     ) -> None:
         self.depth = depth
+        """Levels below the start of the walk."""
         self.key = key
+        """Its key; None in a list."""
         self.ordinal = ordinal
+        """Number among its siblings, from 0."""
         self.kind = kind
+        """The format's own word for the kind of value."""
         self.shape = shape
+        """``"map"``, ``"list"`` or ``"scalar"``."""
         self.start = start
+        """Offset of the first byte."""
         self.end = end
+        """Offset after the last byte; None if a single pass has not reached it yet."""
         self._path = path
         self.value = value
+        """The value of a scalar, if it is in memory."""
         self.status = status
+        """State of the node; None: not known yet."""
         self.finding = finding
+        """What is wrong with it, if anything."""
 
     @property
     def path(self) -> str:
-        """Path of the node from the root; ask during the visit."""
+        """Path of the node from the root; read it during the visit."""
         return self._path if isinstance(self._path, str) else self._path()
 
     @classmethod
     def of(cls, node: Node, depth: int, trail: Trail | None = None) -> Visit:
-        """Make a visit from a node; of a walk, with the ``trail`` of it."""
+        """Return the visit of a node; a walk passes its ``trail``."""
         return cls(
             depth,
             node.key,

@@ -1,1 +1,1 @@
-"""Streamed output: nothing is held that need not be."""
+"""Writers that stream their output."""

@@ -1,4 +1,4 @@
-"""A file that appears under its name only when it is whole."""
+"""`AtomicFile`: a file that appears under its name only once it is complete."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 
 class AtomicFile:
-    """Write beside ``path``, and move into place at the end; nothing is left behind when writing fails.
+    """Write to a file beside ``path``, and rename it at the end; nothing is left behind if writing fails.
 
-    ``sweep``: what processes that were killed left behind of the same ``path`` is removed, too. A file that a process
-    is still writing is locked, and stays.
+    ``sweep``: also remove files for the same ``path`` that killed processes left behind. A file that a process is still
+    writing is locked, and stays.
     """
 
     def __init__(self, path: str, *, sweep: bool = False) -> None:
-        # Through a link, what it names is written; the link stays.
+        # A symbolic link stays; its target is replaced.
         self.path = os.path.realpath(path) if os.path.islink(path) else path
         self._temporary = ""
         try:
@@ -48,7 +48,7 @@ class AtomicFile:
         try:
             self.stream.close()
             if kind is None:
-                # mkstemp makes private files; give the rights that open() would.
+                # mkstemp makes private files; set the permissions that open() would.
                 mask = os.umask(0)
                 os.umask(mask)
                 os.chmod(self._temporary, 0o666 & ~mask)
@@ -68,12 +68,12 @@ class AtomicFile:
 
 
 def try_lock(descriptor: int) -> bool | None:
-    """Lock an open file for as long as it is open. False if another has locked it; None if nobody can tell."""
+    """Lock an open file until it is closed. False: another process holds the lock; None: the system cannot lock."""
     try:
         if os.name == "nt":
             import msvcrt
 
-            os.lseek(descriptor, 1 << 30, os.SEEK_SET)  # far behind what is in it: that stays readable
+            os.lseek(descriptor, 1 << 30, os.SEEK_SET)  # far behind the content, which stays readable
             msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined, unused-ignore]
             os.lseek(descriptor, 0, os.SEEK_SET)
             return True
@@ -88,20 +88,20 @@ def try_lock(descriptor: int) -> bool | None:
 
 
 def _make(path: str, mark: str = "") -> tuple[int, str]:
-    prefix = f"{os.path.basename(path)[:40]}.{mark}"  # names have a length limit
+    prefix = f"{os.path.basename(path)[:40]}.{mark}"  # file names have a length limit
     return tempfile.mkstemp(prefix=prefix, suffix=".partial", dir=os.path.dirname(path) or ".")
 
 
 def _make_locked(path: str) -> tuple[int, str]:
-    """Make a file that `_sweep` of another process leaves alone, after doing that."""
+    """Make a file that `_sweep` of other processes leaves alone; sweep first."""
     from hashlib import blake2b
 
-    # Of the whole name, which the file's own name may have no room for.
+    # Made from the whole name, which the new file's name may have no room for.
     mark = blake2b(os.fsencode(os.path.basename(path)), digest_size=6).hexdigest() + "."
     _sweep(path, mark)
     while True:
         descriptor, temporary = _make(path, mark)
-        # Another process may take it for one of a killed process, before it is locked.
+        # Before it is locked, another process may take the file for a leftover.
         if try_lock(descriptor) is not False and os.path.lexists(temporary):
             return descriptor, temporary
         os.close(descriptor)
@@ -128,5 +128,5 @@ def _remove_if_left(path: str) -> None:
             os.unlink(path)
     finally:
         os.close(descriptor)
-    if is_left and os.name == "nt":  # which does not remove what is open
+    if is_left and os.name == "nt":  # Windows does not remove open files
         os.unlink(path)

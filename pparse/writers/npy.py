@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def npy_header(descr: str, shape: tuple[int, ...]) -> bytes:
-    """Return the header of a C-ordered array of ``shape``; the data begin at a multiple of 64 (NEP 1)."""
+    """Return the header of a C-ordered array of ``shape``; the data begins at a multiple of 64 bytes (NEP 1)."""
     text = f"{{'descr': {descr!r}, 'fortran_order': False, 'shape': {shape!r}, }}".encode("latin-1")
     version, size = ((1, 0), "<H") if len(text) < 65_000 else ((2, 0), "<I")
     head = 8 + struct.calcsize(size)
@@ -23,8 +23,8 @@ def npy_header(descr: str, shape: tuple[int, ...]) -> bytes:
 def write_npy(tensor: Tensor, stream: BinaryIO, *, block: int = 4 << 20) -> None:
     """Write ``tensor`` as .npy, a block at a time.
 
-    Types that numpy lacks (bfloat16, float8 …) are written as numpy itself does: as bytes of that width (``<V2``).
-    Raises as `Tensor.blocks`.
+    Types that numpy lacks (bfloat16, float8 …) are written as numpy does: as bytes of that width (``<V2``).
+    Raises the errors of `Tensor.blocks`.
     """
     import numpy as np
 

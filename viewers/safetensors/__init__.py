@@ -1,4 +1,4 @@
-"""Tensors of safetensors files, and of sets of them."""
+"""Tensors of safetensors files and sharded models."""
 
 from __future__ import annotations
 

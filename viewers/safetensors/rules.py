@@ -1,17 +1,17 @@
-"""The rules of safetensors, and what they say of a file or a set of shards.
+"""The rules of safetensors, checked for a file or a set of shards.
 
-The reference reader's rules (huggingface/safetensors, safetensors/src/tensor.rs, ``Metadata::validate`` and
+The rules of the reference reader (huggingface/safetensors, safetensors/src/tensor.rs, ``Metadata::validate`` and
 ``SafeTensors::read_metadata``), each confirmed by running it:
 
-- the header is at most 100,000,000 bytes, valid UTF-8, one JSON object, with nothing behind it but JSON whitespace;
+- the header has at most 100,000,000 bytes, is valid UTF-8 and one JSON object, followed only by JSON whitespace;
 - ``__metadata__`` maps strings to strings (or is null), and occurs once;
-- an entry has dtype, shape, data_offsets, each once; dtype and shape need the bytes that the offsets give;
-- sorted by offsets, the first tensor begins at 0, each begins where the one before ended, the last ends with the file;
-- its JSON reader (serde_json) refuses brackets nested deeper than 127, and ``-0`` where a count is wanted.
+- an entry has dtype, shape, data_offsets, each once; dtype and shape need the bytes that the offsets span;
+- sorted by offsets, the first tensor begins at 0, each begins where the previous one ends, the last ends with the file;
+- its JSON reader (serde_json) refuses brackets nested deeper than 127, and ``-0`` for a count.
 
-A header that breaks them is damaged, and so is the document; of its tensors those that the breach concerns. Without
-``strict`` the limit on the header's length is a warning, and the last rule is not looked at. With it both are errors,
-and so is a boolean that is neither 0 nor 1, which the reference lets pass without a word.
+A header that breaks a rule is damaged, and so are the document and the tensors concerned. Without ``strict``, the limit
+on the header's length is a warning, and the last rule is not checked. With ``strict`` both are errors, and so is a
+boolean that is neither 0 nor 1, which the reference accepts.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from pparse.viewers.safetensors.sharded import SafetensorsSetViewer
     from pparse.viewers.safetensors.viewer import SafetensorsViewer
 
-# Findings on a file whose tensors are all there, and which the reference refuses all the same.
+# Findings on files with complete tensors that the reference refuses all the same.
 REFUSED: Final = frozenset(("trailing-bytes", "gap", "overlap", "metadata", "byte-order-mark", "header-too-large"))
 _BOOL_BLOCK: Final = 1 << 20
 _TEXT_BLOCK: Final = 256 << 10
@@ -51,11 +51,11 @@ _NO_BRACKET: Final = bytes(set(range(256)) - set(b"[]{}"))
 
 
 class _Notes:
-    """Makes findings on one file; hands out those that are new."""
+    """Makes findings on one file, and returns the new ones."""
 
     def __init__(self, viewer: SafetensorsViewer, strict: bool) -> None:
         self.document = viewer.findings
-        # A list of its own: the document's may have the same ones with the severity of another check.
+        # A list of its own: the document's list may hold the same findings with the severity of another check.
         self.findings = FindingList(viewer.extraction.session.limits.findings)
         self.source = viewer.extraction.name
         self.rule = Severity.ERROR if strict else Severity.WARNING
@@ -75,12 +75,12 @@ class _Notes:
 
 
 def _omitted(findings: FindingList, source: str) -> Iterator[Finding]:
-    """Yield a finding on those that were not kept: an error if any of them was one."""
+    """Yield a finding on those that were only counted: an error if any of them is one."""
     if findings.omitted:
         errors = findings.errors - sum(finding.severity is Severity.ERROR for finding in findings)
         yield Finding(
             "findings-omitted",
-            f"{findings.omitted} more findings were made and not kept, {errors} of them errors",
+            f"{findings.omitted} more findings were counted, but not kept; {errors} of them are errors",
             severity=Severity.ERROR if errors else Severity.WARNING,
             source=source,
         )
@@ -106,7 +106,7 @@ def _check_beginning(viewer: SafetensorsViewer, notes: _Notes) -> bool:
         size = parser.header_size
         header = parser.header
     except MalformedError:
-        viewer.close_extent(viewer.new_extent())  # says what is wrong
+        viewer.close_extent(viewer.new_extent())  # adds what is wrong
         notes.findings.extend(viewer.findings)
         return False
     if size > REFERENCE_HEADER_LIMIT:
@@ -138,8 +138,8 @@ def _check_tensors(viewer: SafetensorsViewer, notes: _Notes, strict: bool) -> It
         clean &= tensor.finding is None or tensor.finding.code != "bad-entry"
         _check_tensor(viewer, tensor, notes, strict)
         yield from notes.new()
-    # Listing decoded every entry strictly, and the index found what is between them in order. Only when something is
-    # amiss the text is read again, token by token, to name the very place.
+    # Listing decoded every entry strictly, and the index checked what is between them. Only if something is wrong
+    # the text is read again, token by token, to find the exact place.
     clean &= _metadata_is_plain(viewer)
     if not clean or header.findings or header.status is not Status.COMPLETE or parser.has_duplicates:
         for finding in header.check():
@@ -169,7 +169,7 @@ def _take_header_finding(finding: Finding, notes: _Notes) -> None:
         if len(keys) < 2 and keys != [METADATA]:
             code, severity = "duplicate-name", Severity.ERROR
         elif len(keys) == 2 and keys[0] != METADATA and keys[1] in FIELDS:
-            severity = Severity.ERROR  # anywhere else the reference does not mind
+            severity = Severity.ERROR  # the reference accepts them elsewhere
     notes.add(
         code,
         f"the header: {finding.reason}",
@@ -183,7 +183,7 @@ def _take_header_finding(finding: Finding, notes: _Notes) -> None:
 
 
 def _metadata_is_plain(viewer: SafetensorsViewer) -> bool:
-    """Say whether ``__metadata__`` is short and can be decoded."""
+    """Return whether ``__metadata__`` is short and can be decoded."""
     parser = viewer.parser
     try:
         for ordinal in parser.metadata_at():
@@ -215,7 +215,7 @@ def _check_metadata(viewer: SafetensorsViewer, notes: _Notes) -> None:
 
 
 def _check_reference_json(viewer: SafetensorsViewer, notes: _Notes) -> None:
-    """Find what JSON allows and the reference's JSON reader refuses."""
+    """Find what JSON allows, but the reference's JSON reader refuses."""
     parser = viewer.parser
     data, pos = viewer.extraction.data, parser.header.root.start
     end = min(parser.data_start, viewer.extraction.known_end())
@@ -227,7 +227,7 @@ def _check_reference_json(viewer: SafetensorsViewer, notes: _Notes) -> None:
             break
         odd = (len(block) - len(block.rstrip(b"\\"))) % 2
         if odd and len(block) > 1:
-            block = block[:-1]  # an escape stays with what it escapes
+            block = block[:-1]  # keep an escape together with its character
         pieces = block.replace(b"\\\\", b"__").replace(b'\\"', b"__").split(b'"')
         outside = b'"'.join(pieces[in_text::2])
         in_text ^= not len(pieces) % 2
@@ -248,10 +248,10 @@ def _check_reference_json(viewer: SafetensorsViewer, notes: _Notes) -> None:
 
 
 def _depth(brackets: bytes, depth: int) -> tuple[int, int]:
-    """Return how deep ``brackets`` go at most (or less than that matters), and at their end, from ``depth`` on."""
+    """Return the greatest depth of ``brackets`` (if it matters) and the depth at their end, from ``depth`` on."""
     rest = brackets
     rounds = 8
-    for _ in range(rounds):  # each takes away one level of pairs
+    for _ in range(rounds):  # each removes one level of pairs
         rest = rest.replace(b"[]", b"")
     opening = rest.count(b"[")
     last = depth + 2 * opening - len(rest)
@@ -277,7 +277,7 @@ def _check_minus_zeros(viewer: SafetensorsViewer, notes: _Notes) -> None:
             if _MINUS_ZERO.search(viewer.extraction.data.pread(kid.start, kid.end - kid.start)) and field != "dtype":
                 notes.add(
                     "bad-entry",
-                    f"{field} says -0, which the reference reader does not take for a count",
+                    f"{field} contains -0, which the reference reader does not accept as a count",
                     path=name or f"header[#{ordinal}]",
                     offset=kid.start,
                 )
@@ -285,7 +285,9 @@ def _check_minus_zeros(viewer: SafetensorsViewer, notes: _Notes) -> None:
 
 def _check_tensor(viewer: SafetensorsViewer, tensor: Tensor, notes: _Notes, strict: bool) -> None:
     faulty = tensor.status in (Status.DAMAGED, Status.UNSUPPORTED)
-    if faulty and tensor.finding is not None and tensor.finding.code != "shifted":  # the bytes behind are one finding
+    if (
+        faulty and tensor.finding is not None and tensor.finding.code != "shifted"
+    ):  # the bytes behind have one finding for all
         notes.findings.add(tensor.finding)
     span = tensor.spans[0] if tensor.spans else None
     if span is None or (faulty and not span.length):
@@ -312,11 +314,11 @@ def _check_booleans(viewer: SafetensorsViewer, tensor: Tensor, notes: _Notes) ->
                 return
             at += len(block)
     except TruncatedTensorError:
-        return  # said elsewhere
+        return  # reported elsewhere
 
 
 def layout_findings(parser: SafetensorsParser) -> Iterator[Finding]:
-    """Yield what is wrong with where the tensors lie; nothing while they were not all looked at."""
+    """Yield what is wrong with the layout of the tensors; nothing before all were read."""
     layout = parser.layout
     if layout is None:
         return
@@ -324,7 +326,11 @@ def layout_findings(parser: SafetensorsParser) -> Iterator[Finding]:
     for end, begin in layout.breaks:
         if begin > end and layout.known:
             yield Finding(
-                "gap", "bytes between two tensors belong to none", source=source, offset=base + end, length=begin - end
+                "gap",
+                "bytes between two tensors belong to no tensor",
+                source=source,
+                offset=base + end,
+                length=begin - end,
             )
         elif begin < end:
             yield Finding("overlap", "two tensors share bytes", source=source, offset=base + begin, length=end - begin)
@@ -332,7 +338,7 @@ def layout_findings(parser: SafetensorsParser) -> Iterator[Finding]:
     if parser.header.status is Status.COMPLETE and layout.known and there > layout.end:
         yield Finding(
             "trailing-bytes",
-            "bytes after the last tensor belong to none",
+            "bytes after the last tensor belong to no tensor",
             source=source,
             offset=base + layout.end,
             length=there - layout.end,
@@ -352,7 +358,7 @@ def _note_holes(viewer: SafetensorsViewer, notes: _Notes) -> None:
 
 
 def _note_zeros(viewer: SafetensorsViewer, notes: _Notes) -> None:
-    """Note long runs of zeros among the data, which may be tensors of zeros, or what was never written or was lost."""
+    """Report long runs of zeros in the data: tensors of zeros, or bytes that were lost or never written."""
     extraction = viewer.extraction
     holes = viewer.holes
     end = extraction.known_end()
@@ -390,7 +396,7 @@ def check_set(viewer: SafetensorsSetViewer, *, strict: bool) -> Iterator[Finding
         try:
             shard = viewer.shard_viewer(name)
         except PparseError:
-            continue  # said below, with the tensors it should have
+            continue  # reported below, with the tensors it should have
         for finding in check_file(shard, strict=strict):
             viewer.findings.add(finding)
             yield from fresh([finding])

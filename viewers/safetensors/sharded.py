@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from pparse.parsers.safetensors.index import SafetensorsIndexParser, ShardSet
 
 
-# Of at most so many names it is known how many shards have them.
+# Up to this many names are tracked with the number of shards that have them.
 _MAX_OTHERS: Final = 100_000
 
 
 class NameTable:
-    """Which shard a tensor is mapped to, and whether it was seen: 13 bytes a name.
+    """Which shard a tensor is mapped to, and whether it was seen: 13 bytes per name.
 
-    Names are known by their 64-bit hash (keyed by the process, so nobody can make two collide on purpose).
+    Names are stored as 64-bit hashes, keyed by the process so that collisions cannot be constructed.
     """
 
     __slots__ = ("_hashes", "_seen", "_shards")
@@ -54,7 +54,7 @@ class NameTable:
         return len(self._hashes)
 
     def see(self, name: str) -> int | None:
-        """Note that ``name`` was found, and return the number of the shard that it is mapped to (-1: to none).
+        """Record that ``name`` was found; return the number of the shard it is mapped to (-1: none).
 
         None if it is not in the map.
         """
@@ -65,7 +65,7 @@ class NameTable:
         return self._shards[slot]
 
     def seen(self, name: str) -> bool:
-        """Say whether `see` was called with this name."""
+        """Return whether `see` was called with this name."""
         slot = self._slot(name)
         return slot is not None and bool(self._seen[slot])
 
@@ -81,7 +81,7 @@ class NameTable:
 
 
 class SafetensorsSetViewer(Viewer):
-    """A mapping of tensor names to tensors, over all shards."""
+    """A mapping of tensor names to tensors over all shards."""
 
     is_set = True
 
@@ -91,21 +91,21 @@ class SafetensorsSetViewer(Viewer):
         self._last: tuple[str, SafetensorsViewer] | None = None
 
     def shard_viewer(self, name: str) -> SafetensorsViewer:
-        """Return the viewer of one shard. Raises the error that opening it gives."""
+        """Return the viewer of one shard. Raises the error of opening it."""
         if self._last is not None and self._last[0] == name:
             return self._last[1]
         shard = self.parser.shard(name)
         if shard._format is None and SafetensorsParser.match(shard.reader) is Confidence.CERTAIN:
-            shard._format = "safetensors"  # as detection would find, at a fifth of its cost
+            shard._format = "safetensors"  # what detection would find, at a fifth of the cost
         found = shard.parse().parser.name
         if found != "safetensors":
-            raise FormatError(f"it is of the format {found}, not safetensors")
+            raise FormatError(f"its format is {found}, not safetensors")
         viewer = SafetensorsViewer(shard)
         self._last = (name, viewer)
         return viewer
 
     def _beside(self, name: str) -> str:
-        """Return a file of the set by its path, as whoever opened the set would write it."""
+        """Return the path of a file of the set, as the caller who opened the set would write it."""
         folder = self.extraction.outermost.folder_path()
         return name if folder in ("", ".") else os.path.join(folder, name)
 
@@ -125,11 +125,11 @@ class SafetensorsSetViewer(Viewer):
         names = parser.shard_names()
         table = NameTable(parser.weight_map(), names) if parser.has_map else None
         if parser.index is not None and table is None:
-            self._note("no-weight-map", "the index has no weight_map that is an object: it names no tensors")
+            self._note("no-weight-map", "the index has no weight_map object: it names no tensors")
         if parser.is_alone:
             yield from self._unread(extent)
             return
-        others: dict[int, int] = {}  # names (their hashes) met where the index does not say, and how often so far
+        others: dict[int, int] = {}  # hashes of names found in other shards than the index says, with counts
         missing: dict[str, Finding] = {}
         for number, name in enumerate(names):
             try:
@@ -137,7 +137,7 @@ class SafetensorsSetViewer(Viewer):
             except PparseError as error:
                 extent.missing_files += 1
                 missing[name] = self._note("missing-shard", f"a shard cannot be read: {error.reason}", path=name)
-                # Only a file that is not there can be fetched; another one in its place, or a bad name, is no download.
+                # Only a missing file can be fetched; a download mends neither a wrong file in its place nor a bad name.
                 absent = isinstance(error, SourceError) and error.errno == errno.ENOENT
                 if absent:
                     extent.resume.append(Resume(self._beside(name), 0))
@@ -145,8 +145,8 @@ class SafetensorsSetViewer(Viewer):
             cut_before = extent.at_least
             extent.at_least = False
             yield from self._shard_tensors(number, name, viewer, table, names, extent, others)
-            if extent.at_least:  # its header is cut: nobody can know which of its tensors it would name
-                missing[name] = self._note("truncated", "its shard is cut inside the header", path=name)
+            if extent.at_least:  # its header is cut: which tensors it names is unknown
+                missing[name] = self._note("truncated", "the shard is cut inside its header", path=name)
             extent.at_least |= cut_before
         if table is not None and not table.all_seen:
             for tensor in self._unseen(table, missing):
@@ -156,7 +156,7 @@ class SafetensorsSetViewer(Viewer):
             self._note("extra-shard", "a shard that the index does not name", Severity.WARNING, path=name)
 
     def _unread(self, extent: Extent) -> Iterator[Tensor]:
-        """Yield what the map names, where the shards are not looked for."""
+        """Yield what the map names if the shards are not looked for."""
         finding = self._alone()
         for name, _ in self.parser.weight_map():
             tensor = Tensor(name, None, (), (), status=Status.UNSUPPORTED, finding=finding, owner=self)
@@ -164,11 +164,11 @@ class SafetensorsSetViewer(Viewer):
             yield tensor
 
     def _alone(self) -> Finding:
-        reason = "its shards were not looked at: it lies in no folder; each of them can be opened by itself"
+        reason = "its shards were not read, as it does not lie in a folder; open them one by one"
         return self._note("shards-not-read", reason, Severity.NOTE)
 
     def _note_unnamed(self, index: SafetensorsIndexParser, status: Status) -> None:
-        """Note the shards that are there, while the index does not say so any more."""
+        """Report shards in the folder that the damaged index no longer names."""
         end = index.result.extraction.known_end()
         source = extraction_of(index.result).name
         where = f"ends early: resume its download at byte {end}" if status is Status.TRUNCATED else "is damaged"
@@ -205,11 +205,11 @@ class SafetensorsSetViewer(Viewer):
                 elif place is None:
                     self._rename(tensor, None, others)
                     if name not in unnamed:
-                        self._attach(tensor, "unmapped", f"{name} has this tensor, the index does not name it")
+                        self._attach(tensor, "unmapped", f"{name} has this tensor, but the index does not name it")
                 else:
                     where = repr(names[place]) if place >= 0 else "no shard"
                     self._rename(tensor, names[place] if place >= 0 else None, others)
-                    self._attach(tensor, "misplaced", f"{name} has this tensor, the index says it is in {where}")
+                    self._attach(tensor, "misplaced", f"{name} has this tensor, but the index says it is in {where}")
             yield tensor
         viewer.close_extent(own)
         extent.add_all(own)
@@ -229,7 +229,7 @@ class SafetensorsSetViewer(Viewer):
         if own.resume_at is not None:
             extent.resume.append(Resume(self._beside(name), own.resume_at, hole=bool(own.unwritten)))
         if not self._held(viewer):
-            # 5,000 shards: their headers are read again when asked for.
+            # There may be 5,000 shards: their headers are read again when needed.
             viewer.extraction.results.clear()
             viewer.extraction.children.clear()
 
@@ -238,7 +238,7 @@ class SafetensorsSetViewer(Viewer):
         return result is None or bool(result.root._kids)
 
     def _rename(self, tensor: Tensor, mapped: str | None, others: dict[int, int]) -> None:
-        """Give a tensor that is not where the index says the name ``name#2`` if another one has its name."""
+        """Name a tensor ``name#2`` if it is not where the index says and another one has its name."""
         name, number = tensor.name, hash(tensor.name)
         before = others.get(number)
         if before is None:
@@ -277,7 +277,7 @@ class SafetensorsSetViewer(Viewer):
             yield Tensor(name, None, (), (), status=Status.MISSING, finding=finding, owner=self)
 
     def find(self, name: str) -> Tensor | None:
-        """Return the tensor of that name from the shard that the index names, or from whichever has it."""
+        """Return the tensor with that name from the shard that the index names, or from any other that has it."""
         parser = self.parser
         shard = parser.map_lookup(name)
         if shard is not None and parser.is_alone:
@@ -313,7 +313,7 @@ class SafetensorsSetViewer(Viewer):
         return None
 
     def _find_other(self, name: str) -> Tensor | None:
-        """Return the tensor ``name#2`` (or 3 …): the second one of a name that several shards have."""
+        """Return the tensor ``name#2`` (or 3 …): the second one, if several shards have the name."""
         base, mark, number = name.rpartition("#")
         if not (mark and number.isascii() and number.isdigit() and len(number) < 10 and int(number) > 1):
             return None
@@ -332,7 +332,7 @@ class SafetensorsSetViewer(Viewer):
 
     @property
     def metadata(self) -> Mapping[str, Any]:
-        """The index's metadata; of a set without one, the first shard's."""
+        """The metadata of the index; without an index, those of the first shard."""
         found = self.parser.index_metadata()
         if not found and not self.parser.has_map:
             for name in self.parser.shard_names()[:1]:
@@ -343,18 +343,18 @@ class SafetensorsSetViewer(Viewer):
         return found
 
     def check(self, *, strict: bool = False) -> Iterator[Finding]:
-        """Check everything, and yield each finding as it is made; ``strict`` adds the reference reader's rules."""
+        """Check everything, and yield each finding as it is made; ``strict`` adds the rules of the reference reader."""
         from pparse.viewers.safetensors.rules import check_set
 
         return check_set(self, strict=strict)
 
     def extent(self) -> Extent:
-        """Say how large all shards are and should be, and where they were cut."""
+        """Return how large all shards are and should be, and where they were cut."""
         extent = self.kept_extent
         while extent is None:
             for _ in self.tensors():
                 pass
-            extent = self._extent  # what was found out meanwhile, shard by shard, is in it
+            extent = self._extent  # also has what was learned meanwhile, shard by shard
         return extent
 
     def new_extent(self) -> Extent:
@@ -362,7 +362,7 @@ class SafetensorsSetViewer(Viewer):
         return Extent(0, 0, self.extraction.session.stats.discoveries)
 
     def close_extent(self, extent: Extent) -> Extent:
-        """Complete an extent to which all tensors were added; compare the index's total size."""
+        """Complete an extent to which all tensors were added: compare the index's total size."""
         if extent.missing_files:
             extent.at_least = True
             extent.document_status = (

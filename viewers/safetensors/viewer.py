@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from pparse.tree.entry import Entry
 
 
-# The entries of a header of at most this many bytes are held while it is listed.
+# While it is listed, a header of at most this many bytes is held decoded.
 _HOLD_UP_TO = 256 << 10
 
 
 class SafetensorsViewer(Viewer):
-    """A mapping of tensor names to tensors, of one file."""
+    """A mapping of tensor names to tensors, for one file."""
 
     def __init__(self, extraction: Extraction) -> None:
         super().__init__(extraction)
@@ -41,7 +41,7 @@ class SafetensorsViewer(Viewer):
         except MalformedError:
             return
         if size <= _HOLD_UP_TO:
-            # Few enough to hold: names that occur twice show without a pass of their own.
+            # Few enough to hold: repeated names show without a separate pass.
             held = list(self.parser.infos())
             infos: Iterable[tuple[int, str | None, TensorInfo, Entry | None]] = held
             alike = len({name for _, name, _, _ in held}) < len(held)
@@ -56,7 +56,7 @@ class SafetensorsViewer(Viewer):
         seen: dict[str, int] = {}
         for ordinal, name, info, entry in infos:
             if ordinal in repeated and name is not None:
-                # The number that is free: a tensor may really be called name#2.
+                # The next free number: a tensor may really be called name#2.
                 number = seen.get(name, 0) + 1
                 while number > 1 and self._ordinal(f"{name}#{number}", 1) is not None:
                     number += 1
@@ -66,7 +66,7 @@ class SafetensorsViewer(Viewer):
                 yield self._tensor(ordinal, name, info, entry)
 
     def size_hint(self) -> int | None:
-        """Return the number of header entries; None where the header is small and not indexed for it."""
+        """Return the number of header entries; None for a small header without an index."""
         try:
             if self.parser.header_size <= _HOLD_UP_TO:
                 return None
@@ -80,7 +80,7 @@ class SafetensorsViewer(Viewer):
     ) -> Tensor:
         shown = f"header[#{ordinal}]" if name is None else name if occurrence == 1 else f"{name}#{occurrence}"
         if entry is not None:
-            # The header's own text is cut or damaged here; what it would say lies beyond what can be read.
+            # The header itself is cut or damaged here; the rest of the entry cannot be read.
             status = Status.MISSING if entry.status is Status.TRUNCATED else entry.status or Status.DAMAGED
             reason = entry.finding.reason if entry.finding is not None else "the header entry cannot be read"
             finding = Finding(
@@ -129,7 +129,7 @@ class SafetensorsViewer(Viewer):
         return self._holes
 
     def _unwritten(self, span: Span) -> tuple[int, int]:
-        """Return ``(offset of the first, number)`` of the bytes of ``span`` that lie in holes of the file."""
+        """Return ``(offset of the first, number)`` of those bytes of ``span`` that lie in holes of the file."""
         return unwritten_in(self.holes, span.offset, span.offset + span.length)
 
     def finding_of(self, tensor: Tensor) -> Finding | None:
@@ -148,7 +148,7 @@ class SafetensorsViewer(Viewer):
         )
 
     def find(self, name: str) -> Tensor | None:
-        """Return the tensor of that name (``name#2``: the second of that name), or None."""
+        """Return the tensor with that name (``name#2``: the second with the name), or None."""
         from pparse.parsers.safetensors.entry import METADATA
 
         if name == METADATA:
@@ -158,7 +158,7 @@ class SafetensorsViewer(Viewer):
             base, mark, number = name.rpartition("#")
             counted = number.isascii() and number.isdigit() and len(number) < 10 and int(number) > 1
             if mark and base != METADATA and counted:
-                # As `tensors` numbers them: past the names that tensors really have.
+                # Numbered as by `tensors`: skip names that tensors really have.
                 real = sum(
                     self._ordinal(f"{base}#{taken}", 1) is not None for taken in range(2, min(int(number), 10_000))
                 )
@@ -186,7 +186,7 @@ class SafetensorsViewer(Viewer):
 
     @property
     def metadata(self) -> Mapping[str, Any]:
-        """The header's ``__metadata__``, or what of it is whole; empty where there is none."""
+        """The header's ``__metadata__``, as far as it is whole; empty if there is none."""
         from pparse.parsers.safetensors.entry import METADATA
 
         try:
@@ -206,13 +206,13 @@ class SafetensorsViewer(Viewer):
             return found
 
     def check(self, *, strict: bool = False) -> Iterator[Finding]:
-        """Check everything, and yield each finding as it is made; ``strict`` adds the reference reader's rules."""
+        """Check everything, and yield each finding as it is made; ``strict`` adds the rules of the reference reader."""
         from pparse.viewers.safetensors.rules import check_file
 
         return check_file(self, strict=strict)
 
     def extent(self) -> Extent:
-        """Say how large the file is and should be, and where it was cut."""
+        """Return how large the file is and should be, and where it was cut."""
         extent = self.kept_extent
         if extent is None:
             extent = self.new_extent()
@@ -235,12 +235,12 @@ class SafetensorsViewer(Viewer):
         )
 
     def new_extent(self) -> Extent:
-        """Return an extent to which the tensors can be added while they are listed; then `close_extent`."""
+        """Return an extent to add tensors to while listing them; then call `close_extent`."""
         actual = self.extraction.known_end() - self.extraction.start
         return Extent(actual, known=self.extraction.session.stats.discoveries)
 
     def close_extent(self, extent: Extent) -> Extent:
-        """Complete an extent to which all tensors were added; `extent` returns it from then on."""
+        """Complete an extent to which all tensors were added; `extent` then returns it."""
         self._complete(extent)
         return self.keep_extent(extent)
 
@@ -295,7 +295,7 @@ class SafetensorsViewer(Viewer):
             extent.resume_at = extent.actual
             extent.resume_file = extraction.name
         if self.holes and self.holes[0][0] - extraction.start < extent.expected:
-            # A download into a preallocated file: what is before the first hole is there. Holes begin at whole blocks
-            # of the file system, and what was written may end earlier: the zeros before the hole are not to be trusted.
+            # A download into a preallocated file: bytes before the first hole exist. Holes begin at whole blocks of
+            # the file system, so the zeros right before a hole may not have been written either.
             extent.resume_at = last_written(extraction.data, extraction.start, self.holes[0][0]) - extraction.start
             extent.resume_file = extraction.name

@@ -1,4 +1,4 @@
-"""Tensors and graphs of TensorFlow."""
+"""Tensors and graphs of TensorFlow models."""
 
 from __future__ import annotations
 

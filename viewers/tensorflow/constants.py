@@ -1,8 +1,8 @@
-"""Where a TensorFlow document has tensors: the constants of its graphs and functions, and what else attributes hold.
+"""Where a TensorFlow document has tensors: in the constants of its graphs and functions, and in other attributes.
 
-They are streamed: of a NodeDef without a tensor a few bytes are looked at, and nothing is kept. Names: of the ``value``
-of a Const, that of the node; in a function ``@function/node``; of another attribute ``node.attr``, of an element of a
-list ``node.attr[3]``. A file whose chunks are there without their metadata has what the chunks hold, each by itself.
+They are streamed: a NodeDef without a tensor costs a look at a few bytes, and nothing is kept. A tensor is named after
+its node if it is the ``value`` of a Const, ``@function/node`` in a function; ``node.attr`` in another attribute, and
+``node.attr[3]`` in a list. A file with chunks but without their metadata has the tensors of each chunk.
 """
 
 from __future__ import annotations
@@ -59,10 +59,10 @@ _REST: Final = (0x1A, 0x22, 0x32, 0x3A)
 _SMALL: Final = 16 << 10
 CONST: Final = "Const"
 _OP_CONST: Final = b"\x12\x05Const"
-# NodeDefs that are looked at for names before a table of all names is made, and how often all else is passed over.
+# NodeDefs that are looked at for names before a table of all names is made, and how often others may be skipped.
 _MOST_LOOKED: Final = 1 << 16
 _MOST_SEARCHES: Final = 64
-# NodeDefs up to so many bytes together are looked through for the letters of a name.
+# NodeDefs of up to so many bytes together are searched for the letters of a name.
 _MOST_BYTES: Final = 1 << 20
 
 
@@ -80,7 +80,7 @@ class Place:
 
 
 class Constants:
-    """The tensors of one document, in order; `find` by name."""
+    """The tensors of one document, in order; `find` looks one up by name."""
 
     def __init__(self, parser: ProtobufParser, maker: TensorMaker) -> None:
         self.parser = parser
@@ -312,7 +312,7 @@ class Constants:
             return found
         budget = self.parser.result.extraction.session.budget
         hashes, scopes, ordinals = array("q"), array("I"), array("I")
-        with budget.charge(0, "the names of constants in the making") as charge:
+        with budget.charge(0, "collecting the names of constants") as charge:
             for place in self.places():
                 hashes.append(hash(place.name))
                 scopes.append(place.scope)

@@ -16,12 +16,12 @@ _FLOAT8: Final = 18
 
 
 def _byte(name: str) -> DType:
-    """Return a type of less than 8 bits as TensorFlow stores it: an element a byte."""
+    """Return a type below 8 bits as TensorFlow stores it: one byte per element."""
     return DType(name, 8, DTYPES[name].kind)
 
 
 # Per number of the enum DataType: the type, the field that lists its elements, the numpy type of one listed number in
-# the array, and how many of them are an element.
+# the array, and the number of these per element.
 ELEMENT_TYPES: Final[dict[int, tuple[DType, int, str, int]]] = {
     1: (DTYPES["float32"], 5, "<f4", 1),
     2: (DTYPES["float64"], 6, "<f8", 1),
@@ -57,7 +57,7 @@ ELEMENT_TYPES: Final[dict[int, tuple[DType, int, str, int]]] = {
 
 
 def element_type(number: int) -> tuple[DType, int, str, int] | None:
-    """Return what `ELEMENT_TYPES` has on a number (a reference type's is that of what it refers to); None: nothing."""
+    """Return what `ELEMENT_TYPES` has on a number ; a reference type counts as the type it refers to; None: nothing."""
     return ELEMENT_TYPES.get(number - REFERENCE if number > REFERENCE else number)
 
 

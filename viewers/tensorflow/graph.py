@@ -1,11 +1,11 @@
-"""TensorFlow graphs: nodes, edges, inputs, outputs, functions, and what some outputs need.
+"""TensorFlow graphs: nodes, edges, inputs, outputs, functions, and the subgraph that some outputs need.
 
-A graph is a GraphDef - of a frozen graph, a MetaGraphDef or a SavedModel - or the body of a function. Iterating streams
-the NodeDefs (`pparse.viewers.tensorflow.nodes`); what needs to know all nodes makes an index of some 30 bytes a node on
-first use (`pparse.viewers.tensorflow.graph_index`).
+A graph is a GraphDef (of a frozen graph, a MetaGraphDef or a SavedModel) or the body of a function. Iterating streams
+the NodeDefs (`pparse.viewers.tensorflow.nodes`); operations that need all nodes make an index of about 30 bytes per
+node on first use (`pparse.viewers.tensorflow.graph_index`).
 
-Rules of names (tensorflow/core/framework/node_def.proto, function.proto): an input is ``node`` (its output 0),
-``node:1`` or ``^node`` (control: no data flow); in the body of a function ``argument`` or ``node:output:0``.
+Names (tensorflow/core/framework/node_def.proto, function.proto): an input is ``node`` (its output 0), ``node:1`` or
+``^node`` (control: no data flow); in the body of a function ``argument`` or ``node:output:0``.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ MAX_NODES: Final = 500_000
 Edge = namedtuple("Edge", "source output target input control")
 Edge.__doc__ = """One edge: from ``output`` of the node ``source`` to ``input`` number of the node ``target``.
 
-``output`` is a number, or in the body of a function the name and number of an output (``"out:0"``; of an argument,
-None). Edges of control have neither output nor input.
+``output`` is a number; in the body of a function it is name and number of an output (``"out:0"``), or None for an
+argument. Control edges have neither output nor input.
 """
 
 
 class GraphNode(NodeRef):
-    """One node of a graph: its name, operation, inputs and device are there, its attributes are read when asked for."""
+    """One node of a graph: name, operation, inputs and device are known, attributes are read on demand."""
 
     __slots__ = ("_row",)
 
@@ -62,21 +62,21 @@ class GraphNode(NodeRef):
 
     @property
     def inputs(self) -> list[str]:
-        """What it consumes: ``node``, ``node:1``, ``^node``; in functions also ``argument`` and ``node:output:0``."""
+        """Its inputs: ``node``, ``node:1``, ``^node``; in functions also ``argument`` and ``node:output:0``."""
         return list(self._row[3])
 
     @property
     def device(self) -> str:
-        """Where it is to run; often empty."""
+        """Where it should run; often empty."""
         return self._row[4]
 
 
 class _Part(Guarded):
-    """What a graph and a part of it have in common: they stream nodes and edges."""
+    """Base of a graph and of a part of one: streams nodes and edges."""
 
     @property
     def graph(self) -> Graph:
-        """The graph as a whole."""
+        """The whole graph."""
         raise NotImplementedError
 
     def rows(self) -> Iterator[Row]:
@@ -107,18 +107,18 @@ class _Part(Guarded):
         return to_json_lines(self)
 
     def to_graph_def(self, write: Callable[[bytes], object]) -> int:
-        """Write the nodes as a GraphDef, as TensorFlow's ``extract_sub_graph`` gives it; return the number of bytes.
+        """Write the nodes as a GraphDef, as TensorFlow's ``extract_sub_graph`` does; return the number of bytes.
 
-        The bytes of the NodeDefs are copied as they are (damage inside one, too), with the library and the versions of
-        the graph; what chunks of a ``.cpb`` add is put in. Raises `UnsupportedError` for the body of a function,
-        `MalformedError` and `EndOfDataError` where something that is to be written is not whole.
+        Copies the bytes of NodeDefs unchanged (damage included), with library and versions of the graph, and inserts
+        what chunks of a ``.cpb`` add. Raises `UnsupportedError` for the body of a function, `MalformedError` and
+        `EndOfDataError` if something to be written is not whole.
         """
         from pparse.viewers.tensorflow.graph_write import to_graph_def
 
         return to_graph_def(self, write)
 
     def save(self, path: str) -> int:
-        """Write a GraphDef to a file, which is there when it is whole; return its size. See `to_graph_def`."""
+        """Write a GraphDef to a file that appears once it is complete; return its size. See `to_graph_def`."""
         from pparse.writers.files import AtomicFile
 
         with AtomicFile(path) as file:
@@ -126,7 +126,7 @@ class _Part(Guarded):
 
 
 class Edges(Iterable[Edge]):
-    """The edges of a graph, or of a part of it: iterable as often as wanted."""
+    """The edges of a graph or a part of it; can be iterated any number of times."""
 
     def __init__(self, part: _Part) -> None:
         self._part = part
@@ -145,7 +145,7 @@ class Edges(Iterable[Edge]):
 
 
 def make_edge(text: str, target: str, port: int, in_function: bool) -> Edge:
-    """Return the edge that the input ``text`` of the node ``target`` means."""
+    """Return the edge for the input ``text`` of the node ``target``."""
     if text[:1] == "^":
         return Edge(text[1:], None, target, None, True)
     source, colon, output = text.partition(":")
@@ -157,7 +157,7 @@ def make_edge(text: str, target: str, port: int, in_function: bool) -> Edge:
 
 
 class Graph(_Part):
-    """A graph with names: see the module. ``max_nodes`` bounds what is indexed; streaming is not bounded."""
+    """A graph with names: see the module. ``max_nodes`` bounds the index; streaming is not bounded."""
 
     is_function = False
 
@@ -198,17 +198,17 @@ class Graph(_Part):
 
     @property
     def nodes(self) -> GraphNodes:
-        """The nodes: a mapping of names; iterating, and ``values()``, stream them."""
+        """The nodes as a mapping of names; iterating, and ``values()``, stream them."""
         return GraphNodes(self)
 
     @property
     def operations(self) -> dict[str, int]:
-        """How many nodes there are of each operation, the most frequent first."""
+        """Number of nodes per operation, the most frequent first."""
         return dict(sorted(self.index.operations.items(), key=lambda item: (-item[1], item[0])))
 
     @property
     def inputs(self) -> Selection:
-        """The nodes that are to be fed (``Placeholder`` and its kin); of a function, its arguments."""
+        """The nodes that need to be fed (``Placeholder`` and similar); for a function, its arguments."""
         return Selection(self, self.index.placeholders)
 
     @property
@@ -219,10 +219,10 @@ class Graph(_Part):
         return Selection(self, consumed[:count].translate(_NOT) + bytes(len(consumed) - count))
 
     def subgraph(self, outputs: Iterable[str]) -> Selection:
-        """Return the nodes that ``outputs`` need: those that TensorFlow's ``extract_sub_graph`` keeps.
+        """Return the nodes that ``outputs`` need, as TensorFlow's ``extract_sub_graph`` does.
 
-        An output is the name of a node; a port (``name:0``) or ``^`` is passed over. Raises `PathError` for a name that
-        no node has, `LimitError` above ``max_nodes``.
+        An output is the name of a node; a port (``name:0``) or ``^`` is ignored. Raises `PathError` if no node has
+        a name, `LimitError` above ``max_nodes``.
         """
         targets = [self._target(name) for name in ([outputs] if isinstance(outputs, str) else outputs)]
         return Selection(self, self.index.reach(targets, self.extraction.session.check_cancelled))
@@ -232,21 +232,21 @@ class Graph(_Part):
             found = self.index.ordinal(candidate)
             if found is not None:
                 return found
-        raise PathError("there is no node of this name", path=name, suggestions=self.suggest(name))
+        raise PathError("there is no node with this name", path=name, suggestions=self.suggest(name))
 
     def suggest(self, name: str) -> tuple[str, ...]:
-        """Return up to three names that look like ``name``."""
+        """Return up to three names similar to ``name``."""
         from pparse.tree.result import near_misses
 
         return near_misses(name, (row[1] for row in islice(self.rows(), 20_000)))
 
     @property
     def findings(self) -> FindingList:
-        """What is wrong: inputs that are not there, names that occur twice; `check` finds cycles, too."""
+        """What is wrong: missing inputs, repeated names; cycles only after `check`."""
         return self.index.findings
 
     def check(self) -> FindingList:
-        """Look for cycles, too, and return what is wrong. (A loop closed by NextIteration is no fault.)"""
+        """Find cycles, too, and return what is wrong. A loop closed by NextIteration is not a fault."""
         self.index.find_cycles()
         return self.index.findings
 
@@ -259,7 +259,7 @@ _NOT: Final = bytes([1]) + bytes(255)
 
 
 class GraphNodes(Guarded, Mapping[str, GraphNode]):
-    """The nodes of a graph by name; the second of one name is ``name#2``. An argument of a function is no node."""
+    """The nodes of a graph by name; the second of one name is ``name#2``. Arguments of a function are not nodes."""
 
     def __init__(self, graph: Graph) -> None:
         self.lock = graph.lock
@@ -290,14 +290,14 @@ class GraphNodes(Guarded, Mapping[str, GraphNode]):
         if ordinal is None:
             from pparse.tensors.viewer import MissingNameError
 
-            raise MissingNameError("there is no node of this name", path=name, suggestions=self._graph.suggest(name))
+            raise MissingNameError("there is no node with this name", path=name, suggestions=self._graph.suggest(name))
         return self.at(ordinal)
 
     def at(self, ordinal: int) -> GraphNode:
-        """Return the node number ``ordinal``."""
+        """Return node number ``ordinal``. Raises IndexError."""
         node = self._graph.defs.node
         if node is None or not 0 <= ordinal < len(self):
-            raise IndexError(f"there are {len(self)} nodes, no number {ordinal}")
+            raise IndexError(f"there are {len(self)} nodes, none with number {ordinal}")
         return GraphNode(node, self._graph.defs.row(ordinal))
 
     def _find(self, name: str) -> int | None:
@@ -316,7 +316,7 @@ class GraphNodes(Guarded, Mapping[str, GraphNode]):
 
 
 class Selection(_Part):
-    """Some nodes of a graph, one bit each: iterating streams their names in the order of the graph."""
+    """Some nodes of a graph, one bit each; iterating streams their names in the order of the graph."""
 
     def __init__(self, graph: Graph, marks: bytes | bytearray) -> None:
         self.lock = graph.lock
@@ -325,11 +325,11 @@ class Selection(_Part):
 
     @property
     def graph(self) -> Graph:
-        """The graph of which these are nodes."""
+        """The graph that the nodes belong to."""
         return self._graph
 
     def rows(self) -> Iterator[Row]:
-        """Yield ``(ordinal, name, operation, inputs, device, colocated)`` of each node that is selected."""
+        """Yield ``(ordinal, name, operation, inputs, device, colocated)`` of each selected node."""
         marks = self.marks
         last = marks.rfind(1)
         for row in self.graph.rows() if last >= 0 else ():
@@ -340,7 +340,7 @@ class Selection(_Part):
 
     @property
     def arguments(self) -> list[str]:
-        """The arguments of a function that are selected."""
+        """The selected arguments of a function."""
         index = self.graph.index
         return [name for number, name in enumerate(index.args, index.count) if self.marks[number]]
 
@@ -391,12 +391,12 @@ class FunctionGraph(Graph):
 
     @property
     def rets(self) -> dict[str, str]:
-        """The results: name to what it is (``argument`` or ``node:output:0``)."""
+        """The results: name to the tensor they return (``argument`` or ``node:output:0``)."""
         return self._texts("ret")
 
     @property
     def control_rets(self) -> dict[str, str]:
-        """Nodes that must have run when the function returns: name to node."""
+        """Nodes that must run before the function returns: name to node."""
         return self._texts("control_ret")
 
     def _texts(self, key: str) -> dict[str, str]:
@@ -414,15 +414,15 @@ class FunctionGraph(Graph):
 
     @property
     def findings(self) -> FindingList:
-        """What is wrong with the body; a result that nothing makes is that, too."""
+        """What is wrong with the body; also results that nothing produces."""
         index = self.index
         for name, text in {**self.rets, **self.control_rets}.items():
             if index.ordinal(source_name(text)) is None:
-                index.note("missing-input", f"the result {name!r} is {text!r}, which is not there")
+                index.note("missing-input", f"the result {name!r} is {text!r}, which does not exist")
         return index.findings
 
     def check(self) -> FindingList:
-        """Look for cycles, too, and return what is wrong."""
+        """Find cycles, too, and return what is wrong."""
         super().check()
         return self.findings
 
@@ -469,7 +469,7 @@ class Functions(Guarded, Mapping[str, FunctionGraph]):
             from pparse.tree.result import near_misses
 
             raise MissingNameError(
-                "there is no function of this name", path=name, suggestions=near_misses(name, islice(self, 20_000))
+                "there is no function with this name", path=name, suggestions=near_misses(name, islice(self, 20_000))
             )
         return FunctionGraph(self._list.child(number), self._extraction, self._max_nodes)
 
@@ -480,8 +480,8 @@ class Functions(Guarded, Mapping[str, FunctionGraph]):
 class TensorflowGraph(Graph):
     """The graph of a SavedModel, MetaGraphDef or GraphDef, with its functions and signatures.
 
-    ``source`` is an Extraction, a Result, or the node of such a message; ``meta_graph`` says which one of a SavedModel.
-    Raises `UnsupportedError` where there is no graph.
+    ``source`` is an Extraction, a Result, or the node of such a message; ``meta_graph`` selects one of a SavedModel.
+    Raises `UnsupportedError` if there is no graph.
     """
 
     def __init__(self, source: Extraction | Result | Node, *, meta_graph: int = 0, max_nodes: int = MAX_NODES) -> None:
@@ -493,7 +493,9 @@ class TensorflowGraph(Graph):
             graphs = root.find("meta_graphs")
             count = len(graphs) if graphs is not None else 0
             if graphs is None or not 0 <= meta_graph < count:
-                raise PathError(f"the SavedModel has {count} meta graphs, no number {meta_graph}", path="meta_graphs")
+                raise PathError(
+                    f"the SavedModel has {count} meta graphs, none with number {meta_graph}", path="meta_graphs"
+                )
             self.meta_graph = graphs.child(meta_graph)
         elif root.kind == "tensorflow.MetaGraphDef":
             self.meta_graph = root
@@ -501,39 +503,42 @@ class TensorflowGraph(Graph):
             if root.kind == "chunk[]":
                 reason = root.finding.reason if root.load() is not None and root.finding is not None else ""
                 raise EndOfDataError(
-                    f"there is no graph without the chunk metadata: {reason}", source=root.extraction.name
+                    f"no graph can be read without the chunk metadata: {reason}", source=root.extraction.name
                 )
             name = root.extraction.name
-            raise UnsupportedError(f"{name}: there is no TensorFlow graph in this: it is of kind {root.kind}")
+            raise UnsupportedError(f"{name}: it holds no TensorFlow graph: it is of kind {root.kind}")
         graph = self.meta_graph.find("graph_def") if self.meta_graph is not None else root
         super().__init__(graph, root.extraction, max_nodes)
 
     @property
     def functions(self) -> Functions:
-        """The functions of the library, each a graph of its own."""
+        """The functions of the library, each of them a graph."""
         library = self.root.find("library") if self.root is not None else None
         return Functions(library, self.extraction, self.max_nodes)
 
     @property
     def signatures(self) -> dict[str, Signature]:
-        """What a SavedModel offers: names of signatures to their inputs and outputs."""
+        """The signatures of a SavedModel by name."""
         found = self.meta_graph.find("signature_def") if self.meta_graph is not None else None
         return {str(kid.key): Signature(kid) for kid in found.children()} if found is not None else {}
 
 
 class Signature:
-    """One signature: ``inputs`` and ``outputs`` map its own names to those of tensors (``node:0``)."""
+    """One signature."""
 
     __slots__ = ("inputs", "method_name", "outputs")
 
     def __init__(self, node: Node) -> None:
         self.inputs = self._tensors(node.find("inputs"))
+        """Names of arguments, to names of tensors (``node:0``)."""
         self.outputs = self._tensors(node.find("outputs"))
+        """Names of results, to names of tensors (``node:0``)."""
         self.method_name = _text(node, "method_name")
+        """The method that it describes."""
 
     @staticmethod
     def _tensors(found: Node | None) -> dict[str, str]:
-        # A composite or sparse tensor has no name of its own.
+        # A composite or sparse tensor has no single name.
         return {str(kid.key): _text(kid, "name") for kid in found.children()} if found is not None else {}
 
     def to_dict(self) -> dict[str, Any]:

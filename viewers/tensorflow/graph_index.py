@@ -1,7 +1,7 @@
-"""Which node of a graph is which, and who consumes whom: arrays of numbers, no object per node.
+"""Which node of a graph is which, and which consumes which: arrays of numbers, no object per node.
 
-Nodes are numbers: first those of the list, then, in a function, its arguments. Names are kept as 64-bit hashes: that
-two different names share one happens once in 2^64 pairs.
+Nodes are numbers: first those of the list, then the arguments, if it is a function. Names are kept as 64-bit hashes;
+two different names share one with a chance of 1 in 2^64.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pparse.viewers.tensorflow.nodes import NodeDefs
 
 NOBODY: Final = 0xFFFFFFFF
-# Operations whose outputs close the loops of TensorFlow 1, and those that wait to be fed.
+# Operations that close the loops of TensorFlow 1, and those that wait for input.
 _LOOPS: Final = ("NextIteration", "RefNextIteration")
 PLACEHOLDERS: Final = ("Placeholder", "PlaceholderV2", "PlaceholderWithDefault")
 _MANY_EDGES: Final = 50_000
@@ -32,14 +32,14 @@ _SHOWN: Final = 8
 
 
 def source_name(text: str) -> str:
-    """Return the name of the node that an input names: of ``node``, ``node:1``, ``node:output:0``, ``^node``."""
+    """Return the name of the node in an input: of ``node``, ``node:1``, ``node:output:0``, ``^node``."""
     return text[1:] if text[:1] == "^" else text.partition(":")[0]
 
 
 class GraphIndex:
     """Names, edges and operations of one graph; ``args`` are the arguments of a function.
 
-    Raises `LimitError` above ``max_nodes``, or where the budget has no room.
+    Raises `LimitError` above ``max_nodes``, or if the budget has no room.
     """
 
     def __init__(self, nodes: NodeDefs, args: Sequence[str], extraction: Host, max_nodes: int) -> None:
@@ -117,7 +117,7 @@ class GraphIndex:
         self._charge.resize(per_node * self.total + edges + self._op_bytes)
 
     def _resolve(self, wanted: array[int]) -> array[int]:
-        """Return the nodes that have names of these hashes; of several the last, as TensorFlow does."""
+        """Return the nodes with names of these hashes; the last of several, as TensorFlow does."""
         found = array("I")
         if len(wanted) <= _MANY_EDGES:
             for number in wanted:
@@ -149,20 +149,20 @@ class GraphIndex:
     # -- what is wrong -----------------------------------------------------------------------------------------------
 
     def _find_faults(self) -> None:
-        """Note inputs that are not there and names that occur twice; their names are read again."""
+        """Record missing inputs and repeated names, whose texts are read again."""
         strangers, doubles = self._find_strangers(), self._find_doubles()
         if not strangers and not doubles:
             return
         for ordinal, name, _, inputs, _, _ in self.nodes.rows():
             if ordinal in doubles:
-                self.note("duplicate-name", f"another node has the name {name!r}", ordinal)
+                self.note("duplicate-name", f"another node is also named {name!r}", ordinal)
             missing = inputs if ordinal in strangers else ()
             for text in missing:
                 if self.ordinal(source_name(text)) is None:
-                    self.note("missing-input", f"{name!r} consumes {text!r}, which is not there", ordinal)
+                    self.note("missing-input", f"{name!r} consumes {text!r}, which does not exist", ordinal)
         for ordinal in sorted(doubles):
             if ordinal >= self.count:
-                self.note("duplicate-name", f"a node has the name of the argument {self.args[ordinal - self.count]!r}")
+                self.note("duplicate-name", f"a node is named like the argument {self.args[ordinal - self.count]!r}")
 
     def _find_strangers(self) -> set[int]:
         """Count the inputs that are not there; return nodes that have some, as many as findings are kept."""
@@ -187,7 +187,7 @@ class GraphIndex:
         return doubles
 
     def note(self, code: str, reason: str, ordinal: int | None = None) -> None:
-        """Note a fault of the graph, at one of its nodes."""
+        """Record a fault of the graph, at one of its nodes."""
         node = self.nodes.node
         path = node.path if node is not None else ""
         if ordinal is not None:
@@ -195,15 +195,15 @@ class GraphIndex:
         self.findings.add(Finding(code, reason, path=path, source=self.extraction.name))
 
     def cycles(self) -> Iterator[list[int]]:
-        """Yield the nodes of cycles, at most 100, each as consumer after consumed; a loop by NextIteration is none.
+        """Yield at most 100 cycles, as lists of nodes, each consuming the next; a loop by NextIteration does not count.
 
-        Every node is looked at once, so not each of several cycles through one node is found.
+        Visits every node once, so it does not find all of several cycles through one node.
         """
         if self._sorted():
             return
         state = bytearray(self.total)  # 1: on the way, 2: done
         found = 0
-        with self.extraction.session.budget.charge(17 * self.total, "the search for cycles in a graph"):
+        with self.extraction.session.budget.charge(17 * self.total, "searching for cycles in a graph"):
             for root in range(self.count):
                 if state[root]:
                     continue
@@ -231,7 +231,7 @@ class GraphIndex:
                     places.append(self._starts[source])
 
     def _sorted(self) -> bool:
-        """Say whether all nodes come after what they consume, which rules cycles out."""
+        """Return whether all nodes come after those they consume, which rules out cycles."""
         place = 0
         for node in range(self.count):
             stop = self._starts[node + 1]
@@ -243,17 +243,17 @@ class GraphIndex:
         return True
 
     def find_cycles(self) -> None:
-        """Note the cycles of the graph."""
+        """Record the cycles of the graph."""
         for cycle in self.cycles():
             shown = [self.nodes[number].name for number in cycle[:_SHOWN]]
             more = f" and {len(cycle) - _SHOWN} more" if len(cycle) > _SHOWN else ""
-            reason = f"a cycle of {len(cycle)}: {' consumes '.join(map(repr, shown))}{more}"
+            reason = f"a cycle of {len(cycle)} nodes: {' consumes '.join(map(repr, shown))}{more}"
             self.note("cycle", reason, cycle[0])
 
     # -- asking it ---------------------------------------------------------------------------------------------------
 
     def ordinal(self, name: str) -> int | None:
-        """Return the number of the node with this name (of several, the last)."""
+        """Return the number of the node with this name (the last of several)."""
         found = self._last(hash(name))
         return None if found == NOBODY else found
 
@@ -264,7 +264,7 @@ class GraphIndex:
         return self._ordinals[low:high].tolist()
 
     def reach(self, targets: Iterable[int], check: Callable[[], None]) -> bytearray:
-        """Return a mark for each node that a target needs: by inputs, control inputs, and colocation."""
+        """Return a mark for each node that a target needs: through inputs, control inputs, or colocation."""
         marks = bytearray(self.total)
         waiting = array("I", targets)
         with self.extraction.session.budget.charge(5 * self.total, "the nodes of a subgraph"):
@@ -285,7 +285,7 @@ class GraphIndex:
         return marks
 
     def _beside(self, node: int) -> Iterator[int]:
-        """Yield the nodes that a node is to be colocated with."""
+        """Yield the nodes that a node should be colocated with."""
         low, high = 0, len(self._colocated) // 2
         while low < high:
             middle = (low + high) // 2

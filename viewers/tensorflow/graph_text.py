@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def quoted(text: str) -> str:
-    """Return ``text`` as a quoted string of the DOT language; control characters as they are written in JSON."""
+    """Return ``text`` as a quoted string of the DOT language; control characters are escaped as in JSON."""
     text = text.replace("\\", "\\\\").replace('"', '\\"')
     if text.isprintable():
         return f'"{text}"'
@@ -25,7 +25,7 @@ def quoted(text: str) -> str:
 
 
 def to_dot(part: Any, name: str = "") -> Iterator[str]:
-    """Yield the lines of a Graphviz file: nodes with their operation, edges with ports, those of control dashed."""
+    """Yield the lines of a Graphviz file: nodes with their operation, edges with ports, control edges dashed."""
     graph = part.graph
     yield f"digraph {quoted(name or graph.name or 'graph')} {{\n"
     yield "  node [shape=box];\n"
@@ -59,14 +59,14 @@ def row_edges(row: Row, in_function: bool) -> Iterator[Edge]:
 
 
 def node_line(row: Row) -> str:
-    """Return a node as a JSON object: ``name``, ``op``, ``inputs``, ``device``."""
+    """Return a node as a JSON object with ``name``, ``op``, ``inputs``, ``device``."""
     _, name, op, inputs, device, _ = row
     listed = ", ".join(map(_text, inputs))
     return f'{{"name": {_text(name)}, "op": {_text(op)}, "inputs": [{listed}], "device": {_text(device)}}}'
 
 
 def edge_line(edge: Edge) -> str:
-    """Return an edge as a JSON object: ``source``, ``output``, ``target``, ``input``, ``control``."""
+    """Return an edge as a JSON object with ``source``, ``output``, ``target``, ``input``, ``control``."""
     source, output, target, port, control = edge
     ends = f'{{"source": {_text(source)}, "output": {_port(output)}, "target": {_text(target)}, "input": {_port(port)}'
     return f'{ends}, "control": {"true" if control else "false"}}}'
@@ -77,7 +77,7 @@ def _port(port: int | str | None) -> str:
 
 
 def to_json(part: Any) -> Iterator[str]:
-    """Yield pieces of ``{"nodes": [...], "edges": [...]}``, a line each."""
+    """Yield pieces of ``{"nodes": [...], "edges": [...]}``, one line each."""
     yield '{"nodes": ['
     yield from _listed(map(node_line, part.rows()))
     yield '], "edges": ['
@@ -86,7 +86,7 @@ def to_json(part: Any) -> Iterator[str]:
 
 
 def to_json_lines(part: Any) -> Iterator[str]:
-    """Yield the nodes and then the edges, a JSON object a line."""
+    """Yield the nodes, then the edges, as one JSON object per line."""
     for line in map(node_line, part.rows()):
         yield line + "\n"
     for line in map(edge_line, part.edges):

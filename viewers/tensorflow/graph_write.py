@@ -1,4 +1,4 @@
-"""A part of a graph as a GraphDef of its own, streamed: NodeDefs are copied as they stand."""
+"""Writes a part of a graph as a GraphDef of its own, streamed; NodeDefs are copied unchanged."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ _VERSIONS: Final = 4
 def to_graph_def(part: Any, out: Callable[[bytes], object]) -> int:
     """Write the nodes of a graph, or of a part of it, as a GraphDef; return the number of bytes.
 
-    As in TensorFlow's ``extract_sub_graph``, the library and the versions are always set. Raises `UnsupportedError` for
-    the body of a function, whose edges mean something else.
+    Always sets library and versions, as TensorFlow's ``extract_sub_graph`` does. Raises `UnsupportedError` for the body
+    of a function, whose edges have another meaning.
     """
     graph = part.graph
     if graph.is_function:
@@ -44,7 +44,7 @@ def to_graph_def(part: Any, out: Callable[[bytes], object]) -> int:
         if marks is not None and not marks[ordinal]:
             continue
         if found is not None and found.data is data and found.start == stop:
-            stop = found.end  # neighbours are copied together
+            stop = found.end  # copy neighbours together
             continue
         check()
         done += _copy(data, start, stop, out, checker)
@@ -62,10 +62,10 @@ def to_graph_def(part: Any, out: Callable[[bytes], object]) -> int:
 def _copy(data: Data | None, start: int, stop: int, out: Callable[[bytes], object], checker: Checker) -> int:
     if data is None:
         return 0
-    # Fields `node`, one after the other, are a GraphDef by themselves.
+    # Consecutive fields `node` form a GraphDef.
     if not checker.sound(data.range(start, stop), builtin_schema().message("tensorflow.GraphDef")):
         raise MalformedError(
-            "a node of the graph is damaged, and so would be what is written ('pparse check' tells more)",
+            "a node of the graph is damaged, and the copy would be, too ('pparse check' tells more)",
             offset=checker.stopped,
             source=data.name,
         )
@@ -74,11 +74,11 @@ def _copy(data: Data | None, start: int, stop: int, out: Callable[[bytes], objec
 
 
 def _message(number: int, node: Node | None, out: Callable[[bytes], object]) -> int:
-    """Write a message of the tree with its tag; one that is not there as an empty one."""
+    """Write a message of the tree with its tag, or an empty one if there is no node."""
     sizes = measure(node) if node is not None else array("Q", [0])
     head = encode_varint(number << 3 | LEN) + encode_varint(sizes[0])
     out(head)
     written = write(node, sizes, out) if node is not None else 0
     if written != sizes[0]:
-        raise MalformedError("the source changed while it was written", wanted=sizes[0], got=written)
+        raise MalformedError("the source changed while it was copied", wanted=sizes[0], got=written)
     return len(head) + written

@@ -1,4 +1,4 @@
-"""What TensorFlow's protos say of themselves: metadata, signatures, collections, assets."""
+"""Metadata of TensorFlow's protos: signatures, collections, assets."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pparse.tensors.dtype import DType
     from pparse.tree.node import Node
 
-# Lists are shown up to here.
+# The most elements of a list that are shown.
 _MOST: Final = 10_000
 # Collections whose bytes are VariableDefs (tensorflow/python/framework/ops.py, GraphKeys).
 _VARIABLES: Final = frozenset(
@@ -36,7 +36,7 @@ _VARIABLES: Final = frozenset(
 
 
 def value_at(node: Node | None, *keys: str, default: Any = None) -> Any:
-    """Return the scalar at a path of keys below a node; ``default`` where it is not there or cannot be read."""
+    """Return the scalar at a path of keys below a node; ``default`` if it does not exist or cannot be read."""
     try:
         for key in keys:
             node = node.find(key) if node is not None else None
@@ -63,7 +63,7 @@ def _list_at(node: Node | None, *keys: str) -> list[Any]:
 
 
 def metadata_of(root: Node) -> dict[str, Any]:
-    """Return the metadata of a document: plain data."""
+    """Return the metadata of a document as plain data."""
     if root.kind == SAVED_MODEL:
         found: dict[str, Any] = {}
         version = value_at(root, "saved_model_schema_version")
@@ -125,11 +125,7 @@ def _of_graph(graph: Node) -> dict[str, Any]:
 
 
 class TensorInfo:
-    """One argument or result: the ``tensor`` that it is (``node:output``), its ``dtype`` and ``shape``.
-
-    ``dtype`` is None for what is no number (``stored_dtype`` says it: DT_STRING); ``shape`` is None where the rank is
-    not known, and has -1 for dimensions that are not known. Of a sparse or composite one, ``parts`` names the tensors.
-    """
+    """One argument or result of a signature."""
 
     __slots__ = ("dtype", "parts", "shape", "stored_dtype", "tensor")
 
@@ -142,13 +138,18 @@ class TensorInfo:
         parts: dict[str, str],
     ) -> None:
         self.tensor = tensor
+        """Name of the tensor (``node:output``)."""
         self.dtype = dtype
+        """Element type; None if it is not a number."""
         self.stored_dtype = stored_dtype
+        """The format's word for the type, such as DT_STRING."""
         self.shape = shape
+        """Shape, with -1 for unknown dimensions; None if the rank is unknown."""
         self.parts = parts
+        """Names of the tensors of a sparse or composite one."""
 
     def to_dict(self) -> dict[str, object]:
-        """Return it as plain data, for JSON."""
+        """Return the attributes as plain data, for JSON."""
         found: dict[str, object] = {
             "tensor": self.tensor,
             "dtype": self.dtype.name if self.dtype is not None else None,
@@ -163,7 +164,7 @@ class TensorInfo:
 
 
 class Signature:
-    """How a model is called: ``inputs`` and ``outputs`` by name, and the ``method_name``."""
+    """How a model is called."""
 
     __slots__ = ("inputs", "method_name", "name", "outputs")
 
@@ -171,12 +172,16 @@ class Signature:
         self, name: str, inputs: dict[str, TensorInfo], outputs: dict[str, TensorInfo], method_name: str
     ) -> None:
         self.name = name
+        """Name of the signature."""
         self.inputs = inputs
+        """Arguments by name."""
         self.outputs = outputs
+        """Results by name."""
         self.method_name = method_name
+        """The method that it describes."""
 
     def to_dict(self) -> dict[str, object]:
-        """Return it as plain data, for JSON."""
+        """Return the attributes as plain data, for JSON."""
         return {
             "inputs": {name: info.to_dict() for name, info in self.inputs.items()},
             "outputs": {name: info.to_dict() for name, info in self.outputs.items()},
@@ -188,7 +193,7 @@ class Signature:
 
 
 def shape_of(node: Node | None) -> tuple[int, ...] | None:
-    """Return the shape that a TensorShapeProto says; None for an unknown rank (or none at all)."""
+    """Return the shape in a TensorShapeProto; None if the rank is unknown, or there is no shape."""
     if node is None or value_at(node, "unknown_rank", default=False):
         return None
     dims = node.find("dim")
@@ -196,7 +201,7 @@ def shape_of(node: Node | None) -> tuple[int, ...] | None:
 
 
 def tensor_info_of(node: Node) -> TensorInfo:
-    """Return what a TensorInfo says."""
+    """Return the content of a TensorInfo."""
     from pparse.viewers.tensorflow.element_types import dtype_of
 
     stored = value_at(node, "dtype", default="DT_INVALID")
@@ -222,7 +227,7 @@ def tensor_info_of(node: Node) -> TensorInfo:
 
 
 def signature_of(name: str, node: Node) -> Signature:
-    """Return what a SignatureDef says."""
+    """Return the content of a SignatureDef."""
     sides = []
     for key in ("inputs", "outputs"):
         found = node.find(key)
@@ -234,7 +239,7 @@ def signature_of(name: str, node: Node) -> Signature:
 
 
 def collection_of(name: str, node: Node) -> list[Any]:
-    """Return the values of a CollectionDef; bytes that are VariableDefs, as dicts."""
+    """Return the values of a CollectionDef; those that are VariableDefs as dicts."""
     for kid in kids_of(node):
         values = kid.find("value")
         if values is None:
@@ -247,7 +252,7 @@ def collection_of(name: str, node: Node) -> list[Any]:
 
 
 def _variable(value: Any, node: Node) -> Any:
-    """Return a serialized VariableDef as a dict; what is none, as it is."""
+    """Return a serialized VariableDef as a dict; any other value unchanged."""
     from pparse.document.opening import open as open_document
 
     if not isinstance(value, bytes):
@@ -265,13 +270,15 @@ def _variable(value: Any, node: Node) -> Any:
 
 
 class Asset:
-    """A file the graph needs: its ``filename`` (in the folder ``assets``), and the ``tensor`` that takes its path."""
+    """A file that the graph needs."""
 
     __slots__ = ("filename", "tensor")
 
     def __init__(self, filename: str, tensor: str) -> None:
         self.filename = filename
+        """Name of the file, in the folder ``assets``."""
         self.tensor = tensor
+        """Name of the tensor that takes its path."""
 
     def __repr__(self) -> str:
         return f"<Asset {self.filename!r} for {self.tensor!r}>"
@@ -285,7 +292,7 @@ def assets_of(graph: Node) -> Iterator[Asset]:
 
 
 class NodeMapping(Mapping[str, "Any"]):
-    """A map field of all meta graphs as a mapping; values are made of their nodes when they are asked for."""
+    """A map field of all meta graphs as a mapping; makes each value from its node on demand."""
 
     def __init__(self, graphs: Iterable[Node], field: str, make: Callable[[str, Node], Any]) -> None:
         self._make = make

@@ -1,8 +1,8 @@
 """The nodes of a TensorFlow graph, streamed: name, operation, inputs and device of each NodeDef, without a tree node.
 
-A GraphDef may have a million NodeDefs; a tree node for each would cost some 50 us, and this costs 3. The bytes of the
-list are walked block by block, and attributes that are large (constants) are jumped over. What the bytes of one part
-alone do not tell - elements that chunks of a ``.cpb`` add to, damage - is read piece by piece, or through the tree.
+A GraphDef may have a million NodeDefs; a tree node would take some 50 us each, this takes 3. The bytes of the list are
+walked block by block, jumping over large attributes (constants). What the bytes of one part alone do not tell
+(elements that chunks of a ``.cpb`` add to, damage) is read piece by piece, or through the tree.
 
 Field numbers are those of tensorflow/core/framework/node_def.proto.
 """
@@ -44,16 +44,16 @@ _LOCATION: Final = "loc:@"
 
 _FIRST_BLOCK: Final = 4 << 10
 _LAST_BLOCK: Final = 256 << 10
-# A NodeDef that is cut off by the end of a block and larger than this is read field by field, not whole.
+# A NodeDef larger than this that the end of a block cuts off is read field by field, not whole.
 _LARGE: Final = 16 << 10
 
 
 class NodeDefs:
     """The elements of a list of NodeDefs (``GraphDef.node``, ``FunctionDef.node_def``), streamed in order.
 
-    ``node`` is the list's node in the tree; None stands for a list without elements. Iterating gives ``(ordinal, name,
-    operation, inputs, device)`` of each; an ordinal gives a `NodeRef`. What cannot be read of a damaged element is
-    empty, and noted in the findings of the document.
+    ``node`` is the list in the tree; None stands for an empty list. Iterating yields ``(ordinal, name, operation,
+    inputs, device)`` of each; indexing returns a `NodeRef`. Unreadable fields of damaged elements are empty, and
+    recorded in the findings of the document.
     """
 
     def __init__(self, node: Node | None) -> None:
@@ -61,7 +61,7 @@ class NodeDefs:
 
     @classmethod
     def of(cls, message: Node) -> NodeDefs:
-        """Return the NodeDefs of a GraphDef or a FunctionDef (or, empty, of anything else)."""
+        """Return the NodeDefs of a GraphDef or a FunctionDef; none for anything else."""
         return cls(message.find("node") or message.find("node_def"))
 
     def __len__(self) -> int:
@@ -70,7 +70,7 @@ class NodeDefs:
     def __getitem__(self, ordinal: int) -> NodeRef:
         count = len(self)
         if not -count <= ordinal < count or self.node is None:
-            raise IndexError(f"there are {count} nodes, no number {ordinal}")
+            raise IndexError(f"there are {count} nodes, none with number {ordinal}")
         return NodeRef(self.node, ordinal % count)
 
     def __iter__(self) -> Iterator[tuple[int, str, str, list[str], str]]:
@@ -80,7 +80,7 @@ class NodeDefs:
     def rows(self) -> Iterator[Row]:
         """Yield ``(ordinal, name, operation, inputs, device, colocated)`` of each element.
 
-        ``colocated`` are the names that the attribute ``_class`` has, without ``loc:@``. Names are checked as UTF-8.
+        ``colocated`` are the names in the attribute ``_class``, without ``loc:@``. Names must be UTF-8.
         """
         if self.node is None:
             return
@@ -297,7 +297,7 @@ class _Reading:
 
 
 class NodeRef:
-    """One node of a graph, by its place in the list: everything of it, through the lazy tree."""
+    """One node of a graph, by its position in the list; reads everything through the lazy tree."""
 
     __slots__ = ("_list", "ordinal")
 
@@ -322,18 +322,18 @@ class NodeRef:
 
     @property
     def device(self) -> str:
-        """Where it is to run; often empty."""
+        """Where it should run; often empty."""
         return str(self._scalar("device"))
 
     @property
     def inputs(self) -> list[str]:
-        """What it consumes: ``node``, ``node:1``, ``^node``; in functions also ``argument`` and ``node:output:0``."""
+        """Its inputs: ``node``, ``node:1``, ``^node``; in functions also ``argument`` and ``node:output:0``."""
         found = self.node.find("input")
         return [str(kid.load()) for kid in found.children()] if found is not None else []
 
     @property
     def attr(self) -> dict[str, Node]:
-        """The attributes: name to the node of their AttrValue, which nothing was read of yet."""
+        """Its attributes, by name: the nodes of the AttrValues, which are not read yet."""
         found = self.node.find("attr")
         return {str(kid.key): kid for kid in found.children()} if found is not None else {}
 
@@ -348,10 +348,10 @@ class NodeRef:
 def read_node_defs(  # noqa: C901 -- hot loop: a call for each NodeDef costs 15 %
     block: bytes, pos: int, size: int, tag: int, ordinal: int, stop: int, rows: list[Row]
 ) -> int:
-    """Append the rows of the NodeDefs in ``block[pos:size]``, which are fields of ``tag``; return where that ends.
+    """Append the rows of the NodeDefs in ``block[pos:size]``, fields with ``tag``; return where it stopped.
 
-    ``ordinal`` is the number of the first, ``stop`` that after the last one wanted. It ends before what is not whole in
-    the block, is another field, or needs a closer look. The block has `PADDING` behind ``size``.
+    ``ordinal`` is the number of the first, ``stop`` one past the last one wanted. Stops before anything that is
+    not whole in the block, is another field, or needs a closer look. `PADDING` follows the block at ``size``.
     """
     while pos < size and ordinal < stop:
         begin = pos
@@ -406,7 +406,7 @@ def read_node_defs(  # noqa: C901 -- hot loop: a call for each NodeDef costs 15 
 def read_class(block: bytes, pos: int, end: int) -> tuple[str, ...] | None:
     """Return the names in the value of an attribute ``_class`` (``list.s``), whose entry is ``block[pos:end]``.
 
-    None where it does not look as serializers write it: a message (2), in it a message (1), in it texts (2).
+    None if it is not in the form that serializers write: a message (2) with a message (1) with strings (2).
     """
     for tag in (0x12, 0x0A):
         if pos >= end:

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 class TensorflowTensor(Tensor):
     """A tensor of a TensorFlow proto.
 
-    ``status``, ``verified`` and ``finding`` follow what becomes known of the bytes that it is made of (``parts``): a
-    checksum that fails later, when somebody compares it, makes the tensor DAMAGED then.
+    ``status``, ``verified`` and ``finding`` follow what becomes known about its bytes (``parts``): a checksum that
+    fails later makes the tensor DAMAGED then.
     """
 
     __slots__ = ("_maker", "_parts", "_texts")
@@ -33,18 +33,18 @@ class TensorflowTensor(Tensor):
     _maker: TensorMaker | None
 
     def made_of(self, maker: TensorMaker, parts: tuple[Range, ...]) -> None:
-        """Note what the tensor was read from."""
+        """Record which bytes the tensor was made from."""
         self._maker, self._parts = maker, parts
 
     @property
     def _why_suspect(self) -> str | None:
-        """Why its bytes may be wrong though they can be read."""
+        """Return why its bytes may be wrong though they can be read."""
         maker = self._maker
         return None if maker is None else maker.make.why_suspect(self._parts)
 
     @property
     def status(self) -> Status:
-        """What is known of it now."""
+        """Status as far as is known."""
         status = super().status
         return (
             status if status is Status.DAMAGED or status is Status.MISSING or not self._why_suspect else Status.DAMAGED
@@ -56,7 +56,7 @@ class TensorflowTensor(Tensor):
 
     @property
     def verified(self) -> bool | None:
-        """False if a checksum contradicts."""
+        """False if a checksum contradicts the bytes."""
         told = self._finding is not None and self._finding.code == "hash"
         return False if told or self._why_suspect is not None else super().verified
 
@@ -92,16 +92,16 @@ class TensorflowTensor(Tensor):
 
     @property
     def is_text(self) -> bool:
-        """Whether its elements are texts: `strings` yields them."""
+        """Whether its elements are strings, which `strings` yields."""
         return self.stored_dtype in ("DT_STRING", "DT_STRING_REF")
 
     def strings(self) -> Iterator[bytes]:
-        """Yield the elements of a tensor of texts (DT_STRING), in C order.
+        """Yield the elements of a string tensor (DT_STRING), in C order.
 
-        Raises `UnsupportedError` for another type, `MalformedError` or `EndOfDataError` where they are not whole.
+        Raises `UnsupportedError` for other types, `MalformedError` or `EndOfDataError` if an element is not whole.
         """
         if self._texts is None:
-            raise UnsupportedError(f"{self.name!r} is of type {self.stored_dtype}, not of texts", path=self.name)
+            raise UnsupportedError(f"{self.name!r} is of type {self.stored_dtype}, not of strings", path=self.name)
         if self.status is not Status.TRUNCATED:
             self._refuse_if_not_whole()
         self._check_unchanged()
@@ -112,20 +112,22 @@ class TensorflowTensor(Tensor):
             yield from steps(self._owner.lock, texts(message, STRING_FIELD, self.size))
 
     def numpy(self, **options: Any) -> Any:
-        """Return the tensor as `Tensor.numpy` does; of texts, an array of bytes objects (dtype object)."""
+        """Return the tensor as `Tensor.numpy` does; strings as an array of bytes objects (dtype object)."""
         if self.dtype is not None or self._texts is None or options.get("raw"):
             return super().numpy(**options)
         import numpy as np
 
         self._refuse_if_not_whole()
-        self._owner.extraction.session.limits.check("scalar_bytes", 8 * self.size, "the array of texts", path=self.name)
+        self._owner.extraction.session.limits.check(
+            "scalar_bytes", 8 * self.size, "the array of strings", path=self.name
+        )
         array = np.empty(self.size, object)
         for number, text in enumerate(self.strings()):
             array[number] = text
         return array.reshape(self.shape)
 
     def __getitem__(self, index: Any) -> Any:
-        """Return what ``index`` selects; of texts, bytes or an array of them: the list is read up to its end."""
+        """Return what ``index`` selects; for strings, bytes or an array of them, reading the list to the last one."""
         if self.dtype is not None or self._texts is None:
             return super().__getitem__(index)
         from pparse.tensors.selection import normalise
@@ -135,5 +137,5 @@ class TensorflowTensor(Tensor):
     def _known_dtype(self) -> DType:
         if self.dtype is None and self._texts is not None:
             self._refuse_if_not_whole()
-            raise UnsupportedError("texts are no array of numbers: use strings()", path=self.name)
+            raise UnsupportedError("strings are not an array of numbers: use strings()", path=self.name)
         return super()._known_dtype()

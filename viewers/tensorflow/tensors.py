@@ -1,13 +1,13 @@
-"""TensorProto: from the message to a `Tensor`, nothing of whose elements was read.
+"""TensorProto: from the message to a `Tensor`, without reading its elements.
 
-The rule (tensorflow/core/framework/tensor.cc, Tensor::FromProto; tensor_util.MakeNdarray): ``tensor_content`` counts if
-it is not empty, and must have exactly the bytes that type and shape need, in little-endian order; types below 8 bits
-take a byte each. Else the field for the type lists elements; where they are too few the last one goes on to the end,
-where there are none they are zeros (so do we, with a warning, ``no-values``: it may be one whose values were lost). Too
-many: MakeNdarray refuses them, FromProto, which runs graphs, takes the first ones. So do we, with a warning
-(``extra-values``). A tensor without a type has no values that anybody reads: it is DAMAGED.
+The rules (tensorflow/core/framework/tensor.cc, Tensor::FromProto; tensor_util.MakeNdarray): a ``tensor_content`` that
+is not empty counts, and must have exactly the bytes for type and shape, in little-endian order; types below 8 bits take
+a byte each. Otherwise the field of the type lists elements. If there are too few, the last one repeats to the end; if
+there are none, all are zeros (here too, with the warning ``no-values``, since the values may have been lost). If there
+are too many, MakeNdarray refuses them, while FromProto, which runs graphs, takes the first ones; so do we, with the
+warning ``extra-values``. A tensor without a type is DAMAGED: nothing reads its values.
 
-Texts (DT_STRING) are no array of numbers: their dtype is None, and `TensorflowTensor.strings` gives them.
+Strings (DT_STRING) are not numbers: their dtype is None, and `TensorflowTensor.strings` yields them.
 """
 
 from __future__ import annotations
@@ -55,9 +55,8 @@ _DIM, _UNKNOWN_RANK, _SIZE = 2, 3, 1
 class TensorMaker:
     """Makes tensors from TensorProtos of one document.
 
-    ``lost_content``: chunks are there without the metadata that say which of them is whose, so a constant without
-    values has them elsewhere. ``misplaced`` says what is wrong with the places of chunks, if anything is: then such a
-    constant may be one whose chunk went elsewhere.
+    ``lost_content``: chunks exist, but no metadata to assign them, so the values of an empty constant are elsewhere.
+    ``misplaced`` tells what is wrong with the places of chunks, if anything: such a constant may then be damaged.
     """
 
     def __init__(
@@ -77,13 +76,13 @@ class TensorMaker:
         self.lost_content = False
         self._misplaced = misplaced
         self._path = extraction.path
-        # Plain bytes of a file: there is no checksum, and no stream, that could contradict them.
+        # Plain bytes of a file have no checksum and no stream that could contradict them.
         self._is_sure = type(extraction.data) in (FileData, BytesData)
 
     # -- places ------------------------------------------------------------------------------------------------------
 
     def spans(self, found: Range) -> tuple[Span, ...]:
-        """Return the stretches of the file that hold these bytes; of decompressed ones, those of the output."""
+        """Return the stretches of the file that hold these bytes; for decompressed ones, those of the output."""
         data: Data = found.data
         if data is self.extraction.data:
             return (Span(data, found.start, len(found), self._path),)
@@ -95,12 +94,12 @@ class TensorMaker:
     # -- the tensor --------------------------------------------------------------------------------------------------
 
     def missing(self, name: str, problem: Problem, stored_dtype: str = "") -> TensorflowTensor:
-        """Return a tensor of which nothing can be had."""
+        """Return a tensor without any readable bytes."""
         status = Status.MISSING if problem.status is Status.TRUNCATED else problem.status
         return self._tensor(name, None, (), (), stored_dtype, status, self._finding(name, problem, status))
 
     def tensor(self, name: str, pieces: Sequence[Piece], near: Window | None = None) -> Tensor:
-        """Return the tensor that a TensorProto made of ``pieces`` is. What is wrong with it, its status says."""
+        """Return the tensor of a TensorProto made of ``pieces``; its status tells what is wrong."""
         found = self._made(name, pieces, near)
         if self.owner.holes and found.status is Status.COMPLETE:
             found.unwritten_nbytes = self.owner.unwritten(found)[1]
@@ -129,7 +128,7 @@ class TensorMaker:
             return self.missing(name, problem_of(error))
 
     def _quick(self, name: str, pieces: Sequence[Piece], near: Window) -> TensorflowTensor | None:
-        """Return the tensor of a small TensorProto with ``tensor_content``."""
+        """Return the tensor of a small TensorProto with ``tensor_content``, if that is all."""
         part = pieces[0]
         if not isinstance(part, Range) or isinstance(part, ChunkRange) or part.data is not near.data:
             return None
@@ -162,7 +161,7 @@ class TensorMaker:
         is_text = number in TEXT_TYPES
         cut = wrong or (problem if _SHAPE not in message.fields else None)
         if cut is not None and cut.status in (Status.TRUNCATED, Status.MISSING):
-            return self.missing(name, cut, stored)  # how many elements it has, nobody knows
+            return self.missing(name, cut, stored)  # the number of elements is unknown
         if wrong is not None:
             dtype = known[0] if known is not None else None
             return self._tensor(name, dtype, shape, (), stored, wrong.status, self._finding(name, wrong, wrong.status))
@@ -174,9 +173,9 @@ class TensorMaker:
         if is_text:
             return self._text(name, message, shape, stored, content)
         if known is None:
-            problem = Problem(Status.UNSUPPORTED, f"elements of type {stored} are no numbers")
+            problem = Problem(Status.UNSUPPORTED, f"elements of type {stored} are not numbers")
             if not number and content is None and message.fields:
-                problem = Problem(Status.DAMAGED, "it has no type and no values: they were lost, or never written")
+                problem = Problem(Status.DAMAGED, "it has no type and no values: they were lost or never written")
             spans = self.spans(content) if content is not None else ()
             return self._tensor(
                 name, None, shape, spans, stored, problem.status, self._finding(name, problem, problem.status)
@@ -214,7 +213,7 @@ class TensorMaker:
         return made
 
     def hash_finding(self, name: str, reason: str, code: str = "hash") -> Finding:
-        """Return the finding on a tensor whose bytes cannot be trusted."""
+        """Return the finding for a tensor whose bytes are in doubt."""
         return Finding(code, reason, path=name, source=self.extraction.name)
 
     def _finding(
@@ -236,7 +235,7 @@ class TensorMaker:
     def _extra(self, name: str, count: int, listed: int) -> Finding:
         return Finding(
             "extra-values",
-            f"{listed} values for {count} elements: the first ones count",
+            f"{listed} values for {count} elements: only the first ones are used",
             severity=Severity.WARNING,
             path=name,
             source=self.extraction.name,
@@ -245,7 +244,7 @@ class TensorMaker:
         )
 
     def _no_values(self, made: TensorflowTensor, what: str) -> None:
-        """Warn of a tensor that lists nothing: a legal spelling, and what is left of one whose values were lost."""
+        """Warn of a tensor without values: this is valid, but may also be what is left of lost values."""
         made.finding = Finding(
             "no-values",
             f"it has no values: all {made.size:,} elements read as {what}",
@@ -259,7 +258,7 @@ class TensorMaker:
     # -- type and shape ----------------------------------------------------------------------------------------------
 
     def _shape(self, message: Message) -> tuple[tuple[int, ...], Problem | None]:
-        """Return the shape, unknown dimensions as -1, and what is wrong with it for a constant."""
+        """Return the shape, with -1 for unknown dimensions, and what is wrong with it for a constant."""
         shape = message.message(_SHAPE)
         if shape is None:
             return (), None
@@ -276,21 +275,21 @@ class TensorMaker:
                 return tuple(sizes), dim.problem
             sizes.append(int(dim.scalar(_SIZE)))
         found = tuple(sizes)
-        if found and shape.scalar(_UNKNOWN_RANK):  # without dimensions it is a scalar to TensorFlow, all the same
-            return found, Problem(Status.DAMAGED, "the rank of the tensor is not known, and yet it has dimensions")
+        if found and shape.scalar(_UNKNOWN_RANK):  # without dimensions, TensorFlow reads a scalar anyway
+            return found, Problem(Status.DAMAGED, "the tensor has dimensions, but its rank is marked as unknown")
         count = 1
         for size in sizes:
             if size < 0:
-                return found, Problem(Status.DAMAGED, "a dimension of the tensor is not known")
+                return found, Problem(Status.DAMAGED, "a dimension of the tensor is unknown")
             count *= size
         if max((count, *sizes)) > _MAX_ELEMENTS >> 5:
-            return found, Problem(Status.DAMAGED, "the shape has more elements than there can be")
+            return found, Problem(Status.DAMAGED, "the shape has too many elements")
         return found, None
 
     # -- elements ----------------------------------------------------------------------------------------------------
 
     def _content(self, message: Message) -> Range | Problem | None:
-        """Return where ``tensor_content`` stands; None where it is not set, or empty."""
+        """Return where ``tensor_content`` is; None if it is not set, or empty."""
         found = message.last(_CONTENT)
         if found is None:
             return None
@@ -305,7 +304,7 @@ class TensorMaker:
         if isinstance(chunk, Lost):
             return problem_of_lost(chunk)
         if not isinstance(chunk, Range):
-            return Problem(Status.DAMAGED, "no chunk is a value of tensor_content")
+            return Problem(Status.DAMAGED, "no chunk holds a value of tensor_content")
         if isinstance(chunk, ChunkRange):
             try:
                 chunk.check(message=False)
@@ -317,7 +316,7 @@ class TensorMaker:
         self, name: str, message: Message, dtype: DType, shape: tuple[int, ...], stored: str, content: Range
     ) -> TensorflowTensor:
         first = self.spans(content.data.range(content.start, content.start + min(1, len(content))))[0]
-        # One stretch for each 64 KiB of a Riegeli file: thousands, which hardly anybody asks for.
+        # One stretch per 64 KiB of a Riegeli file: thousands, which are rarely needed.
         read = Span(content.data, content.start, len(content), first.path)
         made = self._tensor(name, dtype, shape, lambda: self.spans(content), stored, content=read)
         wanted, length = made.nbytes, len(content)
@@ -374,24 +373,24 @@ class TensorMaker:
             elif listed == 0 and count:
                 self._no_values(made, "zeros")
         if not made.spans and made.size and self.lost_content and problem is None:
-            reason = "its values are in a chunk that cannot be told, without the metadata"
+            reason = "its values are in a chunk that cannot be identified without the metadata"
             made.status = Status.MISSING
             made.finding = self._finding(name, Problem(made.status, reason), made.status)
         self._check_empty(made)
         return made
 
     def _check_empty(self, made: TensorflowTensor) -> None:
-        """A constant without values is not to be read as zeros where its chunk may have gone elsewhere."""
+        """Do not let a constant without values read as zeros if its chunk may have gone elsewhere."""
         if made.spans or not made.size or made.status is not Status.COMPLETE:
             return
         reason = self._misplaced()
         if reason is not None:
             made.status = Status.DAMAGED
-            why = f"it has no values, and the places of chunks are wrong: {reason}"
+            why = f"it has no values, and chunks are in wrong places: {reason}"
             made.finding = self._finding(made.name, Problem(made.status, why), made.status)
 
     def _judge_cut(self, made: TensorflowTensor, values: Values, problem: Problem | None) -> None:
-        """Say what became of a tensor whose message ends early: its last values may be missing, and nothing repeats."""
+        """Set the status of a tensor whose message ends early: its last values may be missing, so nothing repeats."""
         if problem is not None and problem.status is Status.DAMAGED:
             made.status = Status.DAMAGED
             made.finding = self._finding(made.name, problem, made.status)
@@ -432,22 +431,22 @@ class TensorMaker:
         if problem is not None or cut:
             damaged = problem is not None and problem.status is Status.DAMAGED
             made.status = Status.DAMAGED if damaged else Status.TRUNCATED if spans else Status.MISSING
-            problem = problem or Problem(Status.TRUNCATED, "the file ends inside its texts")
+            problem = problem or Problem(Status.TRUNCATED, "the file ends inside its strings")
             made.finding = self._finding(name, problem, made.status)
         elif self.lost_content and not spans and made.size:
-            reason = "its texts are in a chunk that cannot be told, without the metadata"
+            reason = "its strings are in a chunk that cannot be identified without the metadata"
             made.status = Status.MISSING
             made.finding = self._finding(name, Problem(made.status, reason), made.status)
         elif not spans and made.size:
-            self._no_values(made, "empty texts")
+            self._no_values(made, "empty strings")
         self._check_empty(made)
         return made
 
 
 def content_tensor(raw: bytes, size: int) -> tuple[int, tuple[int, ...], int, int] | None:
-    """Return type, shape, and begin and length of the content of the TensorProto ``raw[:size]`` (`PADDING` behind it).
+    """Return type, shape, and begin and length of the content of the TensorProto ``raw[:size]`` (`PADDING` follows it).
 
-    None where it is not just that: a type, a shape of small dimensions, maybe a version, and a content.
+    None unless it consists of just a type, a shape of small dimensions, perhaps a version, and a content.
     """
     number = start = length = 0
     shape: list[int] = []
@@ -457,7 +456,7 @@ def content_tensor(raw: bytes, size: int) -> tuple[int, tuple[int, ...], int, in
         while pos < size:
             tag = raw[pos]
             if tag <= order:
-                return None  # a field twice, or another order
+                return None  # a repeated field, or another order
             order = tag
             pos += 1
             if tag in (0x08, 0x18):

@@ -1,8 +1,8 @@
 """Elements of a TensorProto that are listed one by one, decoded when they are read.
 
-A typed field (``float_val``, ``int_val`` …) has fewer elements than its tensor, or as many: the last one goes on to the
-end (a *splat*, if there is one only), and none at all means zeros. So the array is made on demand: `ValuesData` serves
-any stretch of it, and what repeats is never held.
+A typed field (``float_val``, ``int_val`` …) has at most as many elements as its tensor: the last one repeats to the end
+(a *splat*, if there is only one), and an empty field means zeros. The array is made on demand: `ValuesData` serves any
+stretch of it, and never holds repetitions.
 """
 
 from __future__ import annotations
@@ -41,11 +41,10 @@ _FILL: Final = 64 << 10
 
 
 class Values:
-    """The numbers of one typed field of a message, as elements of ``words`` numbers each (a complex one has two).
+    """The numbers of one typed field of a message, as elements of ``words`` numbers each (two for complex ones).
 
-    ``code`` is the numpy type of a number in the array. ``spans`` are the stretches that hold them; ``cut`` says that
-    the file ends within. Raises `UnsupportedError` for numbers that stand in chunks of their own, `LimitError` for
-    fields in very many pieces, `MalformedError`.
+    ``code`` is the numpy type of a number in the array; ``cut`` tells whether the file ends inside. Raises
+    `UnsupportedError` for numbers in chunks of their own, `LimitError` for fields in many pieces, `MalformedError`.
     """
 
     def __init__(self, message: Message, field: FieldType, code: str, words: int = 1) -> None:
@@ -58,7 +57,7 @@ class Values:
         self._ends: list[int] | None = None
         for item in message.fields.get(field.number, ()):
             if isinstance(item, OverlayField):
-                raise UnsupportedError(f"numbers of {field.name} stand in chunks of their own")
+                raise UnsupportedError(f"numbers of {field.name} are in chunks of their own")
             part = item[0]
             packed = field.type_name == "bytes" or any(
                 part.key_of(tag) == field.number and tag & 7 == LEN for tag in part.found
@@ -149,7 +148,7 @@ class _Blobs:
         slot = part.slots[owner.field.number]
         if slot.count > _MAX_BLOBS:
             raise LimitError(
-                f"the field {owner.field.name} stands in {slot.count} pieces",
+                f"the field {owner.field.name} is in {slot.count} pieces",
                 option="",
                 wanted=slot.count,
                 got=_MAX_BLOBS,
@@ -287,10 +286,10 @@ _WIDTHS: Final = {"<f4": 4, "<f8": 8, "i1": 1, "u1": 1, "<i2": 2, "<u2": 2, "<i4
 
 
 class ValuesData(Data):
-    """The bytes of ``count`` elements of ``itemsize`` bytes; behind the last one of ``values`` it goes on, or zeros do.
+    """The bytes of ``count`` elements of ``itemsize`` bytes; the last one of ``values`` repeats, or zeros fill up.
 
-    ``whole=False``: nothing repeats, the data end with the last value (those of a file that is cut there). Finding the
-    values is the tree's business: that is done under the session's ``lock``, a few at a time.
+    ``whole=False``: the data ends with the last value, as the file is cut there. Values are found through the tree, a
+    few at a time, under the session's ``lock``.
     """
 
     def __init__(
@@ -345,17 +344,17 @@ class ValuesData(Data):
 
 
 def string_list(raw: Range, count: int) -> Iterator[bytes]:
-    """Yield the ``count`` texts of a ``tensor_content`` of type DT_STRING: their lengths as varints, then themselves.
+    """Yield the ``count`` strings of a ``tensor_content`` of type DT_STRING: all lengths as varints, then all bytes.
 
-    That is what TensorFlow's C++ code writes (tensorflow/core/platform/coding.cc, EncodeStringList). Raises
-    `MalformedError` where it is not such a list.
+    TensorFlow's C++ code writes this (tensorflow/core/platform/coding.cc, EncodeStringList). Raises `MalformedError` if
+    it is not such a list.
     """
     total, pos = 0, 0
     for length, after in _lengths(raw, count):
         total, pos = total + length, after
     if total != len(raw) - pos:
         raise MalformedError(
-            "the texts do not fill the content",
+            "the strings do not fill the content",
             offset=raw.start + pos,
             wanted=total,
             got=len(raw) - pos,
@@ -374,7 +373,7 @@ def _lengths(raw: Range, count: int) -> Iterator[tuple[int, int]]:
     block, base = b"", 0
     while count:
         if pos >= size or shift > 28:
-            raise MalformedError("the content is no list of texts", offset=raw.start + pos, source=raw.data.name)
+            raise MalformedError("the content is not a list of strings", offset=raw.start + pos, source=raw.data.name)
         if pos - base >= len(block):
             base, block = pos, raw.data.read_exact(raw.start + pos, min(_BLOCK, size - pos))
         byte = block[pos - base]
@@ -388,20 +387,20 @@ def _lengths(raw: Range, count: int) -> Iterator[tuple[int, int]]:
 
 
 def texts(message: Message, number: int, count: int) -> Generator[bytes]:
-    """Yield ``count`` values of a repeated bytes field; the last one repeats, none are empty ones.
+    """Yield ``count`` values of a repeated bytes field; the last one repeats, and without values all are empty.
 
-    Raises `EndOfDataError` where the file ends before.
+    Raises `EndOfDataError` if the file ends earlier.
     """
     last, given = b"", 0
     for item in message.fields.get(number, ()):
         if isinstance(item, OverlayField):
-            raise UnsupportedError("texts stand in chunks of their own")
+            raise UnsupportedError("strings are in chunks of their own")
         part = item[0]
         for found in part.fields(number, 0, message.window(part)):
             if given >= count:
                 return
             if found.end > part.part.end:
-                raise EndOfDataError("the text ends early", offset=found.start, source=part.part.data.name)
+                raise EndOfDataError("the string ends early", offset=found.start, source=part.part.data.name)
             last = part.part.data.read_exact(found.start, found.end - found.start)
             given += 1
             yield last

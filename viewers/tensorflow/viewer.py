@@ -1,7 +1,7 @@
 """TensorFlow's protos as models: the constants of a SavedModel, MetaGraphDef or GraphDef, whole, in chunks or cut.
 
-Weights of a TF2 SavedModel are in the checkpoint beside it; here are the constants, signatures, collections and assets
-of the proto. Nothing is read but what is asked for.
+The weights of a TF2 SavedModel are in the checkpoint beside it; the proto has constants, signatures, collections and
+assets. Reads only what is asked for.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ if TYPE_CHECKING:
     from pparse.viewers.tensorflow.constants import Place
     from pparse.viewers.tensorflow.meta import Asset, Signature
 
-# Names of up to so many tensors are held to number those that occur twice; above, a table of hashes is made.
+# Up to this many names are held to number repeated ones; for more, a table of hashes is made.
 _HOLD_UP_TO: Final = 10_000
 _HOLD_LETTERS: Final = 1 << 20
-# NodeDefs that are looked at for a name like one that is not there.
+# NodeDefs searched for names similar to one that does not exist.
 _NEAR: Final = 20_000
 _MAX_HOLES: Final = 10_000
-# Findings of tensors that repeat what the document's own say.
+# Findings of tensors that repeat those of the document.
 _TOLD: Final = frozenset(("truncated", "missing"))
 
 
 class TensorflowViewer(Viewer):
     """A mapping of names to the constants of a document; ``parser`` is its parser.
 
-    A name that occurs again (in a second meta graph, say) is ``name#2``.
+    A name that occurs again, for example in a second meta graph, becomes ``name#2``.
     """
 
     row_bytes = 3_200  # with the node that its bytes are in
@@ -87,11 +87,11 @@ class TensorflowViewer(Viewer):
         return (name for _, name in self._numbered())
 
     def suggest(self, name: str) -> tuple[str, ...]:
-        """Return up to three names that look like ``name``, of the first nodes."""
+        """Return up to three similar names from the first nodes."""
         return near_misses(name, (place.name for place in self.constants.places(most=_NEAR)))
 
     def _numbered(self) -> Iterator[tuple[Place, str]]:
-        """Yield the places with the names that tensors have: a name that was there gets a number that is free."""
+        """Yield the places with their final names: a name that was used before gets the next free number."""
         held: dict[str, int] | None = {}
         repeated: set[int] = set()
         counts: dict[str, int] = {}
@@ -121,7 +121,7 @@ class TensorflowViewer(Viewer):
         return taken
 
     def find(self, name: str) -> Tensor | None:
-        """Return the tensor of that name (``name#2``: the second of that name), or None."""
+        """Return the tensor with that name (``name#2``: the second with the name), or None."""
         place = self.constants.find(name)
         if place is None:
             base, mark, digits = name.rpartition("#")
@@ -167,7 +167,7 @@ class TensorflowViewer(Viewer):
 
     @property
     def metadata(self) -> Mapping[str, Any]:
-        """What the document says of itself: tags, versions, operations; of a SavedModel, per meta graph."""
+        """What the document says about itself: tags, versions, operations; for a SavedModel, per meta graph."""
         from pparse.viewers.tensorflow.meta import metadata_of
 
         return metadata_of(self.root)
@@ -184,36 +184,36 @@ class TensorflowViewer(Viewer):
                 yield from kids_of(graphs)
 
     def graph_defs(self) -> Iterator[Node]:
-        """Yield the nodes of the GraphDefs; of chunks without metadata, each that is there."""
+        """Yield the nodes of the GraphDefs; for chunks without metadata, those that are there."""
         for base in self.constants.bases:
             if base.kind == GRAPH:
                 yield self.root.at(base.path)
 
     @property
     def signatures(self) -> Mapping[str, Signature]:
-        """The signatures by name (``name#2``: of a second meta graph), each read when it is asked for."""
+        """The signatures by name (``name#2``: in a second meta graph), each read on demand."""
         from pparse.viewers.tensorflow.meta import NodeMapping, signature_of
 
         return NodeMapping(self.meta_graphs(), "signature_def", signature_of)
 
     @property
     def collections(self) -> Mapping[str, Any]:
-        """The collections by name: lists of text, numbers or bytes; of collections of variables, dicts."""
+        """The collections by name, as lists of text, numbers or bytes; collections of variables as lists of dicts."""
         from pparse.viewers.tensorflow.meta import NodeMapping, collection_of
 
         return NodeMapping(self.meta_graphs(), "collection_def", collection_of)
 
     @property
     def assets(self) -> list[Asset]:
-        """The files that the graph needs, and the tensors that take their paths."""
+        """The files that the graph needs, with the tensors that take their paths."""
         from pparse.viewers.tensorflow.meta import assets_of
 
         return [asset for graph in self.meta_graphs() for asset in assets_of(graph)]
 
-    # -- how whole it is ---------------------------------------------------------------------------------------------
+    # -- how complete it is ------------------------------------------------------------------------------------------
 
     def check(self, *, strict: bool = False) -> Iterator[Finding]:
-        """Parse everything, then look at each tensor; its listed values are counted."""
+        """Parse everything, then look at each tensor and count its listed values."""
         told = False
         for finding in super().check(strict=strict):
             told = told or finding.code in _TOLD
@@ -236,7 +236,7 @@ class TensorflowViewer(Viewer):
         return tensor.finding
 
     def extent(self) -> Extent:
-        """Say how large the document is and should be, and where it was cut."""
+        """Return how large the document is and should be, and where it was cut."""
         extent = self.kept_extent if self._extent_of == self._known else None
         if extent is None:
             extent = self.new_extent()
@@ -247,21 +247,21 @@ class TensorflowViewer(Viewer):
 
     @property
     def _known(self) -> int:
-        """How much was found wrong with the bytes that the tensors are made of."""
+        """How many faults were found in the bytes of the tensors."""
         verdicts = getattr(self.parser, "verdicts", None)
         return self._found + (verdicts.version if verdicts is not None else 0)
 
     def note_damage(self) -> None:
-        """Reading a tensor found it damaged: what was said of the whole is out of date."""
+        """Drop the last extent: reading a tensor found it damaged."""
         self._found += 1
 
     def new_extent(self) -> Extent:
-        """Return an extent to which the tensors can be added while they are listed; then `close_extent`."""
+        """Return an extent to add tensors to while listing them; then call `close_extent`."""
         actual = self.source.known_end() - self.source.start
         return Extent(actual, known=self.extraction.session.stats.discoveries)
 
     def close_extent(self, extent: Extent) -> Extent:
-        """Complete an extent to which all tensors were added; `extent` returns it from then on."""
+        """Complete an extent to which all tensors were added; `extent` then returns it."""
         self._extent_of = self._known
         root, source = self.root, self.source
         try:
@@ -281,13 +281,13 @@ class TensorflowViewer(Viewer):
             extent.at_least = True
             extent.cut_files = 1
             extent.resume_at, extent.resume_file = there, source.name
-        if extent.unwritten:  # a download that goes on behind its end would never come to the hole
+        if extent.unwritten:  # resuming at the end of the file would never fill the hole
             written = last_written(source.data, source.start, self.holes[0][0])
             extent.resume_at, extent.resume_file = written - source.start, source.name
         return self.keep_extent(extent)
 
     def _worst_below(self) -> Status:
-        """Return TRUNCATED or DAMAGED if a graph is: its root may be whole all the same."""
+        """Return TRUNCATED or DAMAGED if a graph is, even if its root is whole."""
         worst = Status.COMPLETE
         for node in (*self.meta_graphs(), *self.graph_defs()):
             status = node.status
@@ -298,6 +298,6 @@ class TensorflowViewer(Viewer):
         return worst
 
     def _expected(self) -> int:
-        """Return how many bytes the file should have at least, as far as its fields tell."""
+        """Return the least number of bytes that the file should have, according to its fields."""
         missing = self.parser.missing()
         return self.source.known_end() - self.source.start + missing if missing is not None else 0
