@@ -163,7 +163,7 @@ class StreamParser(Parser):
             self.result.findings.add(
                 Finding(
                     "doubt",
-                    f"bytes {suspect.start:,} to {suspect.end:,} of the content are in suspect: {suspect.reason}",
+                    f"bytes {suspect.start:,} to {suspect.end:,} of the content are in doubt: {suspect.reason}",
                     source=self.extraction.name,
                     wanted=None,
                 )
