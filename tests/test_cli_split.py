@@ -114,7 +114,7 @@ def test_within_the_limit(run, graph):
     )
     ran = run("split", "graph.pb", "-o", "graph")
     assert ran.code == 2
-    assert ran.err == "pparse: graph.pb is the file to be split, and within the limit: there is nothing to do\n"
+    assert ran.err == "pparse: graph.pb is the file being split, which is within the limit: there is nothing to do\n"
     with open("graph.pb", "rb") as file:
         assert file.read() == graph
 
@@ -174,11 +174,11 @@ def test_the_file_that_is_read_stays(run, graph, model):
     for words, said in (
         (("merge", "out.cpb", "-o", "link"), "the output link is the file being read"),
         (("merge", "chunked", "-o", "chunked/saved_model.cpb"), "saved_model.cpb is the file being read"),
-        (("merge", "chunked", "-o", "new.cpb"), "new.cpb would pass for a file in chunks; name it new.pb"),
-        (("merge", "out.cpb", "-o", "graph.cpb"), "graph.cpb would pass for a file in chunks; name it graph.pb"),
+        (("merge", "chunked", "-o", "new.cpb"), "new.cpb has the suffix of a file in chunks; name it new.pb"),
+        (("merge", "out.cpb", "-o", "graph.cpb"), "graph.cpb has the suffix of a file in chunks; name it graph.pb"),
         (
             ("split", "graph.cpb", "-o", "graph", "--type", GRAPH, "--max-size", "4KiB"),
-            "graph.cpb is the file to be split;",
+            "graph.cpb is the file being split;",
         ),
     ):
         ran = run(*words, "--force")
@@ -205,12 +205,12 @@ def test_a_limit_above_that_of_protobuf(run, graph, model):
 def test_a_type_that_is_not_the_one(run, graph):
     ran = run("split", "graph.pb", "-o", "out", "--type", "tensorflow.SavedModel", "--max-size", "4KiB")
     assert ran.code == 2
-    assert ran.err == "pparse: no field of graph.pb is one of tensorflow.SavedModel: is --type right?\n"
+    assert ran.err == "pparse: tensorflow.SavedModel has none of the fields of graph.pb; check --type\n"
     assert run("split", "graph.pb", "-o", "out", "--max-size", "4KiB").code == 0
     for name in ("tensorflow.SavedModel", STRING_NODE, "tensorflow.TensorProto"):
         ran = run("merge", "out.cpb", "-o", "back", "--type", name)
         assert (ran.code, ran.out) == (4, "")
-        assert f"pparse: is --type right? the chunks do not fit {name}, or are damaged\n" in ran.err
+        assert f"pparse: check --type: the chunks do not fit {name}, or are damaged\n" in ran.err
     assert names() == ["graph.pb", "out.cpb"]
 
 
@@ -257,12 +257,12 @@ def test_types(run, tmp_path, monkeypatch):
 def test_what_is_something_else(run, samples, tmp_path):
     out = tmp_path / "out"
     for words, code, said in (
-        (("split", f"{samples}/tiny-gpt.safetensors"), 2, "is no protocol buffer message, but safetensors"),
+        (("split", f"{samples}/tiny-gpt.safetensors"), 2, "is not a protocol buffer message, but safetensors"),
         (("split", "README.md"), 3, "if it is a protocol buffer message, name it with --type"),
         (("split", "nowhere.pb"), 2, "cannot open"),
-        (("merge", f"{samples}/tiny-gpt.safetensors"), 2, "is no .cpb, but safetensors"),
+        (("merge", f"{samples}/tiny-gpt.safetensors"), 2, "is not a .cpb, but safetensors"),
         (("merge", "README.md"), 3, "only a .cpb can be merged"),
-        (("merge", f"{samples}/records.riegeli"), 2, "a Riegeli file whose last record is no chunk metadata"),
+        (("merge", f"{samples}/records.riegeli"), 2, "a Riegeli file whose last record is not chunk metadata"),
         (("merge", "nowhere.cpb"), 2, "cannot open"),
     ):
         ran = run(*words, "-o", out)
@@ -340,7 +340,7 @@ def test_a_damaged_file(run, graph, tmp_path, damage):
     assert "nothing was written; 'pparse check out.cpb' lists all that is wrong" in second
     assert names() == ["graph.pb", "out.cpb"]
     if damage == "first":  # it would show the type
-        assert "chunk 0, which would show the type, cannot be read: chunk data hash mismatch" in first
+        assert "cannot read chunk 0, which would show the type: chunk data hash mismatch" in first
     if damage == "data":
         assert f"chunk at {begins[1]}" in first
         assert "tensor_content" in first
@@ -399,7 +399,7 @@ def test_folders_that_are_refused(run, model):
         (("split", "model", "-o", "model/new"), 2, "lies in the source"),
         (("split", "model", "-o", "x", "--type", GRAPH), 2, "without --type"),
         (("merge", "model", "-o", "x"), 2, "there is nothing to merge"),
-        (("split", "model/assets", "-o", "x"), 3, "no SavedModel folder"),
+        (("split", "model/assets", "-o", "x"), 3, "not a SavedModel folder"),
         (("split", "model", "-o", "x", "--max-size", "2"), 2, "raise --max-size"),
     ):
         ran = run(*words)

@@ -312,7 +312,7 @@ def test_files_that_are_not_there(tmp_path: Path) -> None:
         Merger.read_partial(prefix, Metadata(), Many())
     for number in range(5):
         (tmp_path / f"model.{number}.cpb").write_bytes(b"")
-    with pytest.raises(SourceError, match=r"model\.\d\.cpb, .* …, but a proto in several \.cpb files"):
+    with pytest.raises(SourceError, match=r"model\.\d\.cpb, .* …, but the format does not allow .*several \.cpb"):
         Merger.read(prefix, Many())
     assert not Merger.can_read("a\0b")
     with pytest.raises(SourceError):
@@ -429,7 +429,7 @@ def test_an_element_may_be_the_next_but_not_beyond() -> None:
     seed = Many(repeated_field=[text("a")])
     assert len(merged([text("b")], entry((2, At(1)), 0), seed=seed).repeated_field) == 2
     # TensorFlow ends the process.
-    error = refused([text("b")], entry((1,)), entry((1, 2, At(1)), 0), match="beyond those that are there")
+    error = refused([text("b")], entry((1,)), entry((1, 2, At(1)), 0), match="beyond the end of the list")
     assert (error.path, error.wanted, error.got) == ("field_one.repeated_field[1]", 1, 0)
     error = refused([b"b"], entry((4, At(2**64 - 1)), 0), match="beyond")
     assert (error.path, error.wanted) == (f"repeated_string_field[{2**64 - 1}]", 2**64 - 1)
@@ -493,12 +493,12 @@ def test_what_a_key_is_wrapped_in_does_not_matter() -> None:
     ],
 )
 def test_keys_that_a_field_cannot_have(tag: tuple, path: str | None) -> None:
-    error = refused([b"x"], entry(tag, 0), match="cannot have")
+    error = refused([b"x"], entry(tag, 0), match="invalid for")
     assert error.path == path
 
 
 def test_a_text_key_is_not_made_of_a_bool() -> None:
-    refused([b"x"], entry((5, key(boolean=True)), 0), match="cannot have", kind=message_class("tensorflow.NodeDef"))
+    refused([b"x"], entry((5, key(boolean=True)), 0), match="invalid for", kind=message_class("tensorflow.NodeDef"))
 
 
 # -- scalars of all kinds --------------------------------------------------------------------------------------------
@@ -592,21 +592,21 @@ def test_a_message_as_a_value() -> None:
     [
         ((15,), "no field with number 15", None),
         ((0,), "no field with number 0", None),
-        ((1, None), "a step of a field tag that says nothing", "field_one"),
-        ((At(0),), "an index that belongs to no field", None),
-        ((key(s="a"),), "a map key that belongs to no field", None),
-        ((1, At(0)), "an index that belongs to no field", "field_one"),
-        ((2, At(0), At(1)), "an index that belongs to no field", "repeated_field[0]"),
-        ((7, Key(("boolean", True)), key(s="a")), "a map key that belongs to no field", "nested_map_bool[true]"),
+        ((1, None), "an empty step in a field tag", "field_one"),
+        ((At(0),), "an index without a field before it", None),
+        ((key(s="a"),), "a map key without a field before it", None),
+        ((1, At(0)), "an index without a field before it", "field_one"),
+        ((2, At(0), At(1)), "an index without a field before it", "repeated_field[0]"),
+        ((7, Key(("boolean", True)), key(s="a")), "a map key without a field before it", "nested_map_bool[true]"),
         ((2,), "repeated_field, which is repeated, without an index", None),
         ((2, 1), "repeated_field, which is repeated, without an index", None),
         ((4,), "repeated_string_field, which is repeated, without an index", None),
         ((7,), "nested_map_bool, which is a map, without a key", None),
         ((5,), "map_field_uint32, which is a map, without a key", None),
-        ((3, 1), "field 1 below string_field, which is no message", "string_field"),
+        ((3, 1), "field 1 below string_field, which is not a message", "string_field"),
         ((4, At(0), 4), "field 4 below repeated_string_field", "repeated_string_field[0]"),
         ((5, key(ui32=1), 5), "field 5 below map_field_uint32", "map_field_uint32[1]"),
-        ((3, At(0)), "an index that belongs to no field", "string_field"),
+        ((3, At(0)), "an index without a field before it", "string_field"),
     ],
 )
 def test_tags_that_lead_nowhere(tag: tuple, reason: str, path: str | None) -> None:
@@ -617,7 +617,7 @@ def test_tags_that_lead_nowhere(tag: tuple, reason: str, path: str | None) -> No
 def test_a_map_key_that_says_nothing() -> None:
     tree = tree_of(entry((7,), 0))
     tree.chunked_fields[0].field_tag.add().map_key.SetInParent()
-    with pytest.raises(MalformedError, match="map key that says nothing"):
+    with pytest.raises(MalformedError, match="empty map key"):
         Merger.merge([text("x")], tree, Many())
 
 
@@ -673,10 +673,10 @@ def test_a_chunk_that_does_not_parse() -> None:
             info.type = MESSAGE
 
     for tag, path in (((), None), ((1,), "field_one"), ((2, At(0)), "repeated_field[0]")):
-        with pytest.raises(MalformedError, match=r"chunk 0 is no .*ManyFields") as caught:
+        with pytest.raises(MalformedError, match=r"chunk 0 is not a .*ManyFields") as caught:
             Merger.merge([b"\x0a\xff"], tree_of(entry(tag, 0)), Many())
         assert caught.value.path == path
-        with pytest.raises(MalformedError, match=r"chunk 0 is no .*ManyFields") as caught:
+        with pytest.raises(MalformedError, match=r"chunk 0 is not a .*ManyFields") as caught:
             Merger.read_chunked_from_string(write([b"\x0a\xff"], entry(tag, 0), change=spoil), Many())
         assert (caught.value.path, caught.value.offset) == (path, 64)
 
@@ -694,9 +694,9 @@ def test_arguments_of_another_kind() -> None:
     for wrong in (None, Many, b"", "text"):
         with pytest.raises(TypeError, match="protobuf message"):
             Merger.merge([], tree, wrong)
-    with pytest.raises(TypeError, match="give a ChunkedMessage"):
+    with pytest.raises(TypeError, match="expected a ChunkedMessage"):
         Merger.merge([], Metadata(), Many())
-    with pytest.raises(TypeError, match="give a ChunkMetadata"):
+    with pytest.raises(TypeError, match="expected a ChunkMetadata"):
         Merger.read_partial("nowhere", tree, Many())
     with pytest.raises(TypeError, match="neither a protobuf message nor bytes"):
         Merger.merge(["text"], tree, Many())
@@ -805,13 +805,13 @@ def test_an_empty_last_record_is_metadata_that_say_nothing() -> None:
 )
 def test_a_last_record_that_is_no_metadata(last: bytes) -> None:
     # Most messages parse as ChunkMetadata: a file that lost its end must not look like one that says nothing.
-    with pytest.raises(MalformedError, match="no chunk metadata"):
+    with pytest.raises(MalformedError, match=r"the chunk metadata at its end|not chunk metadata"):
         Merger.read_chunked_from_string(write([text("a")], last=last), Many())
 
 
 @pytest.mark.parametrize("data", [b"", b"x", b"not a Riegeli file at all", bytes(100_000), write([])[:64]])
 def test_files_that_are_no_chunked_protos(data: bytes, tmp_path: Path) -> None:
-    with pytest.raises(MalformedError, match="no chunk metadata"):
+    with pytest.raises(MalformedError, match=r"the chunk metadata at its end|not chunk metadata"):
         Merger.read_chunked_from_string(data, Many())
     (tmp_path / "m.cpb").write_bytes(data)
     with pytest.raises(MalformedError) as caught:

@@ -215,7 +215,7 @@ def test_a_chunk_above_the_limit_is_refused_by_name():
     splitter = Whole(copy_of(message), max_size=100)
     with pytest.raises(SplitError, match=r"repeated_field\[0\]: .*string_field, 203 bytes"):
         splitter.split()
-    with pytest.raises(SplitError, match="failed before"):
+    with pytest.raises(SplitError, match="earlier split failed"):
         splitter.split()
     # Chunks of bytes have no limit.
     StringsSplitter(RepeatedString(strings=["x" * 1000]), max_size=100).split()
@@ -305,7 +305,7 @@ def test_nothing_is_lost_when_writing_fails(tmp_path, monkeypatch):
     assert sorted(os.listdir(tmp_path)) == ["m.cpb", "m.pb"]
     assert (tmp_path / "m.pb").read_bytes() == b"precious"
     assert (tmp_path / "m.cpb").read_bytes() == b"as well"
-    with pytest.raises(SourceError, match="cannot make the folder"):
+    with pytest.raises(SourceError, match="cannot create the folder"):
         NothingSplitter(RepeatedString()).write(tmp_path / "m.pb" / "below")
 
 

@@ -330,9 +330,9 @@ def test_moves():
 def test_a_move_beyond_the_states():
     states: list[STATE] = [(START_OF_MESSAGE, 1, None, None), (NO_OP, 0, None, None)]
     assert decode(machine(states, [], bytes((0 << 2, 0 << 2))), [b"", b""]) == [b"", b""]
-    with pytest.raises(InvalidArgumentError, match="not there"):
+    with pytest.raises(InvalidArgumentError, match="not exist"):
         decode(machine(states, [], bytes((1 << 2,))), [b""])
-    with pytest.raises(InvalidArgumentError, match="not there"):
+    with pytest.raises(InvalidArgumentError, match="not exist"):
         decode(machine(states, [], bytes((63 << 2,))), [b""])
 
 
@@ -342,7 +342,7 @@ OPEN_1 = 0x0A - LENGTH_DELIMITED + END_OF_SUBMESSAGE
 @pytest.mark.parametrize(
     ("states", "reason"),
     [
-        ([(START_OF_SUBMESSAGE, 0, None, None)], "did not end"),
+        ([(START_OF_SUBMESSAGE, 0, None, None)], "without an end"),
         ([(OPEN_1, 0, None, None)], "more is emitted|not complete"),
         ([(OPEN_1, 2 + 1, None, None), (START_OF_MESSAGE, 0, None, None)], "within a submessage"),
         ([(0x0B, 0, None, None)], "not complete"),
@@ -879,7 +879,7 @@ def test_groups_that_do_not_match_are_refused_with_a_projection():
         (0x0C,),
         (OPEN_1, 0x0C, START_OF_SUBMESSAGE, 0x0B),
     ):
-        with pytest.raises(InvalidArgumentError, match=r"did not end|overlap|within a submessage"):
+        with pytest.raises(InvalidArgumentError, match=r"without an end|overlap|within a submessage"):
             decode_transposed(chunk(*tags), 1, 100, FieldProjection([[1]]))
 
 

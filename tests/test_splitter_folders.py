@@ -127,10 +127,10 @@ def test_both_files(source, tmp_path):
     (tmp_path / "chunked" / "saved_model.pb").write_bytes(b"something else")
     report = merge_folder(tmp_path / "chunked", tmp_path / "plain")
     assert len(report.notes) == 1
-    assert "saved_model.pb, too, which does not count" in report.notes[0]
+    assert "saved_model.pb, which was left out" in report.notes[0]
     merged = SavedModel.FromString((tmp_path / "plain" / "saved_model.pb").read_bytes())
     assert plain(merged) == plain(saved_model())
-    with pytest.raises(OptionError, match=r"in chunks already: .* which counts, and not the saved_model.pb"):
+    with pytest.raises(OptionError, match=r"in chunks already: .* which takes precedence over its saved_model.pb"):
         split_folder(tmp_path / "chunked", tmp_path / "again")
 
 
@@ -138,7 +138,7 @@ def test_no_fingerprint(source, tmp_path):
     (source / "saved_model.pb").write_bytes(SavedModel(saved_model_schema_version=1).SerializeToString())
     report = split_folder(source, tmp_path / "a")
     assert report.fingerprint is None
-    assert report.notes == ["no fingerprint.pb was written: the SavedModel has no meta graph"]
+    assert report.notes == ["no fingerprint.pb was written: the SavedModel has no MetaGraphDef"]
     assert not (tmp_path / "a" / "fingerprint.pb").exists()
     (source / "saved_model.pb").write_bytes(saved_model().SerializeToString())
     report = split_folder(source, tmp_path / "b", fingerprint=False)
@@ -159,7 +159,7 @@ def test_targets_that_are_refused(source, tmp_path):
         (source / "new", "lies in the source"),
         (source / "assets", "lies in the source"),
         (tmp_path, "lies in the target"),
-        (tmp_path / "file", "is no folder"),
+        (tmp_path / "file", "is not a folder"),
     ):
         for overwrite in (False, True):
             with pytest.raises(OptionError, match=words):
@@ -195,7 +195,7 @@ def test_overwriting(source, tmp_path):
     home = tmp_path / "home"
     home.mkdir()
     (home / "letter.txt").write_text("x")
-    with pytest.raises(OptionError, match="no SavedModel folder: it is not overwritten"):
+    with pytest.raises(OptionError, match="not a SavedModel folder: it is not overwritten"):
         split_folder(source, home, max_size=LIMIT, overwrite=True)
     assert tree(home) == {"letter.txt": b"x"}
     assert beside(source) == ["home", "model", "target"]
@@ -267,9 +267,9 @@ def test_a_damaged_chunk(source, tmp_path):
 
 
 def test_sources_that_are_no_models(source, tmp_path):
-    with pytest.raises(SourceError, match="is no folder"):
+    with pytest.raises(SourceError, match="is not a folder"):
         split_folder(source / "saved_model.pb", tmp_path / "x")
-    with pytest.raises(SourceError, match="is no folder"):
+    with pytest.raises(SourceError, match="is not a folder"):
         merge_folder(tmp_path / "nowhere", tmp_path / "x")
     with pytest.raises(OptionError, match=r"plain saved_model\.pb: there is nothing to merge"):
         merge_folder(source, tmp_path / "x")
@@ -277,7 +277,7 @@ def test_sources_that_are_no_models(source, tmp_path):
     with pytest.raises(UnsupportedError, match="text form"):
         split_folder(source, tmp_path / "x")
     (source / "saved_model.pbtxt").unlink()
-    with pytest.raises(FormatError, match="no SavedModel folder"):
+    with pytest.raises(FormatError, match="not a SavedModel folder"):
         split_folder(source, tmp_path / "x")
     with pytest.raises(TypeError, match="colour"):
         split_folder(source, tmp_path / "x", colour="red")
@@ -288,7 +288,7 @@ def test_sources_that_are_no_models(source, tmp_path):
 def test_a_folder_in_the_place_of_the_model(source, tmp_path):
     (source / "saved_model.cpb").mkdir()
     for write in (split_folder, merge_folder):
-        with pytest.raises(FormatError, match="is a folder, where the model should be") as caught:
+        with pytest.raises(FormatError, match="should be the model file") as caught:
             write(source, tmp_path / "out")
         assert caught.value.source == str(source / "saved_model.cpb")
     assert beside(source) == ["model"]
@@ -322,7 +322,7 @@ def test_links(source, tmp_path):
     report = split_folder(source, tmp_path / "c", max_size=LIMIT)
     assert sorted(os.listdir(tmp_path / "c" / "assets")) == ["inside"]
     assert [note.split(" and was")[0] for note in report.notes] == [
-        "assets/nothing is a link to nothing",
+        "assets/nothing is a broken link",
         "assets/pipe is neither a file nor a folder",
     ]
 

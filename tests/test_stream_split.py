@@ -362,7 +362,7 @@ def test_damage_is_told_with_its_offset(work):
 def test_what_is_no_plain_message(tmp_path):
     path = tmp_path / "x"
     path.write_text('{"a": 1}')
-    with pytest.raises(OptionError, match="no protocol buffer message, but json"):
+    with pytest.raises(OptionError, match="not a protocol buffer message, but json"):
         split_file(path, str(tmp_path / "out"))
     path.write_bytes(Many(string_field="x" * 100).SerializeToString())
     with pytest.raises(OptionError, match=r"no\.Such: there is no message of this name.* -O descriptor=FILE"):
@@ -402,7 +402,7 @@ def test_the_source_is_never_replaced(tmp_path):
     source.write_bytes(raw)
     os.link(source, link)
     for prefix in ("it", "link"):
-        with pytest.raises(OptionError, match=r"\.cpb is the file to be split; name another output"):
+        with pytest.raises(OptionError, match=r"\.cpb is the file being split; name another output"):
             split_file(source, str(tmp_path / prefix), message=MANY, max_size=50)
     assert (source.read_bytes(), link.read_bytes()) == (raw, raw)
     report = split_file(source, str(tmp_path / "it"), message=MANY)
@@ -414,7 +414,7 @@ def test_a_type_that_is_not_the_one(tmp_path):
     source = tmp_path / "graph.pb"
     source.write_bytes(make_graph_def_with_constant_nodes([100] * 3).SerializeToString())
     for limit in (50, 5000):
-        with pytest.raises(OptionError, match=r"no field of .*graph\.pb is one of tensorflow\.SavedModel: is --type"):
+        with pytest.raises(OptionError, match=r"SavedModel has none of the fields of .*graph.pb; check --type"):
             split_file(source, str(tmp_path / "out"), message="tensorflow.SavedModel", max_size=limit)
     assert os.listdir(tmp_path) == ["graph.pb"]
     source.write_bytes(b"")
@@ -442,7 +442,7 @@ def test_where_nothing_can_be_written(tmp_path):
     source = tmp_path / "it.bin"
     source.write_bytes(Many(string_field="x" * 100).SerializeToString())
     for limit in (50, 500):
-        with pytest.raises(SourceError, match="cannot be made"):
+        with pytest.raises(SourceError, match="cannot create"):
             split_file(source, str(source / "out"), message=MANY, max_size=limit)
     (tmp_path / "out.cpb").mkdir()
     with pytest.raises(SourceError, match="cannot write"):

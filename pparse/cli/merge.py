@@ -68,7 +68,7 @@ def run(options: Any, out: Output) -> int:
         out.flush()
         out.error(str(error))
         if options.type is not None and _is_misfit(error):
-            out.error(f"is --type right? the chunks do not fit {options.type}, or are damaged")
+            out.error(f"check --type: the chunks do not fit {options.type}, or are damaged")
         out.error(
             f"nothing was written; 'pparse check {options.file}' lists all that is wrong, and 'pparse ls', 'tree' and "
             "'get' still give what is whole"
@@ -160,10 +160,10 @@ def _refuse_unmergeable(document: Extraction, options: Any) -> None:
         raise OptionError(f"{options.file} is a plain message already ({parser.name}): there is nothing to merge")
     if parser.name == "riegeli":
         raise OptionError(
-            f"{document.name} is a Riegeli file whose last record is no chunk metadata: it is no .cpb, or cut; "
+            f"{document.name} is a Riegeli file whose last record is not chunk metadata: not a .cpb, or truncated; "
             "'-f cpb' lists the chunks that are there"
         )
-    raise OptionError(f"{document.name} is no .cpb, but {parser.name} ({parser.description})")
+    raise OptionError(f"{document.name} is not a .cpb, but {parser.name} ({parser.description})")
 
 
 def _warnings(report: MergeReport) -> list[str]:

@@ -207,7 +207,7 @@ def _refuse_unsplittable(document: Extraction) -> None:
             f"pparse merge {document.name} -o OUT"
         )
     if not isinstance(parser, ProtobufParser):
-        raise OptionError(f"{document.name} is no protocol buffer message, but {parser.name} ({parser.description})")
+        raise OptionError(f"{document.name} is not a protocol buffer message, but {parser.name} ({parser.description})")
     if parser.root_type is None:
         raise OptionError(f"the message type of {document.name} is not known: {_TYPE_HINT}")
 

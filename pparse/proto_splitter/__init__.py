@@ -1,4 +1,4 @@
-"""Protocol buffer messages of any size as files of chunks (``.cpb``): TensorFlow's *proto splitter*, and its merger.
+"""Protocol buffer messages of any size as files of chunks (``.cpb``): TensorFlow's *proto splitter* and its merger.
 
 ::
 
@@ -8,8 +8,8 @@
     split_file("huge.pb", "model")                # from the file, with bounded memory, whatever its size
     merge_to_file("model.cpb", "huge.pb")         # and back
 
-A splitter takes the message apart *in place*, as TensorFlow's does (``copy=True`` leaves the caller's alone).
-Names are imported when first asked for.
+A splitter takes the message apart *in place*, as TensorFlow's does (``copy=True`` splits a copy instead).
+Names are imported on first use.
 """
 
 from __future__ import annotations

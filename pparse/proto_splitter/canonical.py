@@ -1,24 +1,23 @@
-"""The bytes that C++ protobuf writes for a message in its deterministic mode, made from any other form of them.
+"""Converts any serialized form of a message to the bytes that C++ protobuf writes in its deterministic mode.
 
-TensorFlow's fingerprints are hashes of such bytes. Python's protobuf has a deterministic mode as well, whose order of
-map keys differs ("Tidx" before "T"), so that a file written by it, and every message in memory, is brought into the
-form of C++ here, field by field with the schema, and without building the message. The rules:
+TensorFlow's fingerprints are hashes of these bytes. Python's protobuf also has a deterministic mode, but with another
+order of map keys ("Tidx" before "T"). So files written by Python, and all messages in memory, are converted to the form
+of C++, field by field with the schema, without building the message. The rules:
 
-- fields in the order of their numbers; what is unknown (a number not in the schema, or of another wire type) behind
-  all others, in the order found;
-- of a singular scalar the last value, of a oneof the last member; the parts of a singular message merged; scalars
-  without presence that are zero left out (by their bits: minus zero stays);
-- lists of scalars in the declared form, packed or not, whichever way they came; varints in their shortest form, cut to
-  the 32 bits or the one bit that the type has;
-- entries of a map sorted by key (strings by their bytes, numbers by value), the last of equal keys, key and value both
-  written even if they are zero, what is unknown in them dropped.
+- Fields come in the order of their numbers; unknown fields (a number not in the schema, or another wire type) come
+last, in the order found. - Of a singular scalar the last value is kept, of a oneof the last member. The parts of a
+singular message are merged. Scalars without presence are left out if they are zero (by their bits: minus zero is kept).
+- Lists of scalars are written as declared, packed or not, whichever way they came; varints in their shortest form, cut
+to the 32 bits or the one bit that the type has. - Entries of a map are sorted by key: strings by their bytes, numbers
+by value. The last of equal keys is kept. Key and value are written even if they are zero; unknown fields in an entry
+are dropped.
 
-Not looked at is what does not come out: a value that a later one replaces need not be well-formed, and strings need not
-be UTF-8 (TensorFlow refuses to read such files).
+What is not written is not checked: a value that a later one replaces need not be well-formed, and strings need not be
+UTF-8 (TensorFlow refuses to read such files).
 
-A message is a list of items (see `pparse.proto_splitter.pieces`): large bytes fields are never read here, only named
-in the output. Each message is a generator, which yields the messages in it and is sent their bytes; `Canonicalizer.run`
-drives them with a stack, so that nothing here recurses.
+A message is a list of items (see `pparse.proto_splitter.pieces`). Large bytes fields are not read here; the output
+refers to them. Each message is handled by a generator that yields the messages in it and is sent their bytes.
+`Canonicalizer.run` drives the generators with a stack, so nothing recurses.
 """
 
 from __future__ import annotations
@@ -77,13 +76,13 @@ if TYPE_CHECKING:
 
 _MASK32: Final = (1 << 32) - 1
 _MASK64: Final = (1 << 64) - 1
-# Held for a field that waits for the end of its message, beside its bytes.
+# Bytes of memory per field that waits for the end of its message, beside its own bytes.
 _WAITING: Final = 150
 _SPILLED: Final = 256 << 10
-# By which the charge grows at a time.
+# Step by which the charge grows.
 _STEP: Final = 1 << 20
 
-# Stretches of varints that are as they should be already, by what the type allows.
+# Runs of varints that are canonical already, by the kind of type.
 _SHORT: Final = rb"[\x00-\x7f]|[\x80-\xff]{1,3}[\x01-\x7f]|"
 _CANONICAL: Final = {
     "bool": re.compile(rb"[\x00\x01]*+"),
@@ -101,7 +100,7 @@ _KIND: Final = {
 
 
 def _varint_of(kind: str, value: int) -> bytes:
-    """Return the canonical varint of a value as it was read, cut to what the type has."""
+    """Return the canonical varint of a value, cut to the bits of the type."""
     if kind == "bool":
         return b"\x01" if value else b"\x00"
     if kind == "uint32":
@@ -113,7 +112,7 @@ def _varint_of(kind: str, value: int) -> bytes:
 
 
 class _Field:
-    """What is to be known of a field, with its keys in wire form."""
+    """A field of the schema, with its keys in wire form."""
 
     __slots__ = (
         "drops_zero",
@@ -132,7 +131,7 @@ class _Field:
 
     def __init__(self, field: FieldType) -> None:
         if field.type == TYPE_GROUP:
-            raise UnsupportedError(f"field {field.name} is a group, which no message of TensorFlow has")
+            raise UnsupportedError(f"field {field.name} is a group, and TensorFlow's messages have none")
         self.number = field.number
         self.type = field.type
         self.wire = WIRE_TYPES[field.type]
@@ -149,39 +148,38 @@ class _Field:
             self.entry = _Field(field.map_key), _Field(field.map_value)
 
     def takes(self, wire: int) -> bool:
-        """Say whether a value of that wire type is one of this field."""
+        """Say whether this field accepts values of that wire type."""
         if wire == self.wire:
             return True
         if wire == ADDRESSED:
             if self.message is None:
-                raise MalformedError(f"a chunk is for something inside field {self.number}, which is no message")
+                raise MalformedError(f"a chunk belongs inside field {self.number}, which is not a message")
             return True
         return wire == LEN and self.repeated and self.wire in (VARINT, FIXED32, FIXED64)
 
 
 class Changes:
-    """What is to be changed in a message: singular messages to empty, elements of one repeated message rewritten.
-
-    ``cleared`` are the field numbers of the former; ``number`` that of the latter, and ``rewrite`` makes other items of
-    those of an element.
-    """
+    """Changes to a message: singular messages that become empty, and one repeated message with rewritten elements."""
 
     __slots__ = ("cleared", "number", "rewrite")
 
     def __init__(self, cleared: Sequence[int] = (), number: int = 0, rewrite: Rewrite = list) -> None:
         self.cleared = cleared
+        """Numbers of the singular fields that become empty."""
         self.number = number
+        """Number of the repeated field whose elements are rewritten."""
         self.rewrite = rewrite
+        """Function that takes the items of an element and returns the new items."""
 
 
 _UNCHANGED: Final = Changes()
 
 
 class Canonicalizer:
-    """Brings messages into canonical form and hashes them, within a budget; close it, or use it with ``with``.
+    """Converts messages to canonical form and hashes them, within a budget. Use it with ``with``, or close it.
 
-    What is held, the messages without their large bytes fields, goes to scratch files where it does not fit into the
-    budget and there is a folder for them; else that is a `LimitError`.
+    The messages are held without their large bytes fields. What does not fit in the budget goes to scratch files;
+    without a folder for these, `LimitError` is raised.
     """
 
     def __init__(self, budget: MemoryBudget, limits: Limits | None = None, scratch: Scratch | None = None) -> None:
@@ -200,16 +198,16 @@ class Canonicalizer:
         self.close()
 
     def close(self) -> None:
-        """Give back what is held; harmless when repeated."""
+        """Release the memory and scratch files; may be called again."""
         self._charge.release()
         if self._spool is not None:
             self._spool.close()
             self._spool = None
 
     def fingerprint(self, kind: MessageType, items: list[Item], changes: Changes | None = None) -> int:
-        """Return the Fingerprint64 of the canonical form of a message, with some changes.
+        """Return the Fingerprint64 of the canonical form of a message, with ``changes`` applied.
 
-        Raises `MalformedError`, `UnsupportedError`, `LimitError`, or what reading raises.
+        Raise `MalformedError`, `UnsupportedError` or `LimitError`; errors of the source propagate.
         """
         hashing = Fingerprint64()
         for block in self.run(kind, items, changes).blocks():
@@ -219,7 +217,7 @@ class Canonicalizer:
         return hashing.digest()
 
     def run(self, kind: MessageType, items: list[Item], changes: Changes | None = None) -> Rope:
-        """Return the canonical form; good until `close` or the next `fingerprint`. Arguments and errors as there."""
+        """Return the canonical form, valid until `close` or the next `fingerprint`. Raise as `fingerprint`."""
         stack = [self._message(kind, items, changes or _UNCHANGED)]
         answer: Rope | None = None
         while True:
@@ -323,14 +321,14 @@ class Canonicalizer:
         return len(rope.tail) if rope is not None else 0
 
     def _count(self, parts: _Parts, field: _Field, value: Any, before: int) -> None:
-        """Charge what a large message holds more since a field of it was taken in."""
+        """Charge the memory that a large message has grown by since a field was added."""
         rope = parts.out.get(field.number)
         if rope is not None:
             self._hold(max(0, len(rope.tail) - before))
             if field.repeated and len(rope.tail) > _SPILLED:
                 self._conclude(rope)
         elif isinstance(value, tuple):
-            self._hold(size_of(value) + _WAITING)  # it holds these bytes until the message ends
+            self._hold(size_of(value) + _WAITING)  # held until the message ends
 
     def _hold(self, count: int) -> None:
         self._held += count
@@ -339,7 +337,7 @@ class Canonicalizer:
             self._charge.resize(self._held + _STEP)
 
     def _conclude(self, rope: Rope) -> None:
-        """Move what was added to a rope last to where it can stay."""
+        """Charge the bytes added last to a rope, or move them to a scratch file."""
         if self._held <= self._charge.amount or self._scratch is None:
             rope.cut()
             return
@@ -349,11 +347,11 @@ class Canonicalizer:
         rope.spill(self._spool)
 
 
-# -- what the parts of a message are put into --------------------------------------------------------------------------
+# -- the parts of a message --------------------------------------------------------------------------------------------
 
 
 class _Parts:
-    """What was found in a message, by field number."""
+    """The parts found in a message, by field number."""
 
     __slots__ = ("cases", "counts", "maps", "out", "singles", "unknown")
 
@@ -362,11 +360,11 @@ class _Parts:
         self.singles: dict[int, list[Item]] = {}  # singular messages, to be merged
         self.maps: dict[int, dict[Key, tuple[bytes, Rope | list[Item]]]] = {}
         self.cases: dict[str, int] = {}  # the member of each oneof
-        self.counts: dict[int, int] = {}  # of elements, where some are addressed
+        self.counts: dict[int, int] = {}  # number of elements, for fields with addressed parts
         self.unknown = Rope()
 
     def choose(self, field: _Field) -> None:
-        """Note that a field is set: no other member of its oneof is."""
+        """Record that a field is set, and so no other member of its oneof."""
         if field.oneof is not None:
             before = self.cases.get(field.oneof)
             if before != field.number:
@@ -400,7 +398,7 @@ def _extra(items: list[Item]) -> dict[tuple[int, int | None], list[Item]]:
 def _element(
     parts: _Parts, field: _Field, value: Content | Addressed, extra: dict[tuple[int, int | None], list[Item]]
 ) -> list[Item] | None:
-    """Return the items of the element that a value begins; None if it adds to one that was begun before."""
+    """Return the items of the element that a value begins; None if the value adds to an element begun before."""
     if not extra:
         return [value]
     count = parts.counts.get(field.number, 0)
@@ -417,7 +415,7 @@ def _element(
 
 def _add_unknown(unknown: Rope, number: int, wire: int, value: int | bytes | Content | Addressed) -> None:
     if isinstance(value, Addressed):
-        raise MalformedError(f"a chunk is for field {number}, which its message does not have")
+        raise MalformedError(f"a chunk belongs to field {number}, which its message does not have")
     unknown.add(encode_varint(number << 3 | wire))
     if isinstance(value, int):
         unknown.add(encode_varint(value))
@@ -466,7 +464,7 @@ def _add_value(rope: Rope, field: _Field, value: int | bytes | Content) -> None:
 
 
 def _add_entry(parts: _Parts, field: _Field, value: Content | Addressed) -> None:
-    """Note an entry of a map; one of an equal key before is forgotten."""
+    """Add an entry of a map; it replaces an earlier entry with an equal key."""
     if isinstance(value, Addressed):
         raise no_key(value)
     key_type, value_type = field.entry
@@ -495,7 +493,7 @@ def _zero(field: _Field) -> int | bytes | Content:
 
 
 def _sort_key(field: _Field, key: int | bytes | Content) -> Key:
-    """Return what C++ compares: the bytes of a string, the number of anything else."""
+    """Return the sort key that C++ uses: the bytes of a string, the number of anything else."""
     if isinstance(key, bytes):
         return int.from_bytes(key, "little", signed=field.type in (TYPE_SFIXED32, TYPE_SFIXED64))
     if not isinstance(key, int):
@@ -512,8 +510,8 @@ def _add_packed(rope: Rope, field: _Field, value: Content) -> None:
     if size_of(value) % size:
         raise MalformedError(f"the list in field {field.number} ends within a value", wanted=size, got=size_of(value))
     if not field.packed_key:
-        raise UnsupportedError(f"field {field.number} is a list declared as not packed, which came packed")
-    # Large lists are looked through twice, but not kept if they are as they should be.
+        raise UnsupportedError(f"field {field.number} is packed, but declared as not packed")
+    # Large lists are scanned twice, but not held if they are canonical already.
     if field.wire != VARINT or not any(changed for _, changed in _varints(field, value)):
         rope.add_content(value)
         return
@@ -522,7 +520,7 @@ def _add_packed(rope: Rope, field: _Field, value: Content) -> None:
 
 
 def _varints(field: _Field, value: Content) -> Iterator[tuple[bytes, bool]]:
-    """Yield a packed list of varints in canonical form, by stretches, and whether each was different before."""
+    """Yield a packed list of varints in canonical form, run by run, and whether each run was changed."""
     pattern, left, rest = _CANONICAL[field.kind], size_of(value), b""
     for block in blocks_of(value):
         left -= len(block)
@@ -532,7 +530,7 @@ def _varints(field: _Field, value: Content) -> Iterator[tuple[bytes, bool]]:
             end = match.end() if match else pos
             if end > pos:
                 yield data[pos:end], False
-            if left and len(data) - end < MAX_BYTES_64:  # it may go on in the next block
+            if left and len(data) - end < MAX_BYTES_64:  # it may continue in the next block
                 break
             if end == len(data):
                 return

@@ -1,4 +1,4 @@
-"""Hashes of a SavedModel in chunks (``.cpb``); the rules are told in `pparse.proto_splitter.fingerprint`."""
+"""Hashes of a SavedModel in chunks (``.cpb``). See `pparse.proto_splitter.fingerprint` for the rules."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ _TARGETS: Final = (GRAPH, SIGNATURES, OBJECTS)
 
 
 def chunked_hashes(data: Data, options: ReadOptions, canonicalizer: Canonicalizer) -> tuple[int, int, int, int]:
-    """Return checksum, hash of the graph, of signatures and of the object graph.
+    """Return the checksum, and the hashes of the graph, of the signatures and of the object graph.
 
-    Raises `MalformedError`, `EndOfDataError`, `UnsupportedError` (a version that is not for us), `LimitError`.
+    Raise `MalformedError`, `EndOfDataError`, `UnsupportedError` (unsupported version) or `LimitError`.
     """
     from pparse.protos import schema
 
@@ -46,7 +46,7 @@ def chunked_hashes(data: Data, options: ReadOptions, canonicalizer: Canonicalize
         model = _pruned_items(root, chunks)
         meta_graph = element(model, 2, 0)
         if meta_graph is None:
-            raise MalformedError("the SavedModel has no meta graph", source=data.name)
+            raise MalformedError("the SavedModel has no MetaGraphDef", source=data.name)
         own = canonicalizer.fingerprint(types.message("tensorflow.GraphDef"), submessage(meta_graph, 2) or [])
         graph = cat64(own, chunks.hash_of(root, GRAPH))
         signatures, chunked = 0, chunks.hash_of(root, SIGNATURES)
@@ -59,7 +59,7 @@ def chunked_hashes(data: Data, options: ReadOptions, canonicalizer: Canonicalize
 
 
 class _Chunks:
-    """The chunks of a file, as ranges and as hashes; each is hashed once."""
+    """The chunks of a file, as ranges and as hashes. Each is hashed once."""
 
     def __init__(self, reader: Any, infos: Any) -> None:
         self._reader = reader
@@ -67,7 +67,7 @@ class _Chunks:
         self._hashes: dict[int, int] = {}
 
     def open(self, index: int) -> Range:
-        """Return the bytes of a chunk. Raises `MalformedError` if they are not where, or what, the metadata say."""
+        """Return the bytes of a chunk. Raise `MalformedError` if position or size contradict the metadata."""
         if index >= len(self._infos):
             raise MalformedError(f"there is no chunk {index}", wanted=index, got=len(self._infos))
         info = self._infos[index]
@@ -96,7 +96,7 @@ class _Chunks:
     def hash_of(self, tree: Any, target: Tag) -> int:
         """Return the joined hashes of the chunks below ``tree`` that count for a target.
 
-        The tags of nested trees are compared with the target as a whole, though they are relative, as TensorFlow does.
+        As in TensorFlow, the relative tags of nested trees are compared with the whole target.
         """
         walks = [self._walk(tree, target)]
         answer: int | None = None
@@ -110,7 +110,7 @@ class _Chunks:
         return answer or 0
 
     def _walk(self, tree: Any, target: Tag) -> Generator[Any, Any, int]:
-        """Yield trees whose hashes are wanted, to be sent them; return the hash of this one."""
+        """Yield each tree whose hash is needed, and receive it; return the hash of this tree."""
         total = 0
         for entry in tree.chunked_fields:
             tag, inner = _tag(entry), entry.message
@@ -119,7 +119,7 @@ class _Chunks:
                 total = cat64(total, self.fingerprint(inner.chunk_index) if _has_chunk(inner) else (yield inner))
             elif matching == len(tag) and _has_chunk(inner):
                 if tag:
-                    raise UnsupportedError("TensorFlow takes no fingerprint where a chunk is for a whole meta graph")
+                    raise UnsupportedError("TensorFlow computes no fingerprint if a chunk holds a whole MetaGraphDef")
                 total = cat64(total, (yield inner))
             elif matching == len(tag):
                 for below in inner.chunked_fields:  # the tags of these, and their chunks, do not count
@@ -145,7 +145,7 @@ def _step(index: Any) -> tuple[str, int | bytes]:
 
 
 def _common(first: Tag, second: Tag) -> int:
-    """Return the length of the prefix that both have."""
+    """Return the length of the common prefix."""
     count = 0
     for one, other in zip(first, second, strict=False):
         if one != other:
@@ -155,7 +155,7 @@ def _common(first: Tag, second: Tag) -> int:
 
 
 def _pruned_items(root: Any, chunks: _Chunks) -> list[Item]:
-    """Return the SavedModel made of the root chunk and of those above or at a target, in the order of merging."""
+    """Return the SavedModel of the root chunk and the chunks at or above a target, in merging order."""
     items: list[Item] = []
     waiting: list[tuple[Any, Steps]] = [(root, ())]
     while waiting:
@@ -166,14 +166,14 @@ def _pruned_items(root: Any, chunks: _Chunks) -> list[Item]:
         for tag, _, entry in sorted(_matching(tree), key=lambda found: found[:2]):
             if tag:
                 inner.append((entry.message, (*at, *_steps(tag))))
-            else:  # comes before all others; what is below it is not looked at
+            else:  # comes before all others; chunks below it are ignored
                 items.append(_at(at, chunks, entry.message.chunk_index))
         waiting += reversed(inner)
     return items
 
 
 def _matching(tree: Any) -> list[tuple[Tag, int, Any]]:
-    """Return the entries whose tags begin targets, once for each such target."""
+    """Return the entries whose tag is a prefix of a target, once for each such target."""
     found = []
     for entry in tree.chunked_fields:
         tag = _tag(entry)
@@ -183,7 +183,7 @@ def _matching(tree: Any) -> list[tuple[Tag, int, Any]]:
 
 
 def _steps(tag: Tag) -> list[tuple[int, int | None]]:
-    """Return field numbers, each with the index behind it; tags that begin targets have no other steps."""
+    """Return field numbers, each with the index that follows it; prefixes of targets have no other steps."""
     steps: list[tuple[int, int | None]] = []
     for kind, value in tag:
         if kind == "field":
@@ -194,6 +194,6 @@ def _steps(tag: Tag) -> list[tuple[int, int | None]]:
 
 
 def _at(steps: Steps, chunks: _Chunks, index: int | None) -> Item:
-    """Return a chunk as an item; without one, of a message that is there, and empty."""
+    """Return a chunk as an item; an empty message if there is no chunk."""
     content = span(b"") if index is None else content_of(chunks.open(index))
     return Addressed(steps, content) if steps else content

@@ -1,4 +1,4 @@
-"""The metadata of a ``.cpb`` in the making: tags, and the tree of chunked fields, serialized."""
+"""The metadata of a ``.cpb`` being written: tags, and the tree of chunked fields, serialized."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ _KEYS: Final = {9: 1, 8: 2, 13: 3, 4: 4, 5: 5, 3: 6}
 
 
 def field_step(number: int) -> Step:
-    """Return the step to a field."""
+    """Return the step of a tag to a field."""
     return False, _len_field(1, b"\x08" + encode_varint(number))
 
 
 def index_step(index: int) -> Step:
-    """Return the step to an element of a repeated field."""
+    """Return the step of a tag to an element of a repeated field."""
     return False, _len_field(1, b"\x18" + encode_varint(index))
 
 
 def key_step(key_type: FieldType, key: Any) -> Step | None:
-    """Return the step of a map key; None for keys that TensorFlow's Merger cannot find (64 bits are cut to 32)."""
+    """Return the tag step to a map key; None for keys that TensorFlow's Merger cannot find (it cuts 64 bits to 32)."""
     number = _KEYS.get(key_type.type)
     if number is None or (isinstance(key, int) and not -(1 << 31) <= key < 1 << 31):
         return None
@@ -50,7 +50,7 @@ def _len_field(number: int, content: bytes) -> bytes:
 def chunk_metadata(infos: Sequence[tuple[int, int, int]], fields: Sequence[tuple[Tag, int]]) -> bytes:
     """Return a serialized ChunkMetadata (tensorflow/tools/proto_splitter/chunk.proto) whose root is chunk 0.
 
-    ``infos`` are type, size and position of each chunk; ``fields`` a tag and the index of a chunk each.
+    ``infos`` has type, size and position of each chunk; ``fields`` has a tag and a chunk index for each chunked field.
     """
     version = b"\x08" + encode_varint(SPLITTER_VERSION)
     if JOIN_VERSION:
@@ -65,10 +65,10 @@ def chunk_metadata(infos: Sequence[tuple[int, int, int]], fields: Sequence[tuple
 
 
 def _tree(fields: Sequence[tuple[Tag, int]]) -> bytes:
-    """Return the chunked fields, serialized, flat but where several belong below one key of a map.
+    """Return the chunked fields, serialized: flat, except for several fields below one map key.
 
-    TensorFlow's Merger keeps no order among fields that share a map key; what is nested below such a field comes after
-    it. Its depth is that of maps in maps.
+    TensorFlow's Merger does not keep the order of fields that share a map key; fields nested below one come after it.
+    The tree is as deep as maps are nested.
     """
     out: list[bytes] = []
     groups: dict[Tag, list[tuple[Tag, int]]] = {}

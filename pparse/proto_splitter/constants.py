@@ -1,4 +1,4 @@
-"""The size limit of a chunk: a default for all splitters, which each can override with ``max_size=``.
+"""The default size limit of a chunk. Each splitter can override it with ``max_size=``.
 
 TensorFlow's Python splitter has the same default (1 GiB), its C++ one 2^31 - 500 bytes.
 """
@@ -12,22 +12,22 @@ if TYPE_CHECKING:
     from typing import Final
 
 DEFAULT_MAX_SIZE: Final = 1 * GIB
-# No implementation of protobuf serializes or parses a message above this.
+# No protobuf implementation serializes or parses a larger message.
 MAX_MESSAGE_BYTES: Final = (1 << 31) - 1
 
 _current = DEFAULT_MAX_SIZE
 
 
 def max_size() -> int:
-    """Return the largest size in bytes that a message chunk may have, where a splitter was not told otherwise."""
+    """Return the default for the largest size of a message chunk, in bytes."""
     return min(_current, MAX_MESSAGE_BYTES)
 
 
 class set_max_size:  # noqa: N801 -- called like a function
-    """Set what `max_size` returns (bytes, or text such as ``"64MiB"``); as a context manager, only for its block.
+    """Set what `max_size` returns (bytes, or text such as ``"64MiB"``). As a context manager, only for its block.
 
-    It is one setting of the process: threads that want different limits give ``max_size=`` to their splitters. Above
-    2 GiB - 1 it counts as that. Raises ValueError for what is not a positive size.
+    The setting belongs to the process: threads that need different limits pass ``max_size=`` to their splitters. A size
+    above 2 GiB - 1 counts as that. Raise ValueError for a size that is not positive.
     """
 
     def __init__(self, size: int | str) -> None:
@@ -43,13 +43,13 @@ class set_max_size:  # noqa: N801 -- called like a function
         _current = self._before
 
 
-# The name that users of TensorFlow's splitter know.
+# The name in TensorFlow's splitter.
 debug_set_max_size = set_max_size
 
 
 def checked_size(size: int | str) -> int:
-    """Return ``size`` in bytes. Raises ValueError for what is not a positive size."""
+    """Return ``size`` in bytes. Raise ValueError if it is not positive."""
     checked = parse_size(size)
     if checked < 1:
-        raise ValueError("a chunk must be allowed at least one byte")
+        raise ValueError("the size limit of a chunk must be at least one byte")
     return checked

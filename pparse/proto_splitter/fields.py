@@ -1,8 +1,8 @@
-"""Field tags: the way from a message down to one of its parts, as a Python list and as ``FieldIndex`` messages.
+"""Field tags: the path from a message to one of its parts, as a Python list and as ``FieldIndex`` messages.
 
-A list such as ``["graph_def", "node", 3, "attr", "value"]`` names fields by name or number; what follows a map field is
-the key, what follows another repeated field is the index, and both may be left out at the end. Lists are resolved by
-descriptors alone: the data need not be there.
+A list such as ``["graph_def", "node", 3, "attr", "value"]`` names fields by name or number. A map field is followed by
+the key, another repeated field by the index; both may be left out at the end. Lists are resolved with descriptors only:
+the data need not be there.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _LABEL_REPEATED: Final = 3
 
 
 class FieldNotFoundError(PathError, KeyError):
-    """A field tag names a field that the message type does not have, or a map key that cannot be written."""
+    """A field tag names a field that the message type does not have, or a map key of a type that tags cannot hold."""
 
 
 # -- descriptors ---------------------------------------------------------------------------------------------------
@@ -37,7 +37,7 @@ class FieldNotFoundError(PathError, KeyError):
 
 def is_repeated(field: Any) -> bool:
     """Say whether a FieldDescriptor is of a repeated field (maps are)."""
-    repeated = getattr(field, "is_repeated", None)  # protobuf has it since 6.31, and has no label since 7
+    repeated = getattr(field, "is_repeated", None)  # in protobuf since 6.31; `label` is gone since 7
     return bool(field.label == _LABEL_REPEATED if repeated is None else repeated)
 
 
@@ -74,8 +74,8 @@ def has_required(descriptor: Any) -> bool:
 def walk(descriptor: Any, fields: Fields) -> Iterator[tuple[str, FieldStep, Any]]:
     """Yield the steps of ``fields``: ``(FIELD, number, descriptor)``, then maybe ``(INDEX | MAP_KEY, value, same)``.
 
-    Raises `FieldNotFoundError` for an unknown field and a key of a type that no tag can hold, ValueError for
-    fields below a scalar and an index below 0, TypeError for items of a wrong type.
+    Raise `FieldNotFoundError` for an unknown field or a key of a type that no tag can hold, ValueError for fields below
+    a scalar or a negative index, TypeError for items of a wrong type.
     """
     message: Any = descriptor
     field: Any = None
@@ -95,9 +95,9 @@ def walk(descriptor: Any, fields: Fields) -> Iterator[tuple[str, FieldStep, Any]
 
 
 def get_field_tag(proto: Any, fields: Fields) -> list[Any]:
-    """Return ``fields``, that start at the message (or message class) ``proto``, as ``FieldIndex`` messages.
+    """Return ``fields`` as ``FieldIndex`` messages, starting at the message (or message class) ``proto``.
 
-    Raises as `walk`.
+    Raise as `walk`.
     """
     from pparse.protos import message_class
 
@@ -114,7 +114,7 @@ def get_field_tag(proto: Any, fields: Fields) -> list[Any]:
 def get_field(proto: Any, fields: Fields) -> tuple[Any, Any]:
     """Return the value at ``fields`` and its FieldDescriptor: ``(proto, None)`` if ``fields`` is empty.
 
-    The value is None where a map key or an index is not there. Raises as `walk`.
+    The value is None if a map key or an index does not exist. Raise as `walk`.
     """
     value, found = proto, None
     for what, step, field in walk(proto.DESCRIPTOR, fields):
@@ -131,7 +131,7 @@ def get_field(proto: Any, fields: Fields) -> tuple[Any, Any]:
 
 
 def field_path(proto: Any, fields: Fields) -> str:
-    """Return ``fields`` as text, for people: ``node[3].attr["value"].tensor``; empty for an empty list."""
+    """Return ``fields`` as readable text: ``node[3].attr["value"].tensor``; empty for an empty list."""
     text = ""
     for what, step, field in walk(proto.DESCRIPTOR, fields):
         if what == FIELD:
@@ -145,7 +145,7 @@ def field_path(proto: Any, fields: Fields) -> str:
 
 def _find(message: Any, name: FieldStep) -> Any:
     if isinstance(name, bool) or not isinstance(name, int | str):
-        raise TypeError(f"a field is named by its name or number, not by {name!r}")
+        raise TypeError(f"give a field as its name or number, not by {name!r}")
     if isinstance(name, int):
         field = message.fields_by_number.get(name)
         if field is None:
@@ -182,7 +182,7 @@ def _index(field: Any, index: FieldStep) -> int:
 
 
 def format_bytes(count: float) -> str:
-    """Return a size as TensorFlow's splitter words it: ``52.18KiB``; at most two decimals, units of 1024 up to GiB."""
+    """Return a size as TensorFlow's splitter writes it: ``52.18KiB``; at most two decimals, units of 1024 up to GiB."""
     for unit in ("B", "KiB", "MiB"):
         if count < 1024:
             return _rounded(count) + unit

@@ -6,22 +6,23 @@
     values.singleprint                     # "8947653168630125217/15354238402988963670/…"
     write_fingerprint("my_model", values)
 
-All hashes are FarmHash Fingerprint64 (`pparse.kernels.farmhash`), joined with `cat64`; messages are hashed in the form
-that C++ protobuf writes (`pparse.proto_splitter.canonical`). What TensorFlow 2.21 does, found out by trying it:
+All hashes are FarmHash Fingerprint64 (`pparse.kernels.farmhash`), joined with `cat64`. Messages are hashed in the form
+that C++ protobuf writes (`pparse.proto_splitter.canonical`). These are the rules of TensorFlow 2.21, found by
+experiment:
 
 ``saved_model.pb`` (producer 4)
-    The checksum is that of the whole message; the graph's that of the first meta graph's GraphDef, regularized
-    (`pparse.proto_splitter.regularize`). Signatures: key and message, each joined on, in the order of keys. Object
-    graph: of its concrete functions, in the order of the numbers at the end of their names, the name without the
-    number and the message, each joined on; nodes do not count.
+    The checksum is the hash of the whole message. The graph hash is that of the first MetaGraphDef's GraphDef,
+    regularized (`pparse.proto_splitter.regularize`). Signatures: key and message are joined on, in the order of keys.
+    Object graph: for each concrete function, in the order of the number at the end of its name, the name without that
+    number and the message are joined on; nodes do not count.
 
 ``saved_model.cpb`` (producer 2)
-    Hashes of chunks as they are. A chunk counts for a target, the tag of a field, if the two tags agree as far as
-    they go; the checksum has the empty target, hence all chunks but the root's own. Graph, signatures and object graph
-    are a hash of what is in the root chunk and in chunks at or above the target (whose tag is a prefix of it; one
-    that is so for several targets is merged as many times), joined with the chunks' own hash. Nothing is regularized.
+    Chunks are hashed as they are. A chunk counts for a target (the tag of a field) if one of the two tags is a prefix
+    of the other. The checksum has the empty target, so all chunks except the root's own count. Graph, signatures and
+    object graph: the hash of the field merged from the root chunk and the chunks whose tag is a prefix of the target
+    (merged once per target of which it is a prefix), joined with the hash of the chunks. Nothing is regularized.
 
-Chunks and large fields are hashed as they are read; nothing of them is kept.
+Chunks and large fields are hashed while they are read; none is held in memory.
 """
 
 from __future__ import annotations
@@ -69,9 +70,9 @@ _MAX_FINGERPRINT_FILE: Final = 1 << 16
 
 
 class Fingerprint:
-    """The fields of a ``tensorflow.FingerprintDef``: five hashes of 64 bits, a random ``uuid``, and ``producer``.
+    """The fields of a ``tensorflow.FingerprintDef``.
 
-    ``producer`` is the version of the rules. Equal to another of the same fields; `same_model` does without the uuid.
+    Two are equal if all their fields are; `same_model` ignores the uuid.
     """
 
     __slots__ = (*_HASHES, "producer", "uuid")
@@ -87,12 +88,19 @@ class Fingerprint:
         producer: int = 0,
     ) -> None:
         self.saved_model_checksum = saved_model_checksum
+        """Hash of the whole SavedModel."""
         self.graph_def_program_hash = graph_def_program_hash
+        """Hash of the graph of the first MetaGraphDef."""
         self.signature_def_hash = signature_def_hash
+        """Hash of its signatures."""
         self.saved_object_graph_hash = saved_object_graph_hash
+        """Hash of its object graph."""
         self.checkpoint_hash = checkpoint_hash
+        """Hash of the index of the checkpoint; 0 if there is none."""
         self.uuid = uuid
+        """A random identifier of this copy."""
         self.producer = producer
+        """Version of the rules that the hashes were computed by."""
 
     @property
     def hashes(self) -> tuple[int, ...]:
@@ -101,11 +109,11 @@ class Fingerprint:
 
     @property
     def singleprint(self) -> str:
-        """What identifies the model in one string: the hashes of graph, signatures, object graph and checkpoint."""
+        """One string that identifies the model: the hashes of graph, signatures, object graph and checkpoint."""
         return "/".join(map(str, self.hashes[1:]))
 
     def same_model(self, other: Fingerprint) -> bool:
-        """Say whether all hashes are equal, and made by the same rules."""
+        """Say whether all hashes are equal, and computed by the same rules."""
         return self.hashes == other.hashes and self.producer == other.producer
 
     def to_bytes(self) -> bytes:
@@ -122,7 +130,7 @@ class Fingerprint:
 
     @classmethod
     def from_bytes(cls, serialized: bytes) -> Fingerprint:
-        """Read a serialized FingerprintDef. Raises `MalformedError`."""
+        """Parse a serialized FingerprintDef. Raise `MalformedError` if it is something else."""
         from google.protobuf.message import DecodeError
 
         from pparse.protos import message_class
@@ -155,15 +163,15 @@ def fingerprint(
     limits: Limits | None = None,
     scratch: Scratch | None = None,
 ) -> Fingerprint:
-    """Return the fingerprint of a SavedModel folder, as TensorFlow would write it; ``saved_model.cpb`` wins over .pb.
+    """Compute the fingerprint of a SavedModel folder as TensorFlow does. ``saved_model.cpb`` takes precedence over .pb.
 
-    ``uuid`` is taken as it is, by default a random one. ``verify`` says which hashes of a ``.cpb`` are checked on the
-    way (see `pparse.riegeli.RecordReader`). What is held, messages without their large values, goes to ``scratch``
-    where it does not fit into ``budget``.
+    ``uuid`` is random by default. ``verify`` says which hashes of a ``.cpb`` are checked on the way (see
+    `pparse.riegeli.RecordReader`). Messages are held without their large values; what does not fit in ``budget`` goes
+    to ``scratch``.
 
-    Raises `FormatError` if there is no SavedModel, `SourceError` if it cannot be read, `MalformedError` or
-    `EndOfDataError` if it is damaged or cut, `UnsupportedError` for what TensorFlow has no fixed answer to,
-    `LimitError`.
+    Raise `FormatError` if there is no SavedModel, `SourceError` if it cannot be read, `MalformedError` or
+    `EndOfDataError` if it is damaged or truncated, `UnsupportedError` where TensorFlow's own result is not determined,
+    `LimitError` if a limit is exceeded.
     """
     folder = os.fspath(path)
     limits = limits or Limits()
@@ -182,7 +190,7 @@ def fingerprint(
                 hashes = _whole_hashes(data, canonicalizer)
             producer = PRODUCER_WHOLE
         elif os.path.exists(os.path.join(folder, "saved_model.pbtxt")):
-            raise UnsupportedError(f"{folder}: TensorFlow takes no fingerprint of a SavedModel in text form")
+            raise UnsupportedError(f"{folder}: TensorFlow computes no fingerprint of a SavedModel in text form")
         else:
             raise FormatError("the folder has no saved_model.cpb or saved_model.pb", source=folder)
     if uuid is None:
@@ -193,9 +201,9 @@ def fingerprint(
 
 
 def write_fingerprint(folder: Folder, values: Fingerprint | None = None) -> Fingerprint:
-    """Write ``fingerprint.pb`` into a SavedModel folder, by default that of the folder itself; return what it says.
+    """Write ``fingerprint.pb`` into a SavedModel folder and return the fingerprint; by default, compute it first.
 
-    The file is replaced as a whole or not at all. Raises `SourceError` if it cannot be written, else as `fingerprint`.
+    The file is replaced as a whole or not at all. Raise `SourceError` if it cannot be written, else as `fingerprint`.
     """
     from pparse.writers.files import AtomicFile
 
@@ -207,21 +215,21 @@ def write_fingerprint(folder: Folder, values: Fingerprint | None = None) -> Fing
 
 
 def read_fingerprint(folder: Folder) -> Fingerprint | None:
-    """Return what ``fingerprint.pb`` of a SavedModel folder says; None if there is none.
+    """Return the content of ``fingerprint.pb`` in a SavedModel folder; None if there is no such file.
 
-    Raises `MalformedError` if it is something else, `SourceError` if it cannot be read.
+    Raise `MalformedError` if it is something else, `SourceError` if it cannot be read.
     """
     path = os.path.join(os.fspath(folder), _FINGERPRINT_FILE)
     if not os.path.exists(path):
         return None
     with FileData(path) as data:
         if (data.size or 0) > _MAX_FINGERPRINT_FILE:
-            raise MalformedError("the file is too long", source=path, wanted=_MAX_FINGERPRINT_FILE, got=data.size)
+            raise MalformedError("the file is too large", source=path, wanted=_MAX_FINGERPRINT_FILE, got=data.size)
         return Fingerprint.from_bytes(data.pread(0, _MAX_FINGERPRINT_FILE))
 
 
 def checkpoint_hash(folder: str) -> int:
-    """Return the fingerprint of the index of the folder's checkpoint, 0 if it has none."""
+    """Return the hash of the index of the folder's checkpoint; 0 if there is none."""
     path = os.path.join(folder, "variables", "variables.index")
     if not os.path.exists(path):
         return 0
@@ -236,7 +244,7 @@ def checkpoint_hash(folder: str) -> int:
 
 
 def _whole_hashes(data: FileData, canonicalizer: Canonicalizer) -> tuple[int, int, int, int]:
-    """Return checksum, hash of the graph, of signatures and of the object graph."""
+    """Return the checksum, and the hashes of the graph, of the signatures and of the object graph."""
     from pparse.protos import schema
 
     types = schema()
@@ -244,7 +252,7 @@ def _whole_hashes(data: FileData, canonicalizer: Canonicalizer) -> tuple[int, in
     checksum = canonicalizer.fingerprint(types.message("tensorflow.SavedModel"), model)
     meta_graph = element(model, META_GRAPHS, 0)
     if meta_graph is None:
-        raise MalformedError("the SavedModel has no meta graph", source=data.name)
+        raise MalformedError("the SavedModel has no MetaGraphDef", source=data.name)
     graph = canonicalizer.fingerprint(
         types.message("tensorflow.GraphDef"),
         submessage(meta_graph, GRAPH_DEF) or [],
@@ -267,7 +275,9 @@ def _object_graph_hash(objects: list[Item], types: Schema, canonicalizer: Canoni
         if number is None:
             raise MalformedError(f"the name of the function {shown!r} does not end in a number")
         if number in by_number:
-            raise UnsupportedError(f"two functions end in {number}, {shown!r} is one: TensorFlow takes either of them")
+            raise UnsupportedError(
+                f"two functions end in {number}, {shown!r} is one of them: TensorFlow may take either"
+            )
         by_number[number] = name
     result = 0
     kind = types.message("tensorflow.SavedConcreteFunction")

@@ -1,14 +1,14 @@
-"""A whole SavedModel folder split or merged: the message, all other files of the folder, a new fingerprint.
+"""Splits or merges a whole SavedModel folder: the message, all other files, and a new fingerprint.
 
 ::
 
     split_folder("model", "model-chunked", max_size="512MiB")   # saved_model.pb  -> saved_model.cpb
     merge_folder("model-chunked", "model-plain")                # saved_model.cpb -> saved_model.pb
 
-The target is made beside its place under another name, and renamed when all is there: it appears whole, or not at all.
-``variables/``, ``assets/``, ``assets.extra/`` and every other file are copied, block by block. Where a folder has both
-``saved_model.cpb`` and ``saved_model.pb``, the former is the model, as in TensorFlow. What was left out, and why, is
-said in the ``notes`` of the report.
+The target is written beside its place under a temporary name and renamed at the end: it appears complete, or not at
+all. ``variables/``, ``assets/``, ``assets.extra/`` and every other file are copied, block by block. If a folder has
+both ``saved_model.cpb`` and ``saved_model.pb``, the ``.cpb`` is the model, as in TensorFlow. The ``notes`` of the
+report say what was left out, and why.
 """
 
 from __future__ import annotations
@@ -50,32 +50,30 @@ _PREFIX: Final = "saved_model"
 
 
 class FolderReport:
-    """What was written: ``path``; ``model``, the report on the message; ``files`` and ``bytes`` that were copied.
-
-    ``fingerprint`` is the new one, None if there is none; ``notes`` are sentences on what a reader may not expect.
-    """
+    """What `split_folder` or `merge_folder` wrote."""
 
     __slots__ = ("bytes", "files", "fingerprint", "model", "notes", "path")
 
     def __init__(self, path: str, model: SplitReport | MergeReport) -> None:
         self.path = path
+        """Path of the new folder."""
         self.model = model
+        """Report on the message."""
         self.files = 0
+        """Number of other files copied."""
         self.bytes = 0
+        """Bytes of other files copied."""
         self.fingerprint: Fingerprint | None = None
+        """The new fingerprint; None if none was written."""
         self.notes: list[str] = []
+        """Sentences about anything that a reader may not expect."""
 
     def __repr__(self) -> str:
         return f"<FolderReport {self.path!r}: {self.model!r}, {self.files} other files>"
 
 
 class FolderOptions:
-    """How a folder is written, for `split_folder` and `merge_folder`.
-
-    ``overwrite``: replace a target that is a SavedModel folder. ``follow_links``: copy what symbolic links that lead
-    out of the folder name, too. ``fingerprint``: write one. ``budget`` bounds memory, ``verify`` says which hashes of
-    chunks are checked; ``stats`` counts what is read.
-    """
+    """How `split_folder` and `merge_folder` write a folder."""
 
     __slots__ = (
         "budget",
@@ -105,15 +103,25 @@ class FolderOptions:
         stats: IoStats | None = None,
     ) -> None:
         self.overwrite = overwrite
+        """Whether to replace a target that is a SavedModel folder."""
         self.follow_links = follow_links
+        """Whether to copy what symbolic links out of the folder point to."""
         self.fingerprint = fingerprint
+        """Whether to write a fingerprint."""
         self.budget = budget
+        """Limit of the memory used, in bytes or as text such as ``"64MiB"``."""
         self.limits = limits or Limits()
+        """Caps on what a file may ask for."""
         self.scratch = scratch
+        """Folder for temporary files; None for no such files."""
         self.verify = verify
+        """Which hashes of chunks are checked, see `pparse.riegeli.RecordReader`."""
         self.progress = progress
+        """Called with the progress: bytes done, bytes in all, what is being done."""
         self.cancel = cancel
+        """Called regularly; True cancels the work."""
         self.stats = stats
+        """Counters of what is read."""
 
 
 def split_folder(
@@ -124,12 +132,12 @@ def split_folder(
     writer_options: str | None = None,
     **options: Any,
 ) -> FolderReport:
-    """Write the SavedModel folder ``source_dir``, its message split, as the new folder ``target_dir``.
+    """Write the SavedModel folder ``source_dir`` as the new folder ``target_dir``, with its message split.
 
-    ``max_size`` and ``writer_options`` as for `pparse.proto_splitter.stream_split.split_file`; keyword arguments else
-    are those of `FolderOptions`. A message within the limit stays a ``saved_model.pb``.
+    ``max_size`` and ``writer_options`` are as for `pparse.proto_splitter.stream_split.split_file`; the other keyword
+    arguments are those of `FolderOptions`. A message within the limit stays a ``saved_model.pb``.
 
-    Raises `FormatError` for a folder that is no SavedModel, `OptionError` if it is in chunks already, or the target is
+    Raise `FormatError` if the source is not a SavedModel; `OptionError` if it is in chunks already, or if the target is
     not empty, is the source, or lies in it; else as `split_file`.
     """
     from pparse.proto_splitter.stream_split import split_document
@@ -138,7 +146,7 @@ def split_folder(
     source, target = os.fspath(source_dir), os.fspath(target_dir)
     model = _model_of(source)
     if model == CHUNKED:
-        beside = f", which counts, and not the {WHOLE} beside it" if os.path.exists(os.path.join(source, WHOLE)) else ""
+        beside = f", which takes precedence over its {WHOLE}" if os.path.exists(os.path.join(source, WHOLE)) else ""
         raise OptionError(f"{source} is in chunks already: it has a {CHUNKED}{beside}; merge it first")
 
     def write(document: Extraction, folder: str) -> SplitReport:
@@ -149,10 +157,10 @@ def split_folder(
 
 
 def merge_folder(source_dir: Folder, target_dir: Folder, **options: Any) -> FolderReport:
-    """Write the SavedModel folder ``source_dir``, its ``saved_model.cpb`` merged, as the new folder ``target_dir``.
+    """Write the SavedModel folder ``source_dir`` as the new folder ``target_dir``, with ``saved_model.cpb`` merged.
 
-    Keyword arguments are those of `FolderOptions`. Raises as `split_folder`, and `MalformedError` where a chunk is lost
-    or damaged.
+    Keyword arguments are those of `FolderOptions`. Raise as `split_folder`, and `MalformedError` if a chunk is lost or
+    damaged.
     """
     from pparse.proto_splitter.stream_merge import merge_document
 
@@ -160,7 +168,7 @@ def merge_folder(source_dir: Folder, target_dir: Folder, **options: Any) -> Fold
     source, target = os.fspath(source_dir), os.fspath(target_dir)
     model = _model_of(source)
     if model == WHOLE:
-        raise OptionError(f"{source} has no {CHUNKED}, but a plain {WHOLE}: there is nothing to merge")
+        raise OptionError(f"{source} has no {CHUNKED}, only a plain {WHOLE}: there is nothing to merge")
 
     def write(document: Extraction, folder: str) -> MergeReport:
         return merge_document(document, os.path.join(folder, WHOLE), given.progress)
@@ -169,18 +177,18 @@ def merge_folder(source_dir: Folder, target_dir: Folder, **options: Any) -> Fold
 
 
 def _model_of(source: str) -> str:
-    """Return the name of the file that is the model of a folder, the one that TensorFlow takes."""
+    """Return the name of the file that TensorFlow reads as the model of a folder."""
     if not os.path.isdir(source):
-        raise SourceError("is no folder", source=source)
+        raise SourceError("is not a folder", source=source)
     for name in (CHUNKED, WHOLE):
         path = os.path.join(source, name)
         if os.path.isdir(path):
-            raise FormatError("is a folder, where the model should be; give this another name", source=path)
+            raise FormatError("is a folder, but should be the model file; rename it", source=path)
         if os.path.exists(path):
             return name
     if os.path.exists(os.path.join(source, _TEXT)):
-        raise UnsupportedError(f"{source} has its model in text form ({_TEXT}), which is not read here")
-    raise FormatError(f"is no SavedModel folder: it has no {CHUNKED} and no {WHOLE}", source=source)
+        raise UnsupportedError(f"the model of {source} is in text form ({_TEXT}), which is not supported")
+    raise FormatError(f"is not a SavedModel folder: it has neither {CHUNKED} nor {WHOLE}", source=source)
 
 
 def _write_folder(
@@ -227,7 +235,7 @@ def _write_folder(
     finally:
         staging.discard()
     if model == CHUNKED and os.path.exists(os.path.join(source, WHOLE)):
-        notes.append(f"{source} has a {WHOLE}, too, which does not count beside a {CHUNKED} and was left out")
+        notes.append(f"{source} also has a {WHOLE}, which was left out: the {CHUNKED} takes precedence")
     return report
 
 
@@ -235,7 +243,7 @@ def _write_folder(
 
 
 def _check_target(source: str, target: str, given: FolderOptions) -> None:
-    """Refuse targets that would harm what is there. Raises `OptionError`."""
+    """Raise `OptionError` for a target that would overwrite other data."""
     if os.path.exists(target) and os.path.samefile(source, target):
         raise OptionError(f"the target {target} is the source itself; name another folder")
     if _lies_in(target, source):
@@ -245,14 +253,14 @@ def _check_target(source: str, target: str, given: FolderOptions) -> None:
     if not os.path.lexists(target):
         return
     if not os.path.isdir(target):
-        raise OptionError(f"the target {target} is no folder")
+        raise OptionError(f"the target {target} is not a folder")
     found = os.listdir(target)
     if not found:
         return
     if not given.overwrite:
         raise OptionError(f"the target {target} is not empty; name another folder, or overwrite it (--force)")
     if not {CHUNKED, WHOLE, _TEXT} & set(found):
-        raise OptionError(f"the target {target} is not empty and no SavedModel folder: it is not overwritten")
+        raise OptionError(f"the target {target} is not empty, and not a SavedModel folder: it is not overwritten")
 
 
 def _lies_in(path: str, folder: str) -> bool:
@@ -260,12 +268,12 @@ def _lies_in(path: str, folder: str) -> bool:
 
 
 class _Staging:
-    """The folder that is written, beside its place: `commit` renames it, `discard` removes what was not committed."""
+    """The folder being written, beside its final place. `commit` renames it, `discard` removes it if not committed."""
 
     def __init__(self, target: str) -> None:
         import tempfile
 
-        self.target = os.path.realpath(target)  # through a link, what it names is written; the link stays
+        self.target = os.path.realpath(target)  # a link is followed and stays
         parent, name = os.path.split(self.target)
         try:
             os.makedirs(parent, exist_ok=True)
@@ -274,7 +282,7 @@ class _Staging:
             raise _cannot_write(error, target) from error
 
     def commit(self, *, overwrite: bool) -> None:
-        """Move the folder into its place; what was there goes when the new one is in place."""
+        """Move the folder to its final place; a folder that was there is removed afterwards."""
         mask = os.umask(0)
         os.umask(mask)
         old = ""
@@ -285,7 +293,7 @@ class _Staging:
                     old = f"{self.path}.old"
                     os.rename(self.target, old)
                 else:
-                    os.rmdir(self.target)  # refused, if it was filled meanwhile
+                    os.rmdir(self.target)  # fails if it was filled meanwhile
             os.rename(self.path, self.target)
             self.path = ""
         except OSError as error:
@@ -315,10 +323,10 @@ def _cannot_write(error: OSError, path: str) -> SourceError:
 
 
 def _inventory(source: str, given: FolderOptions, notes: list[str]) -> Iterator[str]:
-    """Yield what is to be copied, relative to the folder, folders with a slash; what is left out goes to ``notes``.
+    """Yield the paths to copy, relative to the folder, folders with a slash; ``notes`` get what is left out.
 
-    Symbolic links to files in the folder are read through. Raises `OptionError` for one that leads out of it, unless
-    ``follow_links`` says so, and for one to a folder, which could go round in circles.
+    Symbolic links to files in the folder are read through. Raise `OptionError` for a link out of the folder, unless
+    ``follow_links`` is set, and for a link to a folder, which could form a cycle.
     """
     waiting = [""]
     while waiting:
@@ -346,33 +354,33 @@ def _listing(path: str, folder: str) -> list[tuple[str, os.DirEntry[str]]]:
 
 
 def _may_follow(source: str, name: str, given: FolderOptions, notes: list[str]) -> bool:
-    """Say whether a symbolic link is to be copied as what it names; raises `OptionError` if it must not be."""
+    """Say whether to copy what a symbolic link points to. Raise `OptionError` if that is not allowed."""
     path = os.path.join(source, name)
     real = os.path.realpath(path)
     if not os.path.exists(real):
-        notes.append(f"{name} is a link to nothing and was left out")
+        notes.append(f"{name} is a broken link and was left out")
         return False
     if os.path.isdir(real):
-        raise OptionError(f"{path} is a link to the folder {real}: it is not followed; put a real folder there")
+        raise OptionError(
+            f"{path} is a link to the folder {real}: such links are not followed; replace it by a real folder"
+        )
     if _lies_in(real, source):
         return True
     if not given.follow_links:
-        raise OptionError(
-            f"{path} is a link out of the folder, to {real}: it is not followed unless you say so (--follow-links)"
-        )
-    notes.append(f"{name} was a link out of the folder: what it names, {real}, was copied")
+        raise OptionError(f"{path} is a link out of the folder, to {real}: allow it with --follow-links")
+    notes.append(f"{name} was a link out of the folder: its target {real} was copied")
     return True
 
 
 def _note_link(source: str, model: str, notes: list[str]) -> None:
-    """Say of a model that is a link out of the folder, as in download caches, what was read."""
+    """Add a note if the model is a link out of the folder, as in download caches."""
     real = os.path.realpath(os.path.join(source, model))
     if not _lies_in(real, source):
-        notes.append(f"{model} was a link out of the folder: what it names, {real}, was read")
+        notes.append(f"{model} was a link out of the folder: its target {real} was read")
 
 
 def _copy(source: str, name: str, target: str, given: FolderOptions) -> int:
-    """Copy one file, block by block, with its rights; return its size."""
+    """Copy one file, block by block, with its permissions; return its size."""
     path, copy = os.path.join(source, name), os.path.join(target, name)
     done = 0
     with FileData(path, stats=given.stats) as data:
@@ -389,7 +397,7 @@ def _copy(source: str, name: str, target: str, given: FolderOptions) -> int:
 
                 copy_into(data, 0, size, write)
                 os.chmod(copy, stat.S_IMODE(os.stat(path).st_mode) | stat.S_IWUSR)
-        except SourceError:  # of what is read
+        except SourceError:  # of the file being read
             raise
         except OSError as error:
             raise _cannot_write(error, copy) from error
@@ -397,7 +405,7 @@ def _copy(source: str, name: str, target: str, given: FolderOptions) -> int:
 
 
 def _add_fingerprint(report: FolderReport, folder: str, given: FolderOptions) -> None:
-    """Write the fingerprint of the new folder; where there can be none, say so."""
+    """Write the fingerprint of the new folder; add a note if there can be none."""
     from pparse.data.scratch import Scratch
     from pparse.proto_splitter.fingerprint import fingerprint, write_fingerprint
 

@@ -1,11 +1,11 @@
-"""Splitters of TensorFlow graphs: `GraphDefSplitter`, and its parts, which can be used by themselves.
+"""Splitters of TensorFlow graphs: `GraphDefSplitter`, and its parts, which can also be used alone.
 
-Values of constants become chunks of bytes at ``tensor_content``: exactly as TensorFlow's splitter writes them, for
-numbers. Text constants do not: TensorFlow's Python splitter writes memory addresses for them, and the layout that its
-C++ one writes (lengths, then texts) is read back by C++ but not by ``MakeNdarray`` in Python. Here their attribute, or
-the node, becomes a chunk as it is, so everybody reads it. A constant given as one repeated value is small, and stays.
+Values of numeric constants become chunks of bytes at ``tensor_content``, exactly as TensorFlow's splitter writes them.
+Text constants do not: TensorFlow's Python splitter writes memory addresses for them, and the layout of its C++ splitter
+(lengths, then texts) is read by C++ but not by ``MakeNdarray`` in Python. Here the attribute or the node becomes a
+chunk unchanged, which every reader understands. A constant given as one repeated value is small, and stays.
 
-A node that is no constant and too large (TensorFlow refuses it) is split by size alone.
+A node that is not a constant and too large (TensorFlow refuses it) is split by size alone.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _CONTENT: Final = ("attr", "value", "tensor", "tensor_content")
 
 
 class ConstantNodeDefSplitter(ElementSplitter):
-    """Takes the value out of a ``Const`` NodeDef above `max_size`: a chunk of bytes at its ``tensor_content``.
+    """Moves the value of a ``Const`` NodeDef above `max_size` into a chunk of bytes at its ``tensor_content``.
 
-    Values given as typed lists are turned into these bytes, except text, and lists much shorter than the tensor. What
-    is still too large then, or never was a constant, is split by size.
-    Raises `SplitError` naming the node and its sizes if that cannot be done.
+    Values given as typed lists are converted to these bytes, except text, and lists much shorter than the tensor. A
+    node that is still too large, or is not a constant, is split by size. Raise `SplitError` with the node and its sizes
+    if that is not possible.
     """
 
     @classmethod
@@ -37,7 +37,7 @@ class ConstantNodeDefSplitter(ElementSplitter):
         return limit
 
     def build_chunks(self) -> int:
-        """Split; return how many bytes are gone."""
+        """Split; return how many bytes were moved into chunks."""
         limit, node = self.max_size, self._proto
         if self.proto_size <= limit:
             return 0
@@ -52,7 +52,7 @@ class ConstantNodeDefSplitter(ElementSplitter):
                 reason = f"{error.reason}; the node: {what}"
                 raise SplitError(reason, path=error.path, wanted=error.wanted, got=error.got) from error
             if left > limit:
-                raise SplitError(f"a node that cannot be split: {what}", path=self.path(), wanted=left, got=limit)
+                raise SplitError(f"this node cannot be split: {what}", path=self.path(), wanted=left, got=limit)
         return self.proto_size - left
 
     def _take_value(self, tensor: Any) -> None:
@@ -67,17 +67,17 @@ class ConstantNodeDefSplitter(ElementSplitter):
 
 
 class FunctionDefSplitter(ElementSplitter):
-    """Splits a FunctionDef: one above a third of `max_size` is a chunk, one above `max_size` is split node by node."""
+    """Splits a FunctionDef: above a third of `max_size` it becomes a chunk, above `max_size` nodes are split."""
 
     def build_chunks(self) -> int:
-        """Split; return how many bytes are gone."""
+        """Split; return how many bytes were moved into chunks."""
         limit, size, function = self.max_size, self.proto_size, self._proto
         if size <= limit:
             return LargeMessageSplitter(function, size, parent_splitter=self).build_chunks()
         nodes = RepeatedMessageSplitter(
             function, "node_def", NODE_SPLITTERS, parent_splitter=self, by_parts=is_constant
         )
-        # In the messages that it stands in, it has to be a little smaller than a chunk.
+        # The enclosing messages add a few bytes, so it must be a little smaller than a chunk.
         room = limit - _frames_above(self)
         rest = size - nodes.size
         nodes.split_elements()
@@ -94,10 +94,12 @@ NODE_SPLITTERS: Final = (ConstantNodeDefSplitter, LargeMessageSplitter)
 class GraphDefSplitter(ComposableSplitter):
     """Splits a GraphDef above `max_size`: constants, large nodes and functions, then nodes and functions in slices.
 
-    The larger of nodes and library is split first, the other if need be. If the graph is still too large, a library
-    that takes more than half of a chunk is moved out whole, and nodes are sliced; one above `max_size` is sliced too.
+    The larger of nodes and library is split first, then the other if necessary. If the graph is still too large, a
+    library above half of a chunk is moved out as a whole, and nodes are sliced; a library above `max_size` is sliced
+    too.
 
-    Raises TypeError if ``proto`` is no ``tensorflow.GraphDef``; `split` raises `SplitError` for what cannot be split.
+    Raise TypeError if ``proto`` is not a ``tensorflow.GraphDef``; `split` raises `SplitError` if a part cannot be
+    split.
     """
 
     def __init__(self, proto: Any, **kwargs: Any) -> None:
@@ -105,7 +107,7 @@ class GraphDefSplitter(ComposableSplitter):
         super().__init__(proto, **kwargs)
 
     def build_chunks(self) -> int:
-        """Split; return how many bytes are gone."""
+        """Split; return how many bytes were moved into chunks."""
         graph, limit = self._proto, self.max_size
         self._nodes = RepeatedMessageSplitter(graph, "node", NODE_SPLITTERS, parent_splitter=self, by_parts=is_constant)
         self._functions = RepeatedMessageSplitter(
@@ -135,7 +137,7 @@ class GraphDefSplitter(ComposableSplitter):
 
     @property
     def size(self) -> int:
-        """The size of the graph now; known once `build_chunks` was called."""
+        """The current size of the graph in bytes, after `build_chunks`."""
         return self._rest + self._nodes.size + self._library_size()
 
     def _split_lists(self) -> None:
@@ -155,7 +157,7 @@ class GraphDefSplitter(ComposableSplitter):
         graph = self._proto
         if self._gradients + self._functions.size <= self.max_size:
             chunk = graph.library
-            graph.ClearField("library")  # it lives on, and is not copied
+            graph.ClearField("library")  # the message stays alive and is not copied
             self._has_library = False
             self.add_chunk(chunk, ["library"], index=1)
             return
@@ -177,12 +179,12 @@ _LISTS: Final = ("node", "library")
 
 
 def is_constant(node: Any) -> bool:
-    """Say whether a NodeDef is a constant: those may be huge, and are measured without being encoded."""
+    """Say whether a NodeDef is a constant. These may be huge, and are measured without encoding them."""
     return bool(node.op == "Const")
 
 
 def describe_node(node: Any) -> str:
-    """Return what to say about a node: name, operation, inputs, device, and the sizes of its attributes."""
+    """Describe a node in an error: name, operation, inputs, device, and the sizes of its attributes."""
     mapped = next((item for item in node.ListFields() if item[0].name == "attr"), None)
     attributes = ""
     if mapped is not None:
@@ -197,7 +199,7 @@ def describe_node(node: Any) -> str:
 
 
 def check_type(proto: Any, full_name: str) -> None:
-    """Raise TypeError if ``proto`` is no message of that type."""
+    """Raise TypeError if ``proto`` is not a message of that type."""
     descriptor = getattr(proto, "DESCRIPTOR", None)
     found = getattr(descriptor, "full_name", type(proto).__name__)
     if found != full_name:
@@ -205,5 +207,5 @@ def check_type(proto: Any, full_name: str) -> None:
 
 
 def _frames_above(splitter: ComposableSplitter) -> int:
-    """Return what tags and lengths around a splitter's message may take in the chunk that it is in."""
+    """Return the most bytes that tags and lengths around a splitter's message take in its chunk."""
     return len(splitter._in_root(())[1]) * (1 + measure.varint_size(splitter.max_size))

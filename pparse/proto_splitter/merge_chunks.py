@@ -1,7 +1,7 @@
-"""Chunks for `pparse.proto_splitter.merger`: given ones, or those of a ``.cpb``, and the metadata that tells of these.
+"""Chunks for `pparse.proto_splitter.merger`: given ones or those of a ``.cpb``, and the metadata of these.
 
-A ``.cpb`` is a Riegeli/records file: chunks first, a ChunkMetadata message as the last record. A chunk is found by the
-numeric position of its record.
+A ``.cpb`` is a Riegeli/records file: the chunks first, then a ChunkMetadata message as the last record. A chunk is
+found by the numeric position of its record.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ if TYPE_CHECKING:
 # ChunkInfo.Type
 UNSET, MESSAGE, BYTES = 0, 1, 2
 _CHUNK_TYPES: Final = {UNSET: "UNSET", MESSAGE: "MESSAGE", BYTES: "BYTES"}
-# Records up to this size are read ahead with their neighbours, so that going to and fro decodes nothing twice.
+# Records up to this size are read ahead with their neighbours, so that random order decodes nothing twice.
 _SMALL: Final = 64 << 10
-# Splitters merge a chunk once. More often is allowed, and as often as one likes if it adds up to little.
+# Splitters use a chunk once. More often is allowed, without limit if it adds up to little.
 MAX_USES: Final = 100
 _MAX_REPEATED: Final = 16 << 20
 
 
 class Uses:
-    """How often chunks are merged, so that a small file which names one over and over does not fill the memory."""
+    """Counts how often chunks are merged: a small file that repeats one chunk must not fill the memory."""
 
     def __init__(self, count: int, limits: Limits) -> None:
         self._counts = array("I", bytes(4 * count))
@@ -45,10 +45,10 @@ class Uses:
         self._total = 0
 
     def add(self, index: int, size: int, times: int = 1) -> None:
-        """Count that a chunk of ``size`` bytes is merged once more (or ``times``).
+        """Count that a chunk of ``size`` bytes is merged ``times`` more.
 
-        Raises `LimitError` where all together are above ``limits.inflated_bytes``, `UnsupportedError` where one is
-        merged beyond all measure.
+        Raise `LimitError` if all chunks together exceed ``limits.inflated_bytes``, `UnsupportedError` if one chunk is
+        merged more than `MAX_USES` times.
         """
         self._total += size * times
         self._limits.check("inflated_bytes", self._total, "what the chunks add up to")
@@ -56,21 +56,25 @@ class Uses:
         times = self._counts[index]
         if times > MAX_USES and (times - MAX_USES) * size > _MAX_REPEATED:
             raise UnsupportedError(
-                f"chunk {index}, of {format_size(size)}, is to be merged more than {MAX_USES:,} times: no splitter "
-                "writes that"
+                f"chunk {index}, of {format_size(size)}, is merged more than {MAX_USES:,} times, which no splitter "
+                "writes"
             )
 
 
 class ReadOptions:
-    """How to read a file."""
+    """Options for reading a file of chunks."""
 
     def __init__(
         self, verify: str, budget: int | str | MemoryBudget, limits: Limits | None, scratch: Scratch | None
     ) -> None:
         self.verify = verify
+        """Which hashes are checked, see `pparse.riegeli.RecordReader`."""
         self.budget = budget if isinstance(budget, MemoryBudget) else MemoryBudget(budget)
+        """Budget of the memory that reading holds."""
         self.limits = limits or Limits()
+        """Caps on what a file may ask for."""
         self.scratch = scratch
+        """Where data beyond the budget go; None for nowhere."""
 
     def open(self, data: Data) -> RecordReader:
         """Return a reader of the records of ``data``."""
@@ -83,7 +87,7 @@ def message_of(given: Any, name: str) -> Any:
     """Return ``given``, of type ``tensorflow.proto_splitter.{name}``, or parsed if it is bytes."""
     if not isinstance(given, bytes | bytearray | memoryview):
         if getattr(getattr(given, "DESCRIPTOR", None), "name", None) != name:
-            raise TypeError(f"give a {name}, not {type(given).__name__}")
+            raise TypeError(f"expected a {name}, not {type(given).__name__}")
         return given
     from google.protobuf.message import DecodeError
 
@@ -96,21 +100,21 @@ def message_of(given: Any, name: str) -> Any:
 
 
 def read_metadata(data: Data, options: ReadOptions) -> Any:
-    """Return the ChunkMetadata at the end of a file. Raises `MalformedError` if there are none."""
+    """Return the ChunkMetadata at the end of a file. Raise `MalformedError` if there is none."""
     try:
         record, position = _last_record(options.open(data))
         metadata = message_of(record, "ChunkMetadata")
     except (MalformedError, EndOfDataError) as error:
         raise MalformedError(
-            f"no chunk metadata can be read from its end: {error.reason}", offset=error.offset, source=data.name
+            f"cannot read the chunk metadata at its end: {error.reason}", offset=error.offset, source=data.name
         ) from error
-    # A file that lost its end has some other record there, and most messages parse as most others. An empty record
-    # is an empty ChunkMetadata, though.
+    # If a file lost its end, its last record is another one, and most messages parse as most other types. But an empty
+    # record is an empty ChunkMetadata.
     tree = metadata.message
     says_something = metadata.chunks or metadata.HasField("version") or tree.chunked_fields
     if record and not (metadata.HasField("message") and says_something):
         raise MalformedError(
-            "the last record is no chunk metadata: is this the whole file?", offset=position, source=data.name
+            "the last record is not chunk metadata; the file may be truncated", offset=position, source=data.name
         )
 
     def positions() -> Iterator[int]:
@@ -121,7 +125,7 @@ def read_metadata(data: Data, options: ReadOptions) -> Any:
 
 
 def _count_records(reader: RecordReader) -> int:
-    """Return how many records a file has; closes the reader."""
+    """Return the number of records in a file; close the reader."""
     with reader:
         count = 0
         while reader.open_record() is not None:
@@ -130,7 +134,7 @@ def _count_records(reader: RecordReader) -> int:
 
 
 def _last_record(reader: RecordReader) -> tuple[bytes, int]:
-    """Return the last record and its position; closes the reader."""
+    """Return the last record and its position; close the reader."""
     with reader:
         size = reader.size()
         reader.seek_numeric(size)
@@ -138,14 +142,14 @@ def _last_record(reader: RecordReader) -> tuple[bytes, int]:
         if record is None:
             reader.seek_numeric(0)
             reader.check_file_format()
-            raise MalformedError("there is no record in it", got=size)
+            raise MalformedError("the file has no records", got=size)
         position = reader.last_pos.numeric
-        reader.read_record()  # there is none, but perhaps the beginning of one: closing tells
+        reader.read_record()  # no record, but perhaps the beginning of one: then close() raises
         return record, position
 
 
 class StoredChunks:
-    """The chunks of a file, by index, read when asked for."""
+    """The chunks of a file, by index, read on demand."""
 
     def __init__(self, data: Data, infos: Any, options: ReadOptions) -> None:
         self.source: str | None = data.name
@@ -153,11 +157,11 @@ class StoredChunks:
         self._infos = infos
         self._options = options
         self._reader: RecordReader | None = None
-        self._sizes: dict[int, int] = {}  # of the chunks not yet used, by position
+        self._sizes: dict[int, int] = {}  # sizes of the chunks not used yet, by position
         self._offsets: list[int] = []  # all positions, sorted
         self._ahead: OrderedDict[int, bytes] = OrderedDict()
         self._ahead_size = 0
-        self._entered = -1  # where the Riegeli chunk begins that was read ahead last
+        self._entered = -1  # begin of the Riegeli chunk that was read ahead last
         self._room = options.budget.limit // 4
         self._charge = options.budget.charge(0, "chunks read ahead", self._drop)
 
@@ -172,13 +176,13 @@ class StoredChunks:
     def read(self, index: int, wanted: int) -> bytes:
         """Return the bytes of a chunk that is used as ``wanted`` (1 a message, 2 a value).
 
-        Raises `MalformedError` if the record is not what its ChunkInfo says.
+        Raise `MalformedError` if the record does not match its ChunkInfo.
         """
         info = self._infos[index]
         if info.type not in (UNSET, wanted):
             found = _CHUNK_TYPES.get(info.type, str(info.type))
             raise MalformedError(
-                f"chunk {index} is of the wrong type for its field", wanted=_CHUNK_TYPES[wanted], got=found
+                f"chunk {index} has the wrong type for its field", wanted=_CHUNK_TYPES[wanted], got=found
             )
         record = self._ahead.pop(info.offset, None)
         if record is None:
@@ -193,7 +197,7 @@ class StoredChunks:
         return record
 
     def _record(self, offset: int) -> bytes | None:
-        """Return the record at a position, None if there is none; keeps the small ones around it."""
+        """Return the record at a position, None if there is none; keep the small ones around it."""
         reader = self._reader
         if reader is None:
             reader = self._reader = self._options.open(self._data)
@@ -203,17 +207,17 @@ class StoredChunks:
         if record is None or reader.last_pos.numeric != offset:
             return None
         begin = reader.last_pos.chunk_begin
-        if begin != self._entered:  # or else it still is decoded: going about in it is cheap
+        if begin != self._entered:  # else it is still decoded, and seeking in it is cheap
             self._entered = begin
             try:
                 self._read_ahead(reader, begin)
-            except PparseError:  # of a chunk that was not asked for yet, and perhaps never is
+            except PparseError:  # in a chunk that was not asked for, and may never be
                 self._drop()
                 self._reader = None
         return record
 
     def _read_ahead(self, reader: RecordReader, begin: int) -> None:
-        """Keep the small chunks of the Riegeli chunk at ``begin``, which is decoded now, that are still to be used."""
+        """Keep the small chunks of the Riegeli chunk at ``begin``, which is decoded now, that are still needed."""
         from pparse.riegeli.positions import RecordPosition
 
         if not self._offsets:
@@ -236,7 +240,7 @@ class StoredChunks:
         self._charge.resize(self._ahead_size)
 
     def _make_room(self, size: int, begin: int, end: int) -> bool:
-        """Let go of what was read ahead first; False if that came from between ``begin`` and ``end``."""
+        """Release the oldest record read ahead; False if it lies between ``begin`` and ``end``."""
         while self._ahead and self._ahead_size + size > self._room:
             if begin <= next(iter(self._ahead)) <= end:
                 return False
@@ -244,24 +248,24 @@ class StoredChunks:
         return True
 
     def _drop(self) -> None:
-        """Let go of everything that was read ahead."""
+        """Release everything that was read ahead."""
         self._ahead.clear()
         self._ahead_size = 0
         self._entered = -1
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Release everything."""
         self._drop()
         self._charge.release()
         if self._reader is not None:
             try:
                 self._reader.close()
             except PparseError:
-                pass  # said already, or of no chunk that was asked for
+                pass  # raised already, or in a chunk that was not asked for
 
 
 def _end_of_chunk(reader: RecordReader, begin: int) -> int:
-    """Return where the Riegeli chunk at ``begin`` ends, of which a record was just read; the reader stays there."""
+    """Return where the Riegeli chunk at ``begin`` ends, after a record of it was read; the reader stays there."""
     from pparse.riegeli.positions import RecordPosition
 
     here = reader.pos
@@ -274,7 +278,7 @@ def _end_of_chunk(reader: RecordReader, begin: int) -> int:
 
 
 class GivenChunks:
-    """Chunks that are given, as messages or bytes."""
+    """Chunks in memory, as messages or bytes."""
 
     source: str | None = None
 
@@ -285,7 +289,7 @@ class GivenChunks:
         return len(self._chunks)
 
     def offset(self, index: int) -> int | None:
-        """Return None: they are in no file."""
+        """Return None: the chunks are not in a file."""
         return None
 
     def read(self, index: int, wanted: int) -> bytes:

@@ -1,8 +1,8 @@
-"""Field tags for `pparse.proto_splitter.merger`: which field of a message one leads to, and which comes first.
+"""Field tags for `pparse.proto_splitter.merger`: the field that a tag leads to, and the order of tags.
 
-A tag is a list of FieldIndex messages, each a field number, or the index or key to follow in the field before. Resolved
-against a message type it is a path of steps ``(field, argument)``: the argument is the index in a repeated field, the
-key in a map (as the map has it), None for a singular field.
+A tag is a list of FieldIndex messages, each a field number, or an index or key for the field before. Resolved against a
+message type it is a path of steps ``(field, argument)``. The argument is the index in a repeated field, the key in a
+map (with the type of the key), None for a singular field.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 SINGULAR, REPEATED, MAP = 0, 1, 2
 _GROUP, _MESSAGE = 10, 11  # FieldDescriptorProto.Type
-# FieldDescriptor.CppType of what may be a key; an index is as uint64.
+# FieldDescriptor.CppType of keys; an index counts as uint64.
 _BOOL_KEY, _STRING_KEY, _INDEX = 7, 9, 4
 _KEY_RANGES: Final = {
     1: (-1 << 31, (1 << 31) - 1),
@@ -36,13 +36,15 @@ _INTEGER: Final = lazy_pattern(r"-?[0-9]{1,20}")
 
 
 class Type:
-    """A message type, and those of its fields that were asked for, by number."""
+    """A message type, and its fields seen so far, by number."""
 
     __slots__ = ("descriptor", "fields")
 
     def __init__(self, descriptor: Any) -> None:
         self.descriptor = descriptor
+        """Descriptor of the message type."""
         self.fields: dict[int, Field] = {}
+        """The fields seen so far, by number."""
 
 
 class Enum:
@@ -55,9 +57,9 @@ class Enum:
 
 
 class Field:
-    """A field; of a map, ``type``, ``message`` and ``enum`` are those of its values.
+    """A field of a message type. For a map, ``type``, ``message`` and ``enum`` are those of its values.
 
-    It is what `pparse.parsers.cpb.scalars.decode_scalar` wants to know of a field.
+    Has what `pparse.parsers.cpb.scalars.decode_scalar` needs to know of a field.
     """
 
     __slots__ = ("enum", "form", "key_type", "message", "name", "number", "step", "type", "type_name")
@@ -66,7 +68,7 @@ class Field:
         self.name: str = descriptor.name
         self.number: int = descriptor.number
         self.form = REPEATED if _is_repeated(descriptor) else SINGULAR
-        self.step: Step = (self, None)  # to it if it is singular: one for all tags
+        self.step: Step = (self, None)  # the step to a singular field, shared by all tags
         self.key_type = _INDEX
         entry = descriptor.message_type
         if self.form == REPEATED and entry is not None and entry.GetOptions().map_entry:
@@ -80,21 +82,21 @@ class Field:
         self.type_name: str = TYPE_NAMES[self.type] if self.enum is None else descriptor.enum_type.full_name
 
     def argument(self, item: Any, kind: str) -> int | bool | str:
-        """Return the index or key that a FieldIndex of that kind holds, as this field has it.
+        """Return the index or key in a FieldIndex of that kind, converted to the type of this field.
 
-        As in TensorFlow, it does not matter what it is wrapped in (the text ``12`` is the number 12), only whether it
-        can be one: `MalformedError` if not, or if it is out of range.
+        As in TensorFlow, the form it is stored in does not matter: the text ``12`` is the number 12. Raise
+        `MalformedError` if it cannot be converted, or is out of range.
         """
         given: int | bool | str = item.index
         if kind == "map_key":
             word = item.map_key.WhichOneof("type")
             if word is None:
-                raise MalformedError(f"a map key that says nothing, for the field {self.name}")
+                raise MalformedError(f"an empty map key for the field {self.name}")
             given = getattr(item.map_key, word)
         found = _key(given, self.key_type)
         if found is None:
             what = "a map key" if self.form == MAP else "an index"
-            raise MalformedError(f"{what} that the field {self.name} cannot have", got=repr(given)[:40])
+            raise MalformedError(f"{what} that is invalid for the field {self.name}", got=repr(given)[:40])
         return found
 
 
@@ -120,7 +122,7 @@ def _is_repeated(descriptor: Any) -> bool:
 
 
 class Tags:
-    """Resolves field tags; remembers the types and fields that it has seen."""
+    """Resolves field tags; caches the types and fields that it has seen."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -134,9 +136,9 @@ class Tags:
         return found
 
     def resolve(self, tag: Any, start: Type, path: Path) -> Path:
-        """Return the steps that a tag stands for, in a message of type ``start`` that ``path`` leads to.
+        """Return the path of steps for a tag, in a message of type ``start`` at ``path``.
 
-        Raises `MalformedError`, with the path as far as it makes sense; `LimitError` for one that is too deep.
+        Raise `MalformedError`, with the path as far as it is valid; `LimitError` if the path is too deep.
         """
         if len(tag) > 2 * self._limits.depth:
             self._limits.check("depth", len(tag) // 2, "a field tag's depth", path=path_text(path))
@@ -154,11 +156,11 @@ class Tags:
         for item in tag:
             kind = item.WhichOneof("kind")
             if kind is None:
-                raise MalformedError("a step of a field tag that says nothing")
+                raise MalformedError("an empty step in a field tag")
             if kind != "field":
                 if waiting is None:
                     what = "an index" if kind == "index" else "a map key"
-                    raise MalformedError(f"{what} that belongs to no field")
+                    raise MalformedError(f"{what} without a field before it")
                 steps.append((waiting, waiting.argument(item, kind)))
                 type_, waiting = waiting.message, None
             elif waiting is not None:
@@ -174,7 +176,7 @@ class Tags:
                     waiting = field
         if waiting is not None:
             what = "a map, without a key" if waiting.form == MAP else "repeated, without an index"
-            raise MalformedError(f"a field tag with the field {waiting.name}, which is {what}")
+            raise MalformedError(f"a field tag names the field {waiting.name}, which is {what}")
 
     def _field(self, type_: Type, number: int) -> Field:
         descriptor = type_.descriptor.fields_by_number.get(number)
@@ -185,15 +187,15 @@ class Tags:
 
 
 def _check_below_scalar(field: Field, number: int) -> None:
-    # A singular scalar whose number is said again is still that scalar: TensorFlow does not mind.
+    # TensorFlow accepts a singular scalar whose number is repeated.
     if field.form != SINGULAR or field.number != number:
-        raise MalformedError(f"a field tag with field {number} below {field.name}, which is no message")
+        raise MalformedError(f"a field tag names field {number} below {field.name}, which is not a message")
 
 
 def order_of(steps: Path, length: int) -> tuple[int, ...]:
-    """Return what a tag of ``length`` is sorted by among those of one message: field numbers and indices.
+    """Return the sort key of a tag of ``length`` among the tags of one message: field numbers and indices.
 
-    Keys are passed over: values of a map have nothing to do with each other, and those of one key sort as they should.
+    Map keys are left out: values of a map are independent of each other, and those of one key sort correctly.
     """
     order: list[int] = []
     for field, argument in steps:
@@ -201,11 +203,11 @@ def order_of(steps: Path, length: int) -> tuple[int, ...]:
         length -= 1 if field.form == SINGULAR else 2
         if field.form == REPEATED:
             order.append(argument)
-    # What is left says the number of a scalar again.
+    # The rest repeats the number of a scalar.
     return (*order, *order[-1:] * length)
 
 
 def path_text(path: Path) -> str | None:
-    """Return a path as people write it (see `pparse.paths`); None for the message itself."""
+    """Return a path as text (see `pparse.paths`); None for the message itself."""
     words = (word for field, argument in path for word in (field.name, argument) if word is not None)
     return format_path(map(KeyStep, words)) or None

@@ -1,22 +1,23 @@
-"""`Merger`: puts a chunked proto together, onto a protobuf message, in memory.
+"""`Merger`: merges a chunked proto into a protobuf message, in memory.
 
-What goes where is said by a ``ChunkedMessage``: a tree whose nodes stand for messages. Rules, as of TensorFlow's Merger
-(tensorflow/tools/proto_splitter/merge.cc) unless said otherwise:
+A ``ChunkedMessage`` says where each chunk belongs: a tree whose nodes stand for messages. The rules are those of
+TensorFlow's Merger (tensorflow/tools/proto_splitter/merge.cc) unless noted otherwise:
 
-- A node's own chunk is merged into its message first, then its entries (``chunked_fields``) in order: tags are compared
-  step by step, fields by number and elements by index; a tag comes before those that it begins; equal tags go by chunk
-  index. Keys of a map are passed over, and what goes to one key keeps this order (TensorFlow stops comparing at them).
-- An entry without a tag is a further chunk of the node's message; entries below it are not looked at. Any other leads
-  from the message to a field; messages on the way are made where missing: an element whose index is the count so far is
-  appended, a key that is not there is added.
-- A chunk is merged into a message (scalars replaced, elements appended); of a scalar it is the new value, as text (see
-  `pparse.parsers.cpb.scalars`). An entry that has no chunk, where one is needed, takes chunk 0: an index that is not
-  written is 0.
-- Nothing is cleared before.
+- A node's own chunk is merged into its message first, then its entries (``chunked_fields``) in order. Tags are compared
+  step by step, fields by number and elements by index. A tag comes before those that it is a prefix of; equal tags are
+  ordered by chunk index. Map keys are not compared, and entries for one key keep this order (TensorFlow stops comparing
+  at them).
+- An entry without a tag is another chunk of the node's message; entries below it are ignored. Any other entry leads
+  from the message to a field. Missing messages on the way are created: an element whose index equals the current
+  count is appended, a missing key is added.
+- A chunk is merged into a message: scalars are replaced, elements appended. The chunk of a scalar is its new value as
+  text (see `pparse.parsers.cpb.scalars`). An entry that needs a chunk but names none takes chunk 0, since an index that
+  is not written is 0.
+- Nothing is cleared first.
 
-Beyond TensorFlow: elements of repeated scalars and scalar values of maps, keys above 32 bits, chunks that are given as
-bytes. Refused here, where TensorFlow takes a wrong value in silence, or ends the process: versions that are not for us,
-chunks that are not what the metadata say (kind, size, position), chunks that do not parse, text that is no value.
+Supported beyond TensorFlow: elements of repeated scalars and scalar values of maps, keys above 32 bits, chunks given as
+bytes. Errors here, where TensorFlow silently takes a wrong value or aborts the process: unsupported versions, chunks
+that contradict the metadata (kind, size, position), chunks that do not parse, text that is not a value.
 """
 
 from __future__ import annotations
@@ -55,24 +56,24 @@ if TYPE_CHECKING:
     Chunk = Any  # a protobuf message, or bytes
 
 CHUNKED, WHOLE = ".cpb", ".pb"
-# Files that an error names.
+# The most files that an error lists.
 _NAMED: Final = 3
 
 
 class Merger:
-    """Reads messages that were split into chunks: ``{prefix}.cpb``, or whole ones, ``{prefix}.pb``.
+    """Reads messages that were split into chunks: ``{prefix}.cpb``, or whole ones: ``{prefix}.pb``.
 
-    ``prefix`` is a path without its suffix, and may be given with it: then that very file is read. A ``.cpb`` wins over
-    a ``.pb`` beside it. Everything is merged into ``message`` as it stands; where an error is raised, part of it may
-    have been. Chunks are read one by one, and their bytes let go.
+    ``prefix`` is a path without its suffix; with the suffix, exactly that file is read. A ``.cpb`` takes precedence
+    over a ``.pb`` beside it. Everything is merged into ``message`` without clearing it; after an error, part of it may
+    have been merged. Chunks are read one by one and not kept.
 
-    ``verify`` says which hashes are checked (see `pparse.riegeli.RecordReader`; "all" by default, so that nothing
-    damaged is merged), ``budget`` what reading may hold at a time, ``scratch`` where it may put what is more. Fields
-    deeper than ``limits.depth`` are refused.
+    ``verify`` says which hashes are checked (see `pparse.riegeli.RecordReader`; "all" by default, so that no damaged
+    data are merged). ``budget`` limits the memory of reading, ``scratch`` takes what exceeds it. Fields deeper than
+    ``limits.depth`` are refused.
 
-    Errors: `SourceError` (no such file, or not readable), `MalformedError` (with the path of the field, and the
-    position of the record), `UnsupportedError` (versions; messages that cannot be serialized; a large chunk that is
-    merged again and again), `LimitError` (fields too deep, chunks that add up to more than ``limits.inflated_bytes``).
+    Errors: `SourceError` (no such file, or not readable), `MalformedError` (with the path of the field and the position
+    of the record), `UnsupportedError` (versions; messages that cannot be serialized; a large chunk merged too many
+    times), `LimitError` (fields too deep, chunks that add up to more than ``limits.inflated_bytes``).
     """
 
     @staticmethod
@@ -84,11 +85,11 @@ class Merger:
         in_listed_order: bool = False,
         limits: Limits | None = None,
     ) -> None:
-        """Merge ``chunks`` (messages, or bytes) into ``message``, as ``chunked_message`` (a ChunkedMessage) says.
+        """Merge ``chunks`` (messages, or bytes) into ``message`` according to ``chunked_message`` (a ChunkedMessage).
 
-        What a splitter's ``split()`` returns can be given as it is. TensorFlow's function of this name takes the
-        entries in the order they are listed, which is another only where they were not listed in the order of the
-        rules: ``in_listed_order=True`` does the same.
+        Takes the result of a splitter's ``split()`` as it is. TensorFlow's function of this name processes the entries
+        in the order they are listed, which may differ from the order of the rules; ``in_listed_order=True`` does the
+        same.
         """
         tree = message_of(chunked_message, "ChunkedMessage")
         _Merge(GivenChunks(chunks), limits or Limits(), listed=in_listed_order).run(tree, _checked(message))
@@ -124,10 +125,10 @@ class Merger:
         limits: Limits | None = None,
         scratch: Scratch | None = None,
     ) -> None:
-        """Read those chunks of ``{prefix}.cpb`` that ``chunk_metadata`` (a ChunkMetadata, or its bytes) names.
+        """Read the chunks of ``{prefix}.cpb`` that ``chunk_metadata`` (a ChunkMetadata, or its bytes) names.
 
-        That is the file's own, as a rule, without the entries that are not wanted; the file's own are not looked at.
-        Raises `SourceError` if there is no ``.cpb``: a ``.pb`` cannot be read in part.
+        Usually that is the file's own metadata without some entries; the metadata in the file are not read. Raise
+        `SourceError` if there is no ``.cpb``: a ``.pb`` cannot be read in part.
         """
         _checked(message)
         metadata = message_of(chunk_metadata, "ChunkMetadata")
@@ -153,7 +154,7 @@ class Merger:
 
     @staticmethod
     def can_read(prefix: Prefix) -> bool:
-        """Say whether there is a file that `read` would read; it is not opened."""
+        """Say whether there is a file that `read` would read, without opening it."""
         try:
             _find(prefix)
         except SourceError:
@@ -165,14 +166,14 @@ class Merger:
 
 
 def _checked(message: Any) -> Any:
-    """Return ``message``. Raises TypeError if it is no protobuf message."""
+    """Return ``message``. Raise TypeError if it is not a protobuf message."""
     if not hasattr(message, "DESCRIPTOR") or not hasattr(message, "MergeFromString") or isinstance(message, type):
-        raise TypeError(f"give a protobuf message to merge into, not {type(message).__name__}")
+        raise TypeError(f"expected a protobuf message to merge into, not {type(message).__name__}")
     return message
 
 
 def _find(prefix: Prefix, *, partial: bool = False) -> str:
-    """Return the path of the file to read. Raises `SourceError` if there is none."""
+    """Return the path of the file to read. Raise `SourceError` if there is none."""
     text = os.fspath(prefix)
     if os.path.exists(text + CHUNKED):
         return text + CHUNKED
@@ -189,7 +190,7 @@ def _find(prefix: Prefix, *, partial: bool = False) -> str:
 
 
 def _siblings(prefix: str) -> str:
-    """Return what to add to an error if there are files ``{prefix}.*.cpb``."""
+    """Return text to add to an error if there are files ``{prefix}.*.cpb``."""
     folder, base = os.path.split(prefix)
     names: list[str] = []
     count = 0
@@ -205,7 +206,7 @@ def _siblings(prefix: str) -> str:
     if not names:
         return ""
     shown = ", ".join(sorted(names)) + (" …" if count > len(names) else "")
-    return f"; there is {shown}, but a proto in several {CHUNKED} files was never defined: nothing reads it"
+    return f"; there is {shown}, but the format does not allow a proto in several {CHUNKED} files"
 
 
 # -- files -----------------------------------------------------------------------------------------------------------
@@ -233,7 +234,7 @@ def _merge_file(data: Data, metadata: Any, message: Any, options: ReadOptions) -
 
 
 class _Merge:
-    """One merge: walks a ChunkedMessage with a stack of its own."""
+    """One merge: walks a ChunkedMessage with an explicit stack."""
 
     def __init__(self, chunks: StoredChunks | GivenChunks, limits: Limits, *, listed: bool = False) -> None:
         from google.protobuf.message import DecodeError
@@ -311,9 +312,9 @@ class _Merge:
         try:
             target.MergeFromString(chunk)
         except self._decode_error as error:
-            bad: PparseError = MalformedError(f"chunk {index} is no {target.DESCRIPTOR.full_name}: {error}")
+            bad: PparseError = MalformedError(f"chunk {index} is not a {target.DESCRIPTOR.full_name}: {error}")
             if "alloc" in str(error):
-                bad = UnsupportedError(f"chunk {index} makes more objects than there is memory for")
+                bad = UnsupportedError(f"chunk {index} needs more memory than there is")
             self._locate(bad, path, index)
             raise bad from error
 
@@ -337,7 +338,7 @@ class _Merge:
             items.append(value)
 
     def _reach(self, target: Any, steps: Path, path: Path) -> Any:
-        """Return the message that ``steps`` lead to, making those on the way that are missing."""
+        """Return the message that ``steps`` lead to; create missing messages on the way."""
         for field, argument in steps:
             items = getattr(target, field.name)
             if field.form == SINGULAR:
@@ -351,7 +352,7 @@ class _Merge:
         return target
 
     def _locate(self, error: PparseError, path: Path, index: int) -> None:
-        """Say in an error where it was, as far as it does not say so itself."""
+        """Add path, offset and source to an error, as far as it has none."""
         error.path = error.path or path_text(path)
         if error.offset is None:
             error.offset = self._chunks.offset(index)
@@ -359,4 +360,4 @@ class _Merge:
 
 def _check_next(index: int, count: int, path: Path) -> None:
     if index > count:
-        raise MalformedError("an element beyond those that are there", path=path_text(path), wanted=index, got=count)
+        raise MalformedError("the index is beyond the end of the list", path=path_text(path), wanted=index, got=count)

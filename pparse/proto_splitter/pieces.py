@@ -1,8 +1,8 @@
-"""Messages by parts: where the bytes of a message lie, its fields one by one, and output made of what is not copied.
+"""Messages in parts: where the bytes of a message are, its fields one by one, and output that refers to the source.
 
-A message is a list of *items* whose concatenation it is (parsing a concatenation merges, says protobuf). An item is a
-`Span` of bytes in memory, a `Range` of what is larger than `SMALL`, or an `Addressed` part: bytes that belong to a
-message further down, as the chunks of a ``.cpb`` file are.
+A message is a list of *items*; it is their concatenation (protobuf merges when it parses a concatenation). An item is a
+`Span` of bytes in memory, a `Range` for more than `SMALL` bytes, or an `Addressed` part: bytes that belong to a nested
+message, such as the chunks of a ``.cpb`` file.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from pparse.data.scratch import Spool
 
-    # Bytes, begin and end in them, and the offset of the first of them in their source (for messages of errors).
+    # Bytes, begin and end in them, and the offset of the first byte in the source (for errors).
     Span: TypeAlias = tuple[bytes, int, int, int]
     Content: TypeAlias = Span | Range
     Item: TypeAlias = "Content | Addressed"
@@ -28,11 +28,11 @@ VARINT: Final = 0
 FIXED64: Final = 1
 LEN: Final = 2
 FIXED32: Final = 5
-ADDRESSED: Final = 8  # the wire type that `fields` gives the step to an addressed part
+ADDRESSED: Final = 8  # the wire type of an addressed part in `fields`
 
-# What is not larger is read at once, with all that is inside.
+# Content up to this size is read at once, with everything inside.
 SMALL: Final = 1 << 20
-# Pieces of output below this size are copied together.
+# Pieces of output below this size are copied into one.
 _COPIED: Final = 64 << 10
 _BLOCK: Final = 256 << 10
 _HEAD: Final = 20  # two varints
@@ -45,10 +45,12 @@ class Addressed:
 
     def __init__(self, steps: tuple[tuple[int, int | None], ...], content: Content) -> None:
         self.steps = steps
+        """The path: field numbers, each with an index if the field is repeated."""
         self.content = content
+        """The bytes."""
 
     def rest(self) -> Item:
-        """Return what this is to the message that its first step leads to."""
+        """Return this part relative to the message that its first step leads to."""
         return Addressed(self.steps[1:], self.content) if len(self.steps) > 1 else self.content
 
 
@@ -58,7 +60,7 @@ def span(data: bytes) -> Span:
 
 
 def content_of(found: Range) -> Content:
-    """Return a range as an item: its bytes, if they are few. Raises `EndOfDataError` if those are not there."""
+    """Return a range as an item: its bytes, if they are few. Raise `EndOfDataError` if they are missing."""
     size = len(found)
     if size > SMALL:
         return found
@@ -71,7 +73,7 @@ def size_of(content: Content) -> int:
 
 
 def load(content: Content, what: str, most: int = SMALL) -> bytes:
-    """Return the bytes. Raises `MalformedError` if they are more than ``most``; ``what`` says of what."""
+    """Return the bytes. Raise `MalformedError` if there are more than ``most``; ``what`` names them in the error."""
     size = size_of(content)
     if size > most:
         raise MalformedError(f"{what} is too long", wanted=most, got=size)
@@ -81,7 +83,7 @@ def load(content: Content, what: str, most: int = SMALL) -> bytes:
 
 
 def blocks_of(content: Content) -> Iterator[bytes]:
-    """Yield the bytes in blocks. Raises `EndOfDataError` where the source ends too soon."""
+    """Yield the bytes in blocks. Raise `EndOfDataError` if the source ends too early."""
     if not isinstance(content, Range):
         yield content[0][content[1] : content[2]]
         return
@@ -96,9 +98,9 @@ def blocks_of(content: Content) -> Iterator[bytes]:
 def fields(item: Item) -> Iterator[Field]:
     """Yield number, wire type and value of each field of one item, in order.
 
-    Values: the number of a varint; 4 or 8 bytes; the content of a length-delimited field; an addressed part itself,
-    with the wire type `ADDRESSED`. Raises `MalformedError`, and `UnsupportedError` for groups, which no message of
-    TensorFlow has.
+    Values: the number of a varint; 4 or 8 bytes; the content of a length-delimited field; for an addressed part, the
+    part itself with the wire type `ADDRESSED`. Raise `MalformedError` for invalid fields, and `UnsupportedError` for
+    groups, which TensorFlow's messages do not have.
     """
     if isinstance(item, tuple):
         return _fields_in_memory(item)
@@ -122,7 +124,7 @@ def _fields_in_memory(item: Span) -> Iterator[Field]:
             if wire == LEN:
                 size, pos = read_varint(data, pos, end, what="a field's length")
                 if size > end - pos:
-                    raise MalformedError("a field ends beyond its message", offset=begin, wanted=size, got=end - pos)
+                    raise MalformedError("a field extends beyond its message", offset=begin, wanted=size, got=end - pos)
                 if not number:
                     raise _bad_key(number, wire, begin)
                 yield number, LEN, (data, pos, pos + size, base)
@@ -133,7 +135,7 @@ def _fields_in_memory(item: Span) -> Iterator[Field]:
             else:
                 size = _fixed_size(number, wire, begin)
                 if size > end - pos:
-                    raise MalformedError("a field ends beyond its message", offset=begin, wanted=size, got=end - pos)
+                    raise MalformedError("a field extends beyond its message", offset=begin, wanted=size, got=end - pos)
                 yield number, wire, data[pos : pos + size]
                 pos += size
     except MalformedError as error:
@@ -159,7 +161,7 @@ def _fields_of_range(item: Range) -> Iterator[Field]:
             if not number:
                 raise _bad_key(number, wire, 0)
             if size > left - pos:
-                raise MalformedError("a field ends beyond its message", offset=0, wanted=size, got=left - pos)
+                raise MalformedError("a field extends beyond its message", offset=0, wanted=size, got=left - pos)
         except MalformedError as error:
             if len(head) < min(left, _HEAD):
                 raise EndOfDataError("the data ends here", offset=begin + len(head), source=item.data.name) from error
@@ -188,7 +190,7 @@ def _fixed_size(number: int, wire: int, offset: int) -> int:
 
 def _bad_key(number: int, wire: int, offset: int) -> MalformedError:
     if number and wire in (3, 4):
-        raise UnsupportedError(f"field {number} is a group, which no message of TensorFlow has", offset=offset)
+        raise UnsupportedError(f"field {number} is a group, and TensorFlow's messages have none", offset=offset)
     return MalformedError(f"no field has number {number} and wire type {wire}", offset=offset)
 
 
@@ -231,7 +233,7 @@ def submessage(items: list[Item], number: int) -> list[Item] | None:
 
 
 def element(items: list[Item], number: int, index: int) -> list[Item] | None:
-    """Return the items of element ``index`` of a repeated message; None if there are not as many."""
+    """Return the items of element ``index`` of a repeated message; None if the list is shorter."""
     found: list[Item] = []
     count = 0
     for item in items:
@@ -266,32 +268,32 @@ def text_map(items: list[Item], number: int) -> dict[bytes, list[Item]]:
 
 
 def check_index(part: Addressed, *, repeated: bool, count: int = 0) -> int:
-    """Return the index of the element that a part belongs to, of ``count`` or just behind them; 0 if not repeated.
+    """Return the index of the element that a part belongs to: of ``count`` elements, or the next; 0 if not repeated.
 
-    Raises `MalformedError` for what TensorFlow's Merger cannot do either.
+    Raise `MalformedError` for an index that TensorFlow's Merger cannot handle either.
     """
     number, index = part.steps[0]
     if not repeated:
         if index is not None:
-            raise MalformedError(f"a chunk is for element {index} of field {number}, which is not repeated")
+            raise MalformedError(f"a chunk belongs to element {index} of field {number}, which is not repeated")
         return 0
     if index is None:
-        raise MalformedError(f"a chunk is for field {number}, which is repeated, but not for an element of it")
+        raise MalformedError(f"a chunk belongs to field {number}, which is repeated, but names no element of it")
     if index > count:
-        raise MalformedError(f"a chunk is for element {index} of field {number}, which has {count}")
+        raise MalformedError(f"a chunk belongs to element {index} of field {number}, which has {count}")
     return index
 
 
 def no_key(part: Addressed) -> MalformedError:
-    """Return the error of a part that names a map, but no key of it."""
-    return MalformedError(f"a chunk is for field {part.steps[0][0]}, which is a map, but not for a key of it")
+    """Return the error for a part that names a map without a key."""
+    return MalformedError(f"a chunk belongs to field {part.steps[0][0]}, which is a map, but names no key of it")
 
 
 # -- output ------------------------------------------------------------------------------------------------------------
 
 
 class Rope:
-    """Bytes to be: pieces in memory, ranges of a source, stretches of a scratch file. ``size`` is their sum."""
+    """Output in pieces: bytes in memory, ranges of a source, ranges of a scratch file. ``size`` is their sum."""
 
     __slots__ = ("_pieces", "size", "tail")
 
@@ -306,7 +308,7 @@ class Rope:
         self.size += len(data)
 
     def add_content(self, content: Content) -> None:
-        """Append content, that of a range without reading it."""
+        """Append content; a range is not read."""
         if isinstance(content, Range):
             self.cut().append(content)
             self.size += len(content)
@@ -314,7 +316,7 @@ class Rope:
             self.add(content[0][content[1] : content[2]])
 
     def add_rope(self, other: Rope) -> None:
-        """Append another rope, which is used up."""
+        """Append another rope, which must not be used afterwards."""
         if other._pieces is None and len(other.tail) <= _COPIED:
             self.tail += other.tail
         else:
@@ -322,7 +324,7 @@ class Rope:
         self.size += other.size
 
     def cut(self) -> list[bytes | bytearray | Range | tuple[Spool, int, int]]:
-        """Return the pieces, the bytes added last among them."""
+        """Return all pieces, including the bytes added last."""
         if self._pieces is None:
             self._pieces = []
         if self.tail:
@@ -338,7 +340,7 @@ class Rope:
         self.cut().append((spool, at, size))
 
     def blocks(self) -> Iterator[bytes | bytearray]:
-        """Yield all bytes. Raises `EndOfDataError` where a source ends too soon."""
+        """Yield all bytes. Raise `EndOfDataError` if a source ends too early."""
         for piece in self._pieces or ():
             if isinstance(piece, Range):
                 yield from blocks_of(piece)

@@ -1,10 +1,10 @@
-"""What TensorFlow leaves out of a graph before it takes the fingerprint of it, because it differs without a reason.
+"""What TensorFlow removes from a graph before it computes the fingerprint, because it varies between equal models.
 
-The rules are those of TensorFlow's ``graph_regularization::SimpleDelete``, found out by trying its fingerprints:
+The rules are those of TensorFlow's ``graph_regularization::SimpleDelete``, found by experiment:
 
 - the function library and the versions are emptied;
 - a ``PartitionedCall`` or ``StatefulPartitionedCall`` loses the number at the end of the name of the function that it
-  calls (``__inference_f_12`` is ``__inference_f_``), and what its ``config_proto`` says;
+  calls (``__inference_f_12`` becomes ``__inference_f_``), and the content of its ``config_proto``;
 - a ``Const`` of strings loses its value.
 
 Changes are written as parts that follow a node's own: parsing merges, and the last entry of a map wins.
@@ -33,24 +33,24 @@ _FUNCTION_NAME: Final = 1
 _DT_STRING: Final = 7
 
 _CALLS: Final = (b"PartitionedCall", b"StatefulPartitionedCall")
-# What C++ takes for a number: blanks around, a sign.
+# What C++ accepts as a number: blanks around it, a sign.
 _NUMBER: Final = lazy_pattern(rb"[ \t\n\v\f\r]*([-+]?[0-9]{1,30})[ \t\n\v\f\r]*")
 
 
 def suffix_number(name: bytes) -> int | None:
-    """Return the number behind the last underscore of the name of a function; None if there is none of 64 bits."""
+    """Return the number after the last underscore of a function's name; None if there is none, or above 64 bits."""
     match = _NUMBER.fullmatch(name.rpartition(b"_")[2])
     number = int(match[1]) if match else 1 << 63
     return number if -(1 << 63) <= number < 1 << 63 else None
 
 
 def without_number(name: bytes, number: int) -> bytes:
-    """Return the name without the number at its end, if it is written there as C++ writes it."""
+    """Return the name without the number at its end, if it is written as C++ writes it."""
     return name.removesuffix(str(number).encode())
 
 
 def graph_changes(canonicalizer: Canonicalizer, attr_value: MessageType) -> Changes:
-    """Return what is to be changed in a GraphDef; ``attr_value`` is the type ``tensorflow.AttrValue``."""
+    """Return the changes to a GraphDef; ``attr_value`` is the type ``tensorflow.AttrValue``."""
 
     def rewrite(node: list[Item]) -> list[Item]:
         op = last_text(node, _OP)

@@ -1,9 +1,9 @@
 """`RepeatedMessageSplitter`: one repeated message field, element by element, then in slices; `LargeMessageSplitter`.
 
-As in TensorFlow's splitter, elements are split first, by other splitters; one that is still large becomes a chunk of
-its own at its index, and an empty one stays in its place. If the list is still too long, the first elements stay, and
-the others move into slices: messages of the parent's type, merged into the parent. Indices are those of the whole list,
-since slices are merged before what is addressed by index. Unlike there, tags and lengths count as well.
+As in TensorFlow's splitter, elements are split first, by other splitters. An element that is still large becomes a
+chunk at its index, and an empty one stays in its place. If the list is still too long, the first elements stay, and the
+others move into slices: messages of the parent's type, merged into the parent. Indices are those of the whole list,
+since slices are merged before chunks addressed by index. Unlike in TensorFlow, tags and lengths count as well.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ if TYPE_CHECKING:
 
 
 class ElementSplitter(ComposableSplitter):
-    """Base of splitters for one element of a list: made for each that is large, with its size.
+    """Base class of splitters for one element of a list. One is made for each large element.
 
-    ``proto_size`` is the size of ``proto``, counted if not given. `build_chunks` returns how many bytes are gone.
+    ``proto_size`` is the size of ``proto`` in bytes, measured if not given. `build_chunks` returns how many bytes were
+    moved into chunks.
     """
 
     def __init__(self, proto: Any, proto_size: int | None = None, **kwargs: Any) -> None:
@@ -43,22 +44,22 @@ class ElementSplitter(ComposableSplitter):
 
     @classmethod
     def threshold(cls, limit: int) -> int:
-        """Return the size up to which an element is left as it is, so that no splitter need be made for it."""
+        """Return the size up to which an element is left unchanged, so that no splitter is needed."""
         return limit // 3
 
     def reduce(self, room: int, **kwargs: Any) -> int:
-        """Split the element, as it is now, by size alone until ``room`` bytes are left; return what is gone."""
+        """Split the current element by size alone until ``room`` bytes are left; return how many bytes were moved."""
         return SizeSplitter(self._proto, room=room, parent_splitter=self, **kwargs).build_chunks()
 
 
 class LargeMessageSplitter(ElementSplitter):
-    """Makes a chunk of a message above a third of `max_size`, and leaves an empty one.
+    """Makes a chunk of a message above a third of `max_size`, and leaves an empty message.
 
     A message above `max_size` is split by size first, and stays.
     """
 
     def build_chunks(self) -> int:
-        """Split; return how many bytes are gone."""
+        """Split; return how many bytes were moved into chunks."""
         limit, size = self.max_size, self.proto_size
         if size > limit:
             return self.reduce(limit // 3)
@@ -72,16 +73,16 @@ class LargeMessageSplitter(ElementSplitter):
 
 
 class RepeatedMessageSplitter(ComposableSplitter):
-    """Splits the repeated message field ``fields`` (a name, or the way to it through messages) of ``proto``.
+    """Splits the repeated message field ``fields`` (a name, or the path to it through messages) of ``proto``.
 
-    ``splitters`` are classes made as ``cls(element, proto_size=…, parent_splitter=…, fields_in_parent=…)`` for each
-    element (those with a ``threshold``: for each larger one), in this order. ``room`` is how many bytes of the list,
-    tags and lengths included, may stay (as a rule what `max_size` leaves beside the rest of ``proto``). ``by_parts``
-    says of which elements to count the size without encoding them. An element that they leave too large for a slice is
+    ``splitters`` are classes, called in this order as ``cls(element, proto_size=…, parent_splitter=…,
+    fields_in_parent=…)`` for each element (with a ``threshold``: for each larger one). ``room`` is the number of bytes
+    that the list may keep, with tags and lengths; the default is what `max_size` leaves beside the rest of ``proto``.
+    ``by_parts`` says which elements to measure without encoding them. An element that is still too large for a slice is
     split by size (`SizeSplitter`).
 
-    Raises ValueError if ``fields`` is no repeated message field, or leads through a group. Elements that are groups
-    are moved in slices, but not split: no tag can name them.
+    Raise ValueError if ``fields`` is not a repeated message field, or leads through a group. Elements that are groups
+    are moved in slices, but not split: tags cannot name them.
     """
 
     def __init__(
@@ -103,21 +104,21 @@ class RepeatedMessageSplitter(ComposableSplitter):
         if field is None or field.message_type is None or not is_repeated(field) or is_map(field):
             raise ValueError(f"{self._fields} is not a repeated message field of {proto.DESCRIPTOR.full_name}")
         if any(step.type == measure.TYPE_GROUP for _, _, step in walk(proto.DESCRIPTOR, self._fields[:-1])):
-            raise ValueError(f"{self._fields} leads through a group, which TensorFlow's Merger does not find")
+            raise ValueError(f"{self._fields} leads through a group, which TensorFlow's Merger cannot find")
         self._field = field
         self._above, _ = get_field(proto, self._fields[:-1])
         self._sizes: list[int] | None = None
 
     @property
     def sizes(self) -> list[int]:
-        """The size of each element now."""
+        """The current size of each element, in bytes."""
         if self._sizes is None:
             self._sizes = measure.message_sizes(self._list, self._by_parts)
         return self._sizes
 
     @property
     def size(self) -> int:
-        """What the list adds to its message now."""
+        """The bytes that the list currently adds to its message."""
         return sum(self._frames())
 
     def _frames(self) -> list[int]:
@@ -128,7 +129,7 @@ class RepeatedMessageSplitter(ComposableSplitter):
         return [tag + measure.varint_size(size) + size for size in self.sizes]
 
     def build_chunks(self) -> int:
-        """Split; return how many bytes are gone."""
+        """Split; return how many bytes were moved into chunks."""
         before = self.size
         self.split_elements()
         room = self._room
@@ -138,8 +139,8 @@ class RepeatedMessageSplitter(ComposableSplitter):
         return before - self.size
 
     def split_elements(self) -> None:
-        """Let the splitters take what they want out of each element; what is too large for a slice then is split."""
-        if self._field.type == measure.TYPE_GROUP:  # tags lead into none
+        """Run the splitters on each element; then split elements that are too large for a slice."""
+        if self._field.type == measure.TYPE_GROUP:  # tags cannot lead into groups
             return
         limit = self.max_size
         largest = limit - 2 * measure.tag_size(self._field.number) - measure.varint_size(limit)  # that fits in a slice
@@ -163,9 +164,9 @@ class RepeatedMessageSplitter(ComposableSplitter):
         return int(child.build_chunks() or 0)
 
     def split_list(self, room: int) -> None:
-        """Move elements into slices until what stays has ``room`` bytes at most.
+        """Move elements into slices until the rest has at most ``room`` bytes.
 
-        Raises `SplitError` naming an element that is too large for a slice.
+        Raise `SplitError` with the element if one is too large for a slice.
         """
         frames, limit = self._frames(), self.max_size
         if sum(frames) <= room:

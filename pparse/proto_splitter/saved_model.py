@@ -1,6 +1,6 @@
-"""`SavedModelSplitter`: the graphs of all meta graphs, then whatever else is large.
+"""`SavedModelSplitter`: splits the graphs of all MetaGraphDefs, then whatever else is large.
 
-TensorFlow's splits the first meta graph's graph only, and leaves the rest, however large.
+TensorFlow's splits only the graph of the first MetaGraphDef, and leaves the rest, however large.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ if TYPE_CHECKING:
 class SavedModelSplitter(ComposableSplitter):
     """Splits a SavedModel above `max_size`.
 
-    In this order, each as long as it is still too large: graphs are split (`GraphDefSplitter`), the largest first; they
-    are moved out whole; object graphs, signatures and collections are (`SizeSplitter`); meta graphs are sliced.
+    In this order, until it is small enough: graphs are split (`GraphDefSplitter`), the largest first; graphs are moved
+    out as a whole; object graphs, signatures and collections are split (`SizeSplitter`); MetaGraphDefs are sliced.
 
-    Raises TypeError if ``proto`` is no ``tensorflow.SavedModel``; `split` raises `SplitError` for what cannot be split.
+    Raise TypeError if ``proto`` is not a ``tensorflow.SavedModel``; `split` raises `SplitError` if a part cannot be
+    split.
     """
 
     def __init__(self, proto: Any, **kwargs: Any) -> None:
@@ -31,9 +32,9 @@ class SavedModelSplitter(ComposableSplitter):
         super().__init__(proto, **kwargs)
 
     def build_chunks(self) -> int:
-        """Split; return how many bytes are gone."""
+        """Split; return how many bytes were moved into chunks."""
         model, limit = self._proto, self.max_size
-        # Each size is counted once: a pass over the bytes of a large model takes seconds.
+        # Each size is measured once: a pass over the bytes of a large model takes seconds.
         self._sizes = [measure.message_size(meta) for meta in model.meta_graphs]
         self._graphs: dict[int, int] = {}
         self._rest = measure.unknown_size(model) + sum(
@@ -56,7 +57,7 @@ class SavedModelSplitter(ComposableSplitter):
         return self._rest + self._framed()
 
     def _each(self, action: Callable[[int, Any], int]) -> None:
-        """Do something to the meta graphs, the largest first, until all fits into a chunk."""
+        """Run ``action`` on the MetaGraphDefs, the largest first, until everything fits into a chunk."""
         limit = self.max_size
         for index in sorted(range(len(self._sizes)), key=lambda index: -self._sizes[index]):
             if self._size() <= limit:
@@ -77,12 +78,12 @@ class SavedModelSplitter(ComposableSplitter):
         if not meta.HasField("graph_def"):
             return 0
         size, chunk = self._graphs[index], meta.graph_def
-        meta.ClearField("graph_def")  # it lives on, and is not copied
+        meta.ClearField("graph_def")  # the message stays alive and is not copied
         self.add_measured(chunk, size, ["meta_graphs", index, "graph_def"], index=1)
         return measure.framed(1, size)
 
     def _split_others(self, index: int, meta: Any) -> int:
-        room = self.max_size - (self._size() - self._sizes[index]) - 16  # its tag and length, changing
+        room = self.max_size - (self._size() - self._sizes[index]) - 16  # its tag and length, which change
         return SizeSplitter(
             meta,
             room=room if room > 0 else self.max_size // 4,

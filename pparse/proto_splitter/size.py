@@ -1,6 +1,6 @@
-"""`SizeSplitter`: splits a message of any type by size alone, into chunks that TensorFlow's Merger puts together.
+"""`SizeSplitter`: splits a message of any type by size alone, into chunks that TensorFlow's Merger can merge.
 
-What may become a chunk, by the rules of that Merger (tensorflow/tools/proto_splitter/merge.cc):
+What can become a chunk, by the rules of that Merger (tensorflow/tools/proto_splitter/merge.cc):
 
 ==========================================  ===========================================================================
 part of a message M                         chunk
@@ -17,11 +17,11 @@ required fields, single numbers             none: they stay
 ==========================================  ===========================================================================
 
 Not used, since that Merger cannot read them: indices of repeated scalars, keys of maps of scalars, keys above 31 bits,
-groups and what is in them.
-Pieces below a map key that have to be merged in order are a tree in the tree: only so their order is kept.
+groups and everything inside them. Pieces below a map key that must be merged in order form a nested tree, which is the
+only way to keep their order.
 
-First the largest values are taken out, wherever they are, and no more than needed; a message that is still too large
-gives away its largest fields.
+First the largest values are taken out, wherever they are, and no more than needed. A message that is still too large
+gives up its largest fields.
 """
 
 from __future__ import annotations
@@ -47,15 +47,15 @@ _TEXT: Final = (measure.TYPE_STRING, measure.TYPE_BYTES)
 # int64 and uint64: the Merger cuts such keys to 32 bits.
 _WIDE_KEYS: Final = (3, 4)
 _MAX_KEY: Final = (1 << 31) - 1
-# How deep messages may be for protobuf's parsers (its default).
+# The default depth limit of protobuf's parsers.
 MAX_DEPTH: Final = 100
 
 
 class SizeSplitter(ComposableSplitter):
-    """Splits ``proto``, a message of any type, until ``room`` bytes are left of it (as a rule: `max_size`).
+    """Splits ``proto``, a message of any type, until ``room`` bytes are left (default: `max_size`).
 
-    ``keep`` names fields of ``proto`` that stay as they are. As a child it takes the place of a splitter for one
-    element: ``proto_size`` is its size, if known. Other arguments as of `ComposableSplitter`.
+    ``keep`` names fields of ``proto`` that stay unchanged. As a child, this replaces a splitter for one element:
+    ``proto_size`` is its size in bytes, if known. Other arguments are those of `ComposableSplitter`.
     """
 
     def __init__(
@@ -71,17 +71,17 @@ class SizeSplitter(ComposableSplitter):
         self._size = proto_size
         self._room = room
         self._keep = frozenset(keep)
-        # Tags of values taken out of elements or entries below a map key, and all that these begin with. Those have to
-        # be there first: an index counts elements, and an entry that is merged replaces what there is for its key.
+        # Tags of values taken out of elements or entries below a map key, and all prefixes of these tags. The prefixes
+        # have to exist first: an index counts elements, and a merged entry replaces the value of its key.
         self._indexed: set[Tag] = set()
 
     @classmethod
     def threshold(cls, limit: int) -> int:
-        """Return the size up to which an element is left as it is."""
+        """Return the size up to which an element is left unchanged."""
         return limit
 
     def build_chunks(self) -> int:
-        """Split; return by how many bytes the message is smaller now."""
+        """Split; return how many bytes were moved into chunks."""
         limit = self.max_size
         room = limit if self._room is None else self._room
         before = measure.message_size(self._proto) if self._size is None else self._size
@@ -98,9 +98,9 @@ class SizeSplitter(ComposableSplitter):
         return _Part(self._proto, (), self.is_below_key())
 
     def _extract(self, excess: int) -> None:
-        """Make chunks of the largest bytes and string fields, at any depth, until ``excess`` bytes are gone.
+        """Make chunks of the largest bytes and string fields, at any depth, until ``excess`` bytes are moved.
 
-        None that is small: what is many is better moved by many.
+        Small fields are left: many of them are better moved together.
         """
         floor = self.max_size // 3
         heap: list[tuple[int, int, _Part, Any]] = [(0, 0, self._part(), None)]
@@ -109,7 +109,7 @@ class SizeSplitter(ComposableSplitter):
             size, _, part, field = heapq.heappop(heap)
             if field is not None:
                 self.take_text(part, field)
-                excess += size  # it is negative: the heap gives the least first
+                excess += size  # sizes are negative, since the heap returns the least first
                 if part.indexed:
                     tag = part.tag
                     while tag not in self._indexed:
@@ -129,13 +129,13 @@ class SizeSplitter(ComposableSplitter):
         part.message.ClearField(field.name)
 
     def check_order(self, part: _Part) -> None:
-        """Say that order matters if ``part``, now in chunks, has what values were taken out of."""
+        """Declare that order matters if values were taken out of ``part``, which is now in chunks."""
         if part.keyed and part.tag in self._indexed:
             self.need_order(part.tag)
 
 
 class _Part:
-    """A message in the one that is split: where it is, whether below a map key, and below an index or key below it."""
+    """A message inside the one being split: its tag; whether it is below a map key, and an index or key in that."""
 
     __slots__ = ("indexed", "keyed", "message", "tag")
 
@@ -156,7 +156,7 @@ class _Part:
 
 
 def _large_parts(part: _Part, floor: int, keep: Collection[str]) -> list[tuple[int, tuple[_Part, Any]]]:
-    """Return what is above ``floor`` in a message, with its size: text fields, and messages (None for the field)."""
+    """Return the parts above ``floor`` bytes in a message, with sizes: text fields, and messages (field None)."""
     found: list[tuple[int, tuple[_Part, Any]]] = []
     for field, value in part.message.ListFields():
         if field.is_extension or field.name in keep or field.type == measure.TYPE_GROUP:
@@ -182,7 +182,7 @@ def _large_parts(part: _Part, floor: int, keep: Collection[str]) -> list[tuple[i
 
 
 def can_be_key(field: Any, key: Any) -> bool:
-    """Say whether a tag can name the entry of a map field, and TensorFlow's Merger finds it again."""
+    """Say whether a tag can name an entry of a map field such that TensorFlow's Merger finds it."""
     kind = map_key(field).type
     return kind in KEY_KINDS and (kind not in _WIDE_KEYS or 0 <= key <= _MAX_KEY)
 
@@ -193,9 +193,9 @@ def can_be_element(field: Any) -> bool:
 
 
 class _Reduction:
-    """One message, that is or becomes a chunk of its own, and gives away its largest fields.
+    """Splits one message, which is or becomes its own chunk, by moving out its largest fields.
 
-    ``work`` gets the chunks made here that are too large themselves.
+    ``work`` receives the new chunks that are too large themselves.
     """
 
     def __init__(
@@ -227,7 +227,7 @@ class _Reduction:
                     self._take_unnamed(field, value)
                     self.excess -= size
             elif field.message_type is not None:
-                # The message lives on without its parent: nothing is copied.
+                # The message stays alive without its parent: nothing is copied.
                 self.message.ClearField(field.name)
                 self._add(self.part.field(value, field.name), size)
                 self.excess -= size
@@ -238,7 +238,7 @@ class _Reduction:
     def _add(self, part: _Part, size: int) -> None:
         if len(part.tag) > 2 * MAX_DEPTH:
             raise SplitError(
-                f"a message nested in {MAX_DEPTH} others: no parser of protobuf would read it",
+                f"a message nested in {MAX_DEPTH} others: protobuf's parsers do not read it",
                 path=f"{self.splitter.path(part.tag[:6])}…",
                 wanted=size,
                 got=self.limit,
@@ -258,7 +258,7 @@ class _Reduction:
             self.splitter.need_order((*self.part.tag, *name))
 
     def _take_unnamed(self, field: Any, value: Any) -> None:
-        """Make a slice of what no tag can name: a singular extension or group."""
+        """Make a slice of a field that tags cannot name: a singular extension or group."""
         chunk = type(self.message)()
         if not field.is_extension:
             getattr(chunk, field.name).CopyFrom(value)
@@ -300,7 +300,7 @@ class _Reduction:
         del values[cuts[0] :]
 
     def _take_large_elements(self, field: Any, values: Any, sizes: list[int]) -> int:
-        """Make chunks of large elements, leave empty ones; return the bytes that are gone."""
+        """Make chunks of large elements and leave empty ones; return how many bytes were moved."""
         empty = measure.message_frame(field, 0)
         gone = 0
         for index, size in enumerate(sizes):
@@ -338,7 +338,7 @@ class _Reduction:
         for key, size in zip(keys, sizes, strict=True):
             if size > self.limit:
                 name = f"{self.splitter.path((*self.part.tag, field.name))}[{key!r}]"
-                raise SplitError("a map entry that cannot be split off", path=name, wanted=size, got=self.limit)
+                raise SplitError("a map entry cannot be split off", path=name, wanted=size, got=self.limit)
         whole = sum(sizes)
         cuts = cut(sizes, max(whole - self.excess, 0), self.limit)
         for start, end in pairwise(cuts):
@@ -360,7 +360,7 @@ class _Reduction:
         for key, size in zip(keys, sizes, strict=True):
             if self.excess > 0 and size > self.limit // 2 and can_be_key(field, key):
                 value = mapping[key]
-                del mapping[key]  # the value lives on
+                del mapping[key]  # the value stays alive
                 self._add(self.part.entry(value, field.name, key), size)
                 self.excess -= size
             else:
@@ -369,9 +369,9 @@ class _Reduction:
 
 
 def cut(sizes: Sequence[int], first: int, limit: int) -> list[int]:
-    """Return where a list is cut so that ``first`` bytes at most stay, and ``limit`` are in each of the slices.
+    """Return where to cut a list so that at most ``first`` bytes stay, and each slice has at most ``limit``.
 
-    The first cut is the count of those that stay; the last is the length of the list. Each size is within ``limit``.
+    The first cut is the number of elements that stay; the last is the length of the list. No size may exceed ``limit``.
     """
     cuts, room = [], first
     for index, size in enumerate(sizes):
@@ -388,5 +388,5 @@ def append_to(target: Any, values: Any, start: int, end: int, *, messages: bool)
     if not messages:
         target.extend(values[start:end])
         return
-    for value in values[start:end]:  # extend() would encode and parse each
+    for value in values[start:end]:  # extend() encodes and parses each
         target.add().CopyFrom(value)

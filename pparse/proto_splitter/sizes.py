@@ -1,8 +1,8 @@
 """Sizes of messages by parts.
 
-``ByteSize()`` encodes the whole message to count its bytes (upb), into a buffer as large, and fails or overflows where
-that is above 2 GiB; so it is only asked of small pieces, and the rest is arithmetic of the wire format
-(protobuf.dev/programming-guides/encoding). Nothing here recurses, however deep the message.
+``ByteSize()`` (upb) encodes the whole message into a buffer to count its bytes. Above 2 GiB it fails or overflows. So
+it is called for small pieces only, and the rest is computed from the wire format
+(protobuf.dev/programming-guides/encoding). Nothing here recurses, however deep the message is.
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ TYPE_BYTES: Final = 12
 _FIXED: Final = {1: 8, 2: 4, 6: 8, 7: 4, 8: 1, 15: 4, 16: 8}
 _ZIGZAG: Final = (17, 18)
 
-# Elements of a longer list are measured by ByteSize(): the buffer is of one element, and it is 10 times as fast.
+# Elements of a longer list are measured by ByteSize(): the buffer holds one element, and it is 10 times as fast.
 FEW: Final = 1_000
 
 
 def varint_size(value: int) -> int:
-    """Return the bytes of ``value`` >= 0 as a varint."""
+    """Return the size of ``value`` >= 0 as a varint, in bytes."""
     return (value.bit_length() + 6) // 7 or 1
 
 
 def tag_size(number: int) -> int:
-    """Return the bytes of a field's tag."""
+    """Return the size of a field's tag, in bytes."""
     return varint_size(number << 3)
 
 
 def framed(tag: int, size: int) -> int:
-    """Return the bytes of a length-delimited field: its tag of ``tag`` bytes, the length, and ``size`` bytes."""
+    """Return the size of a length-delimited field: its tag of ``tag`` bytes, the length, and ``size`` bytes."""
     return tag + varint_size(size) + size
 
 
 def scalar_size(kind: int, value: Any) -> int:
-    """Return the bytes of one value of that FieldDescriptorProto.Type, with its length but without its tag."""
+    """Return the size of one value of a FieldDescriptorProto.Type, with its length but without its tag."""
     width = _FIXED.get(kind)
     if width is not None:
         return width
@@ -56,7 +56,7 @@ def scalar_size(kind: int, value: Any) -> int:
 
 
 def message_frame(field: Any, size: int) -> int:
-    """Return the bytes of a message (or group) of ``size`` bytes as the value of ``field``."""
+    """Return the size of a message (or group) of ``size`` bytes as the value of ``field``."""
     tag = tag_size(field.number)
     return 2 * tag + size if field.type == TYPE_GROUP else framed(tag, size)
 
@@ -67,7 +67,7 @@ def is_packed(field: Any) -> bool:
 
 
 def message_size(message: Any) -> int:
-    """Return the bytes of ``message`` serialized, however large it is."""
+    """Return the serialized size of ``message`` in bytes, however large it is."""
     frames = [_opened(message)]
     ends: list[_End] = []
     while True:
@@ -95,15 +95,16 @@ def field_size(field: Any, value: Any) -> int:
 
 
 def list_size(field: Any, sizes: Sequence[int]) -> int:
-    """Return the bytes of a repeated field whose elements add ``sizes``."""
+    """Return the size of a repeated field whose elements add ``sizes``."""
     total = sum(sizes)
     return framed(tag_size(field.number), total) if sizes and field.message_type is None and is_packed(field) else total
 
 
 def element_sizes(field: Any, values: Any, by_parts: Callable[[Any], bool] | None = None) -> Sequence[int]:
-    """Return what each element of a repeated field (no map) adds to the message: packed ones without the field's frame.
+    """Return how many bytes each element of a repeated field (not a map) adds; for packed ones, without the field's
+    frame.
 
-    Of a long list, elements for which ``by_parts`` is true are measured without encoding them.
+    In a long list, elements for which ``by_parts`` is true are measured without encoding them.
     """
     tag = tag_size(field.number)
     if field.message_type is not None:
@@ -129,7 +130,7 @@ def message_sizes(values: Iterable[Any], by_parts: Callable[[Any], bool] | None 
 
 
 def entry_sizes(field: Any, mapping: Any, keys: Sequence[Any]) -> list[int]:
-    """Return what each entry of a map, in the order of ``keys``, adds to the message."""
+    """Return how many bytes each entry of a map adds to the message, in the order of ``keys``."""
     tag, key_kind, value_field = tag_size(field.number), map_key(field).type, map_value(field)
     if value_field.message_type is None:
         kind = value_field.type
@@ -139,7 +140,7 @@ def entry_sizes(field: Any, mapping: Any, keys: Sequence[Any]) -> list[int]:
 
 
 def unknown_size(message: Any) -> int:
-    """Return the bytes of the unknown fields of ``message`` itself."""
+    """Return the size of the unknown fields of ``message`` itself."""
     from google.protobuf.unknown_fields import UnknownFieldSet
 
     size, todo = 0, [UnknownFieldSet(message)]
@@ -161,8 +162,8 @@ def unknown_size(message: Any) -> int:
 # -- one message at a time -----------------------------------------------------------------------------------------
 
 if TYPE_CHECKING:
-    # How a message becomes part of its parent: the bytes of its tag (negative: a group), and those of the key that
-    # stands before it in a map entry (-1: no entry).
+    # How a message becomes part of its parent: the size of its tag (negative: a group), and the size of the key before
+    # it in a map entry (-1: no entry).
     _End = tuple[int, int]
 
 
@@ -176,7 +177,7 @@ def _closed(size: int, end: _End) -> int:
 
 
 def _opened(message: Any) -> list[Any]:
-    """Return ``[size, pending]``: what is easily measured, and the messages in it, each with its end."""
+    """Return ``[size, pending]``: the size known at once, and the inner messages, each with its end."""
     size, pending = unknown_size(message), []
     for field, value in message.ListFields():
         if field.message_type is None:
@@ -200,7 +201,7 @@ def _opened(message: Any) -> list[Any]:
 
 
 def _several(children: Any, end: _End, pending: list[tuple[Any, _End]]) -> int:
-    """Put a few messages off; measure many at once."""
+    """Defer a few messages; measure many at once."""
     if len(children) <= FEW:
         pending += [(child, end) for child in children]
         return 0

@@ -1,4 +1,4 @@
-"""Which files a document is read from: outputs must not replace them."""
+"""Which files a document is read from: an output must not replace them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def files_read(document: Extraction) -> Iterator[str]:
-    """Yield the paths of the files a parsed document is read from: of a folder the model, of a part the whole."""
+    """Yield the paths of the files that a document is read from: for a folder the model, for a part the whole file."""
     for member in document.children.values():
         if document.is_folder and isinstance(member.data, FileData):
             yield member.data.path
@@ -26,7 +26,7 @@ def files_read(document: Extraction) -> Iterator[str]:
 
 
 def is_read(document: Extraction, path: str) -> bool:
-    """Say whether ``path`` is one of the files that a parsed document is read from, by whatever name."""
+    """Say whether ``path`` is one of the files that a parsed document is read from, under any name."""
     return os.path.exists(path) and any(
         os.path.exists(source) and os.path.samefile(path, source) for source in files_read(document)
     )

@@ -2,16 +2,14 @@
 
 Rules:
 
-- The root splitter owns the chunks and the tree; a child (``parent_splitter=``, ``fields_in_parent=``) puts what it
-  splits off into the root's, under the tag of its parent and its own. Only the root is asked to `split` or `write`.
-- The tree is flat: the root's own chunk, and one entry per further chunk; `ComposableSplitter.need_order` tells of an
-  exception. Indices are those of the final list, however chunks were inserted.
-- Splitting changes the message *in place*: its parts become chunks without being copied where that can be, and the root
-  message, or what is left of it, is itself the first chunk. That is what TensorFlow's splitter does, and what a message
-  that fills half of the memory needs. With ``copy=True`` a copy is taken apart; `pparse.proto_splitter.Merger.merge`
-  puts the chunks together again.
-- Every chunk that is a message has at most `max_size` bytes, or `split` raises `SplitError`. Chunks of bytes (values of
-  one field) have no limit: nothing parses them.
+- The root splitter owns the chunks and the tree. A child (``parent_splitter=``, ``fields_in_parent=``) adds its chunks
+to the root's, under the tag of its parent and its own. Only the root may be asked to `split` or `write`. - The tree is
+flat: the root's own chunk, and one entry per further chunk; `ComposableSplitter.need_order` describes the exception.
+Indices are those of the final list, in whatever order chunks were inserted. - Splitting changes the message *in place*:
+its parts become chunks without a copy where possible, and the rest of the root message is itself the first chunk.
+TensorFlow's splitter does the same, and a message that fills half of the memory needs it. ``copy=True`` splits a copy.
+`pparse.proto_splitter.Merger.merge` merges the chunks again. - Every chunk that is a message has at most `max_size`
+bytes, or `split` raises `SplitError`. Chunks of bytes (values of one field) have no limit, since they are not parsed.
 """
 
 from __future__ import annotations
@@ -43,7 +41,7 @@ _MAP_KEY_TAG: Final = 0x12
 
 
 class Splitter(abc.ABC):
-    """What splits a message into chunks and writes it."""
+    """Interface of splitters: split a message into chunks, and write them."""
 
     @property
     @abc.abstractmethod
@@ -52,7 +50,7 @@ class Splitter(abc.ABC):
 
     @abc.abstractmethod
     def split(self) -> tuple[Sequence[Chunk], Any]:
-        """Return the chunks (messages and bytes), and the ``ChunkedMessage`` that says where they belong."""
+        """Return the chunks (messages and bytes), and the ``ChunkedMessage`` that says where each belongs."""
 
     @abc.abstractmethod
     def write(self, prefix: str | os.PathLike[str], writer_options: str | RecordWriterOptions | None = None) -> str:
@@ -60,13 +58,13 @@ class Splitter(abc.ABC):
 
 
 class ComposableSplitter(Splitter):
-    """Base of splitters that can be put together; a subclass says in `build_chunks` what is split off.
+    """Base class of splitters that can be combined. A subclass implements `build_chunks`.
 
-    ``proto`` is the message, of any protobuf class. It is the first chunk, unless ``proto_as_initial_chunk`` is false:
-    then chunks are only what is added. A child has ``parent_splitter`` and ``fields_in_parent``, the way from the
-    parent's message to its own (see `pparse.proto_splitter.fields`). ``max_size`` (bytes, or text as ``"64MiB"``) is
-    the limit of this splitter and of its children; None takes the parent's, or what `constants.max_size` returns.
-    ``copy`` splits a copy of ``proto``.
+    ``proto`` is the message, of any protobuf class. It is the first chunk, unless ``proto_as_initial_chunk`` is false;
+    then only added chunks count. A child has ``parent_splitter`` and ``fields_in_parent``, the path from the parent's
+    message to its own (see `pparse.proto_splitter.fields`). ``max_size`` (bytes, or text such as ``"64MiB"``) limits
+    the chunks of this splitter and its children; None takes the parent's limit, or `constants.max_size`. ``copy``
+    splits a copy of ``proto``.
     """
 
     def __init__(
@@ -89,15 +87,15 @@ class ComposableSplitter(Splitter):
         self._fields_in_parent: list[FieldStep] = list(fields_in_parent or ())
         self._max_size = None if max_size is None else constants.checked_size(max_size)
         self._chunks: list[Chunk] = []
-        self._keys: list[int] = []  # one per chunk, in the order they were added: what entries refer to
-        self._entries: list[tuple[Tag, int]] = []  # where, and which chunk: its key
+        self._keys: list[int] = []  # one per chunk, in the order they were added; entries refer to these
+        self._entries: list[tuple[Tag, int]] = []  # the tag, and the key of the chunk
         self._next_key = 0
         self._initial_key: int | None = None
         self._tree: Any = None
         self._state = "new"
         self._dirty = True
         self._ordered: set[Tag] = set()
-        self._known: dict[int, int] = {}  # sizes of chunks, by id(): the chunks live as long
+        self._known: dict[int, int] = {}  # sizes of chunks, by id(): the chunks stay alive as long
         if parent_splitter is None and proto_as_initial_chunk:
             self._initial_key = self._put(proto, None)
 
@@ -108,7 +106,7 @@ class ComposableSplitter(Splitter):
 
     @property
     def parent_splitter(self) -> ComposableSplitter | None:
-        """The splitter whose message this one's is a part of; None for the root."""
+        """The splitter of the message around this one; None for the root."""
         return self._parent_splitter
 
     @property
@@ -120,7 +118,7 @@ class ComposableSplitter(Splitter):
 
     @property
     def version_def(self) -> Any:
-        """The ``VersionDef`` of the chunks: splitter version 1, readable from join version 0 on."""
+        """The ``VersionDef`` of the chunks: splitter version 1, readable by join version 0 and later."""
         from pparse.parsers.cpb.versions import JOIN_VERSION, SPLITTER_VERSION
         from pparse.protos import message_class
 
@@ -131,19 +129,20 @@ class ComposableSplitter(Splitter):
 
     @abc.abstractmethod
     def build_chunks(self) -> Any:
-        """Add chunks with `add_chunk`, and clear in the message what went into them; called once.
+        """Add chunks with `add_chunk`, and clear their content in the message. Called once.
 
-        Splitters of elements return how many bytes they took out of their message.
+        Splitters of elements return how many bytes they moved into chunks.
         """
 
     def add_chunk(self, chunk: Chunk, field_tags: Fields, index: int | None = None) -> None:
-        """Add a chunk that holds what is at ``field_tags`` of this splitter's message.
+        """Add a chunk for the value at ``field_tags`` of this splitter's message.
 
-        A chunk is a message (of the field's type; of this message's own type if ``field_tags`` is empty: it is merged
-        into it), or bytes (text is encoded): the value of a bytes or string field, or a scalar as text. ``index``
-        inserts it into the list, as ``list.insert`` does: of two chunks for one place the first is merged first.
+        A chunk is a message or bytes. A message has the type of the field; if ``field_tags`` is empty, it has the type
+        of this message and is merged into it. Bytes (or text, which is encoded) are the value of a bytes or string
+        field, or a scalar as text. ``index`` is the place in the list, as for ``list.insert``: of two chunks for one
+        field, the first is merged first.
 
-        Raises as `pparse.proto_splitter.fields.walk` for tags that lead nowhere, TypeError for other chunks.
+        Raise as `pparse.proto_splitter.fields.walk` for invalid tags, TypeError for other chunks.
         """
         if self._parent_splitter is not None:
             self._parent_splitter.add_chunk(chunk, [*self._fields_in_parent, *field_tags], index)
@@ -163,15 +162,15 @@ class ComposableSplitter(Splitter):
         return key
 
     def path(self, fields: Fields = ()) -> str:
-        """Return where ``fields`` of this splitter's message are in the root's, for people."""
+        """Return the path of ``fields`` from the root message, as readable text."""
         root, steps = self._in_root(fields)
         return field_path(root._proto, steps) or root._proto.DESCRIPTOR.full_name
 
     def need_order(self, fields: Fields) -> None:
-        """Say that chunks below a map key, at ``fields``, have to be merged in their order.
+        """Declare that the chunks below a map key, at ``fields``, must be merged in their order.
 
-        TensorFlow's Merger keeps no order there, not even of a value and its parts. So those below that key become a
-        tree of their own, in which it does.
+        TensorFlow's Merger keeps no order there, not even of a value and its parts. In a nested tree it does, so the
+        chunks below that key become a tree of their own.
         """
         root, steps = self._in_root(fields)
         root._ordered.add(_serialized(get_field_tag(root._proto, steps)))
@@ -182,7 +181,7 @@ class ComposableSplitter(Splitter):
         return any(what == MAP_KEY for what, _, _ in walk(root._proto.DESCRIPTOR, steps))
 
     def add_measured(self, chunk: Any, size: int, field_tags: Fields, index: int | None = None) -> None:
-        """Add a message, of which ``size`` is known, and stays, as `add_chunk` does."""
+        """Add a message as `add_chunk` does; its ``size`` in bytes is known and will not change."""
         self.add_chunk(chunk, field_tags, index)
         root, _ = self._in_root(())
         root._known[id(chunk)] = size
@@ -199,12 +198,12 @@ class ComposableSplitter(Splitter):
     def split(self) -> tuple[list[Chunk], Any]:
         """Return the chunks (messages and bytes) and the ``ChunkedMessage``; the same ones each time.
 
-        Raises `SplitError` if a message chunk is above `max_size` (the message is in pieces then), or required fields
+        Raise `SplitError` if a message chunk is above `max_size` (the message is in pieces then), or if required fields
         are missing; ValueError on a child.
         """
         self._refuse_child("split")
         if self._state == "failed":
-            raise SplitError("splitting failed before, and left the message in pieces")
+            raise SplitError("an earlier split failed and left the message in pieces")
         if self._state == "new":
             if not self._proto.IsInitialized():
                 missing = ", ".join(self._proto.FindInitializationErrors())
@@ -220,12 +219,12 @@ class ComposableSplitter(Splitter):
     def write(self, prefix: str | os.PathLike[str], writer_options: str | RecordWriterOptions | None = None) -> str:
         """Split, write, and return the path: ``{prefix}.pb`` if all is one chunk, else ``{prefix}.cpb``.
 
-        A ``.cpb`` is a Riegeli file (``writer_options`` as of `pparse.riegeli.RecordWriter`) of the chunks in their
-        order, and a ``ChunkMetadata`` as the last record. The file appears under its name when it is whole; missing
-        folders are made; a file of the other suffix, which a reader might prefer, is removed at the end. The same
-        message gives the same bytes.
+        A ``.cpb`` is a Riegeli file (``writer_options`` as of `pparse.riegeli.RecordWriter`): the chunks in order, then
+        a ``ChunkMetadata`` as the last record. The file gets its name when it is complete. Missing folders are created.
+        A file of the other suffix, which a reader might prefer, is removed at the end. The same message gives the same
+        bytes.
 
-        Raises `SplitError` as `split`, `SourceError` where the file cannot be written, ValueError on a child.
+        Raise `SplitError` as `split`, `SourceError` if the file cannot be written, ValueError on a child.
         """
         self._refuse_child("write")
         prefix = os.fspath(prefix)
@@ -235,7 +234,7 @@ class ComposableSplitter(Splitter):
             os.makedirs(os.path.dirname(prefix) or ".", exist_ok=True)
         except OSError as error:
             raise SourceError(
-                f"cannot make the folder: {error.strerror or error}", errno=error.errno, source=prefix
+                f"cannot create the folder: {error.strerror or error}", errno=error.errno, source=prefix
             ) from error
         from pparse.writers.files import AtomicFile
 
@@ -260,7 +259,7 @@ class ComposableSplitter(Splitter):
         from pparse.riegeli import RecordWriter
 
         metadata = message_class(f"{_PACKAGE}.ChunkMetadata")(message=tree)
-        # What a subclass returns may be of another descriptor pool: of TensorFlow's own classes, say.
+        # A subclass may return a message of another descriptor pool, such as TensorFlow's own classes.
         metadata.version.MergeFromString(self.version_def.SerializeToString())
         with RecordWriter(stream, owns_dest=False, options=options or "") as writer:
             for chunk in chunks:
@@ -276,7 +275,7 @@ class ComposableSplitter(Splitter):
         from google.protobuf.message import EncodeError
 
         try:
-            # Partial: a chunk may lack required fields that another one has. Python's parser lets that pass.
+            # Partial: a chunk may lack required fields that another one has. Python's parser accepts that.
             return bytes(message.SerializePartialToString(deterministic=True))
         except EncodeError as error:
             raise SplitError(f"cannot be serialized: {error}", path=message.DESCRIPTOR.full_name) from error
@@ -323,7 +322,7 @@ class ComposableSplitter(Splitter):
 
 
 def _fill(tree: Any, entries: list[tuple[Tag, int]], ordered: Collection[Tag]) -> None:
-    """Make an entry of the tree for each chunk, in their order; of those below a key in ``ordered`` a tree."""
+    """Add an entry to the tree for each chunk, in order; chunks below a key in ``ordered`` form a nested tree."""
     work = [(tree, entries, ordered)]
     for node, items, ordered in work:
         nested: dict[Tag, list[Tag]] = {}
@@ -417,5 +416,5 @@ def _named(field: Any, key: Any, value: Any) -> str:
         return str(field.name)
     if isinstance(key, str):
         return f'{field.name}["{key}"]'
-    name = getattr(value[key], "name", None)  # of a node, say
+    name = getattr(value[key], "name", None)  # a node has a name, for example
     return f"{field.name}[{key}]" + (f" ({name!r})" if isinstance(name, str) and name else "")

@@ -1,8 +1,8 @@
-"""A ``.cpb`` of any size into one plain ``.pb``, with bounded memory.
+"""Merges a ``.cpb`` of any size into one plain ``.pb``, with bounded memory.
 
-The merged message is written from the lazy tree (`pparse.parsers.protobuf.write`): what no chunk touches is copied as
-it stands; along the paths that chunks go to, messages are put together anew. All is gone through before the first byte
-is written, so a chunk that is lost or damaged is found before anything is left on the disk.
+The merged message is written from the lazy tree (`pparse.parsers.protobuf.write`). Messages without chunks are copied
+as they are; along the paths of chunks, messages are merged. Everything is read once before the first byte is written,
+so a lost or damaged chunk is found before anything is on disk.
 """
 
 from __future__ import annotations
@@ -27,30 +27,32 @@ if TYPE_CHECKING:
 
     Progress = Callable[[int, int | None, str], None]
 
-# protobuf, and with it TensorFlow, parses no message above this.
+# protobuf, and so TensorFlow, cannot parse a larger message.
 PROTOBUF_LIMIT: Final = (1 << 31) - 1
 # Deeper trees of chunked fields are refused when they are merged.
 _MAX_NESTING: Final = 100
 
 
 class MergeReport:
-    """What was merged: ``chunks`` of a ``.cpb`` into ``size`` bytes; ``touched`` messages were put together anew.
-
-    ``path`` is the file written (empty: a stream), ``type`` the full name of the message.
-    """
+    """What `merge_to_file` merged and wrote."""
 
     __slots__ = ("chunks", "path", "size", "touched", "type")
 
     def __init__(self, path: str, size: int, touched: int, *, chunks: int = 0, type: str = "") -> None:
         self.path = path
+        """Path of the file written; empty for a stream."""
         self.size = size
+        """Size of the merged message, in bytes."""
         self.touched = touched
+        """Number of messages that were merged from several parts."""
         self.chunks = chunks
+        """Number of chunks of the ``.cpb``."""
         self.type = type
+        """Full name of the message type."""
 
     @property
     def too_large(self) -> bool:
-        """Whether protobuf's own parsers, and TensorFlow, refuse a message of this size."""
+        """Whether the message is too large for protobuf's own parsers, and so for TensorFlow."""
         return self.size > PROTOBUF_LIMIT
 
     def __repr__(self) -> str:
@@ -70,13 +72,13 @@ def merge_to_file(
 ) -> MergeReport:
     """Merge the ``.cpb`` at ``source`` (anything that `pparse.open` takes) into the plain message file ``path``.
 
-    ``message`` names the type where the file does not show it, ``descriptor`` is a FileDescriptorSet that knows it (a
-    path or bytes; else the built-in types). ``verify``: which hashes are checked before anything is written. Nothing is
-    left behind if it fails.
+    ``message`` is the name of the type if the file does not show it. ``descriptor`` is a FileDescriptorSet that has it
+    (a path or bytes; default: the built-in types). ``verify`` says which hashes are checked before anything is written.
+    After an error no file is left.
 
-    Raises `MalformedError` where a chunk is lost or damaged, or does not fit; `OptionError` without a type, for what is
-    no ``.cpb``, and for a ``path`` that is the source, or ends in ``.cpb``; `UnsupportedError` and `LimitError` for
-    chunks that are merged again and again, or add up to more than the limit ``inflated_bytes``.
+    Raise `MalformedError` if a chunk is lost, damaged or does not fit; `OptionError` if the type is not known, the
+    source is not a ``.cpb``, or ``path`` is the source or ends in ``.cpb``; `UnsupportedError` and `LimitError` if a
+    chunk is merged too many times, or all chunks exceed the limit ``inflated_bytes``.
     """
     import pparse
 
@@ -102,7 +104,7 @@ def merge_document(document: Extraction, path: str, progress: Progress | None = 
 
 
 def merge_to_stream(document: Extraction, stream: BinaryIO, progress: Progress | None = None) -> MergeReport:
-    """Merge an open document into a binary stream; see `merge_to_file`. Nothing is written unless all is whole."""
+    """Merge an open document into a binary stream; see `merge_to_file`. Nothing is written unless all is readable."""
     return _merge(check_mergeable(document), document, stream, progress)
 
 
@@ -123,25 +125,28 @@ def _merge(parser: CpbParser, document: Extraction, stream: BinaryIO, progress: 
     with document.session.telling():
         written = write(root, sizes, out)
     if written != sizes[0]:
-        raise MalformedError("the source changed while it was merged", wanted=sizes[0], got=written)
+        raise MalformedError("the source changed during the merge", wanted=sizes[0], got=written)
     assert parser.chunks is not None  # noqa: S101 -- what is mergeable has metadata
     return MergeReport("", written, len(sizes) - 1, chunks=parser.chunks.metadata.chunk_count, type=root.kind)
 
 
 def check_mergeable(document: Extraction) -> CpbParser:
-    """Return the parser of a document in chunks whose metadata could be read, and whose type is known.
+    """Return the parser of a document in chunks, after checking that its metadata and type are known.
 
-    Raises `OptionError` for another document or type, `MalformedError` if the metadata are lost, or the file is cut.
+    Raise `OptionError` for another document or type, `MalformedError` if the metadata are lost or the file is
+    truncated.
     """
     parser = document.parse().parser
     if not isinstance(parser, CpbParser):
-        raise OptionError(f"{document.name} is no chunked proto (.cpb), but {parser.name}: there is nothing to merge")
+        raise OptionError(
+            f"{document.name} is not a chunked proto (.cpb), but {parser.name}: there is nothing to merge"
+        )
     if parser.chunks is None and parser.problem is None:
-        raise OptionError(f"{document.name} has no .cpb, but a plain saved_model.pb: there is nothing to merge")
+        raise OptionError(f"{document.name} has no .cpb, only a plain saved_model.pb: there is nothing to merge")
     check_end(parser)
     if parser.problem is not None:
         raise MalformedError(
-            f"the chunk metadata, the last record, cannot be read: {parser.problem.reason}",
+            f"cannot read the chunk metadata (the last record): {parser.problem.reason}",
             source=document.name,
             offset=parser.problem.offset,
             fault=Fault.UNREADABLE,
@@ -152,20 +157,20 @@ def check_mergeable(document: Extraction) -> CpbParser:
         raise unsound
     if parser.root_type is None:
         check_first(parser)
-        raise OptionError(f"the message type of {document.name} is not known: name it (-O message=NAME)")
+        raise OptionError(f"the message type of {document.name} is not known; give it with -O message=NAME")
     return parser
 
 
 def check_output(document: Extraction, path: str) -> None:
-    """Raise `OptionError` for a file that the document is read from, and for one that readers would take for chunks."""
+    """Raise `OptionError` if ``path`` is a file that the document is read from, or has the suffix of chunked files."""
     if is_read(document, path):
         raise OptionError(f"the output {path} is the file being read; name another one")
     if path.endswith(".cpb"):
-        raise OptionError(f"the output {path} would pass for a file in chunks; name it {path[:-4]}.pb")
+        raise OptionError(f"the output {path} has the suffix of a file in chunks; name it {path[:-4]}.pb")
 
 
 def check_uses(parser: CpbParser) -> None:
-    """Raise as `Uses.add` if the chunked fields make too much of the chunks."""
+    """Raise as `Uses.add` if the chunked fields repeat chunks too often."""
     session = parser.result.extraction.session
     assert parser.chunks is not None  # noqa: S101 -- the caller looked
     metadata = parser.chunks.metadata
@@ -184,7 +189,7 @@ def check_uses(parser: CpbParser) -> None:
 
 
 def _used(root: ChunkedMessage, type: MessageType | None, budget: MemoryBudget) -> Iterator[int]:
-    """Yield the chunk of each node of the tree of chunked fields; what cannot be read is left out, and found later."""
+    """Yield the chunk of each node in the tree of chunked fields; skip unreadable nodes, which are reported later."""
     if root.chunk_index is not None:
         yield root.chunk_index
     stack = [(root.fields(range(root.count)), type)]
@@ -200,7 +205,7 @@ def _used(root: ChunkedMessage, type: MessageType | None, budget: MemoryBudget) 
             below = None if plain else _type_at(found[1].steps(), type)
         except MalformedError:
             continue
-        # Only of a message is anything below; anything else needs a chunk, and takes 0 where none is named.
+        # Only a message has fields below it; anything else needs a chunk, and takes chunk 0 if none is named.
         if message.chunk_index is not None or below is None:
             yield message.chunk_index or 0
         if below is not None and message.count and len(stack) <= _MAX_NESTING:
@@ -208,7 +213,7 @@ def _used(root: ChunkedMessage, type: MessageType | None, budget: MemoryBudget) 
 
 
 def _type_at(steps: list[Step], type: MessageType | None) -> MessageType | None:
-    """Return the type of the message that a tag leads to from one of ``type``; None if it leads to none."""
+    """Return the message type that a tag leads to from ``type``; None if it leads to none."""
     if not steps:
         return None
     for number, _, _ in steps:
@@ -220,21 +225,21 @@ def _type_at(steps: list[Step], type: MessageType | None) -> MessageType | None:
 
 
 def check_first(parser: CpbParser) -> None:
-    """Raise an error if the chunk of the root cannot be read: then the type is not seen because of that."""
+    """Raise an error if the root chunk cannot be read, which is why the type is not known."""
     index = parser.chunks.metadata.root.chunk_index if parser.chunks is not None else None
     if parser.chunks is None or index is None:
         return
     try:
         parser.chunks.open(index)
     except PparseError as error:
-        error.reason = f"chunk {index}, which would show the type, cannot be read: {error.reason}"
+        error.reason = f"cannot read chunk {index}, which would show the type: {error.reason}"
         error.source = error.source or parser.result.extraction.name
         error.fault = Fault.UNREADABLE
         raise
 
 
 def check_end(parser: CpbParser) -> None:
-    """Raise `MalformedError` if the file is cut: then its last record is another one, which may pass for metadata."""
+    """Raise `MalformedError` if the file is truncated: its last record then only looks like metadata."""
     from pparse.riegeli import RecordReader
 
     reader = RecordReader(parser.source(), verify="headers")

@@ -1,17 +1,16 @@
-"""A message file of any size into a ``.cpb``, with bounded memory: from the file, through its wire format.
+"""Splits a message file of any size into a ``.cpb``, with bounded memory, along its wire format.
 
-The message need not fit into memory, and may be larger than the 2 GiB that protobuf parses. Rules, all of them such
-that TensorFlow's Merger puts the parts together again:
+The message need not fit into memory, and may exceed the 2 GiB that protobuf can parse. TensorFlow's Merger can merge
+the result. The rules:
 
-- A field above a third of the limit is *large*. A large message is taken apart in turn; if what is left of it is still
-  large, it becomes a chunk of its own, at its own tag; in a list an empty element keeps its place.
-- A large ``bytes`` or ``string`` field becomes a chunk of its bytes, of whatever size.
-- What is left of a message that has chunks of its own is cut between fields into slices within the limit. All slices
-  have the tag of the message; they are merged in order, which is how protobuf's parsers read a message in pieces.
-- Map values are addressed by key only if they are messages; packed numbers are cut between two numbers.
-- What another field decides about stays where it is: a singular field or a key of a map that comes twice, members of a
-  oneof beside each other. So do extensions, which TensorFlow's Merger cannot find.
-- What cannot be cut further and is above the limit (an element of a repeated ``bytes`` field, say) is a `SplitError`.
+- A field above a third of the limit is *large*. A large message is taken apart itself; if the rest is still large, it
+becomes a chunk at its own tag. In a list an empty element keeps its place. - A large ``bytes`` or ``string`` field
+becomes a chunk of its bytes, of any size. - The rest of a message with its own chunks is cut between fields into slices
+within the limit. All slices have the tag of the message and are merged in order, as protobuf's parsers merge a message
+in pieces. - Map values are addressed by key only if they are messages; packed numbers are cut between two numbers. -
+Fields whose meaning depends on other fields are not moved: a singular field or a map key that occurs twice, members of
+a oneof that occur together. Nor are extensions, which TensorFlow's Merger cannot find. - A part above the limit that
+cannot be cut further (such as an element of a repeated ``bytes`` field) is a `SplitError`.
 """
 
 from __future__ import annotations
@@ -51,26 +50,29 @@ _MAX_DEPTH: Final = 100
 
 
 class SplitReport:
-    """What `split_file` wrote: ``path``, ``size``, counts of ``chunks`` and ``fields`` (0 chunks: a whole ``.pb``).
-
-    ``message_size`` is that of the whole message, ``type`` its full name; ``limit`` the size that no message chunk may
-    exceed, ``largest`` the size of the largest chunk; ``removed`` the file of the other suffix that was there.
-    """
+    """What `split_file` wrote."""
 
     __slots__ = ("chunks", "fields", "largest", "limit", "message_size", "path", "removed", "size", "type")
 
     def __init__(self, path: str, message_size: int, limit: int, type: str = "") -> None:
         self.path = path
+        """Path of the file written."""
         self.message_size = message_size
+        """Size of the whole message, in bytes."""
         self.limit = limit
+        """The most bytes that a message chunk may have."""
         self.type = type
+        """Full name of the message type."""
         self.removed = ""
+        """Path of the file of the other suffix that was there and is removed; empty if there was none."""
         self.size = 0
+        """Size of the file written, in bytes."""
         self.chunks = self.fields = self.largest = 0
+        """Number of chunks, number of chunked fields, and size of the largest chunk in bytes; all 0 for a ``.pb``."""
 
     @property
     def chunked(self) -> bool:
-        """Whether it is a ``.cpb``."""
+        """Whether a ``.cpb`` was written."""
         return self.chunks > 0
 
     def __repr__(self) -> str:
@@ -89,14 +91,16 @@ def split_file(
     scratch: str | None = None,
     progress: Progress | None = None,
 ) -> SplitReport:
-    """Split the message file ``source`` into ``{prefix}.cpb``; at most ``max_size`` bytes: copy it to ``{prefix}.pb``.
+    """Split the message file ``source`` into ``{prefix}.cpb``; copy it to ``{prefix}.pb`` if it has at most
+    ``max_size``.
 
-    ``message`` names its type where the content does not show it, ``descriptor`` is a FileDescriptorSet that knows it.
-    ``writer_options`` are Riegeli's (``brotli:6`` if None; ``uncompressed``, ``zstd`` …). A file of the other suffix
-    is removed when all is written. The source is neither replaced nor removed; nothing is left behind if it fails.
+    ``message`` is the name of the type if the content does not show it; ``descriptor`` is a FileDescriptorSet that has
+    it. ``writer_options`` are Riegeli's (``brotli:6`` if None; ``uncompressed``, ``zstd`` …). A file of the other
+    suffix is removed when everything is written. The source is neither replaced nor removed; after an error no file is
+    left.
 
-    Raises `SplitError` where no way to split keeps the limit, `MalformedError` for a message that is cut or damaged,
-    `OptionError` for what is no plain message of a known type.
+    Raise `SplitError` if no way of splitting keeps the limit, `MalformedError` if the message is truncated or damaged,
+    `OptionError` if it is not a plain message of a known type.
     """
     import pparse
 
@@ -126,21 +130,21 @@ def split_document(
 
     parser = document.parse().parser
     if not isinstance(parser, ProtobufParser):
-        raise OptionError(f"{document.name} is no protocol buffer message, but {parser.name}")
+        raise OptionError(f"{document.name} is not a protocol buffer message, but {parser.name}")
     if isinstance(parser, CpbParser) and (parser.chunks is not None or parser.problem is not None):
         raise OptionError(f"{document.name} is in chunks already (.cpb): merge it first")
     if parser.root_type is None:
-        raise OptionError(f"the message type of {document.name} is not known: name it (-O message=NAME)")
+        raise OptionError(f"the message type of {document.name} is not known; give it with -O message=NAME")
     allowed = min(max_size() if limit is None else checked_size(limit), MAX_MESSAGE_BYTES)
     pieces = parser.root_pieces()
     part = pieces[0] if pieces else None
     if not isinstance(part, Range):
-        raise OptionError(f"{document.name} is no plain message")
+        raise OptionError(f"{document.name} is not a plain message")
     report = SplitReport(prefix, len(part), allowed, parser.root_type.full_name)
     output = f"{prefix}.pb" if len(part) <= allowed else f"{prefix}.cpb"
     if is_read(document, output):
-        why = ", and within the limit: there is nothing to do" if len(part) <= allowed else "; name another output"
-        raise OptionError(f"{output} is the file to be split{why}")
+        why = ", which is within the limit: there is nothing to do" if len(part) <= allowed else "; name another output"
+        raise OptionError(f"{output} is the file being split{why}")
     check_type(part, parser.root_type, document.name)
     if len(part) <= allowed:
         check_whole(part, parser.root_type)
@@ -161,18 +165,20 @@ def _make_folder(prefix: str) -> None:
     try:
         os.makedirs(folder or ".", exist_ok=True)
     except OSError as error:
-        raise SourceError(f"cannot be made: {error.strerror or error}", errno=error.errno, source=folder) from error
+        raise SourceError(
+            f"cannot create the folder: {error.strerror or error}", errno=error.errno, source=folder
+        ) from error
 
 
 def check_type(part: Range, type: MessageType, name: str) -> None:
-    """Raise `OptionError` if no field of a message is one of its type: all would be unknown, and stay together."""
+    """Raise `OptionError` if the type has none of the fields of the message: none could be moved into a chunk."""
     fields = 0
     for _, known, _ in _walk(part, type):
         if known is not None:
             return
         fields += 1
     if fields:
-        raise OptionError(f"no field of {name} is one of {type.full_name}: is --type right?")
+        raise OptionError(f"{type.full_name} has none of the fields of {name}; check --type")
 
 
 def check_whole(part: Range, type: MessageType) -> None:
@@ -202,7 +208,7 @@ def _copy_whole(part: Range, report: SplitReport, document: Extraction, progress
 
 
 def _remove(path: str, document: Extraction) -> str:
-    """Remove what another split left; return its path, or nothing if it is not there, or is the source."""
+    """Remove the file of an earlier split; return its path, or "" if there is none, or it is the source."""
     import os
 
     if not os.path.lexists(path) or is_read(document, path):
@@ -258,7 +264,7 @@ def _write(
 
 
 class Stretch:
-    """Bytes of a message in the making: a range of the source, or new ones."""
+    """Bytes of a message being written: a range of the source, or new bytes."""
 
     __slots__ = ("raw", "size", "source")
 
@@ -278,7 +284,7 @@ class Slice:
         self.size = 0
 
     def add(self, stretch: Stretch) -> None:
-        """Append bytes; a range that follows on the last one makes that longer."""
+        """Append bytes; a range that continues the last one extends it."""
         if not stretch.size:
             return
         self.size += stretch.size
@@ -292,7 +298,7 @@ class Slice:
 
 
 class Chunk:
-    """One chunk to be written: ``type`` (1 message, 2 bytes), ``size``, and its bytes."""
+    """A chunk to be written: ``type`` (1 message, 2 bytes), ``size`` in bytes, and its bytes."""
 
     __slots__ = ("_stretches", "size", "type")
 
@@ -302,7 +308,7 @@ class Chunk:
         self.size = sum(stretch.size for stretch in stretches)
 
     def data(self) -> SplicedData:
-        """Return its bytes, read when they are read."""
+        """Return its bytes, read on demand."""
         parts = [
             stretch.source if stretch.source is not None else BytesData(stretch.raw).range(0, len(stretch.raw))
             for stretch in self._stretches
@@ -311,7 +317,7 @@ class Chunk:
 
 
 class Rest:
-    """What is left of a message when its large parts went into chunks: slices, each within the limit."""
+    """The rest of a message without its large parts: slices, each within the limit."""
 
     __slots__ = ("limit", "size", "slices")
 
@@ -321,7 +327,7 @@ class Rest:
         self.size = 0
 
     def add(self, stretches: list[Stretch], what: str) -> None:
-        """Append one whole field. Raises `SplitError` if it is above the limit by itself."""
+        """Append one whole field. Raise `SplitError` if it is above the limit by itself."""
         size = sum(stretch.size for stretch in stretches)
         if size > self.limit:
             raise SplitError(
@@ -336,12 +342,12 @@ class Rest:
         self.size += size
 
     def stretches(self) -> list[Stretch]:
-        """Return all of it."""
+        """Return all bytes of it, in order."""
         return [stretch for piece in self.slices for stretch in piece.stretches]
 
 
 class Cutter:
-    """Decides what becomes a chunk: ``chunks`` in the order of the file, and ``fields``, a tag and a chunk each."""
+    """What becomes a chunk: ``chunks`` in file order, and ``fields``, each a tag and an index into ``chunks``."""
 
     def __init__(self, limit: int, type: MessageType, check_cancelled: Callable[[], None]) -> None:
         self.limit = limit
@@ -365,7 +371,7 @@ class Cutter:
         self.chunks.append(chunk)
 
     def _reduce(self, part: Range, type: MessageType, tag: Tag, depth: int) -> Rest:
-        """Move the large parts of a message into chunks, and return what is left. Depth is bounded by the sizes."""
+        """Move the large parts of a message into chunks, and return the rest. The sizes bound the depth."""
         if depth > _MAX_DEPTH:
             raise SplitError(f"messages are nested deeper than {_MAX_DEPTH}")
         rest = Rest(self.limit)
@@ -397,7 +403,7 @@ class Cutter:
         return rest
 
     def _reduce_field(self, part: Range, field: Field, known: FieldType, tag: Tag, depth: int, rest: Rest) -> None:
-        """Reduce a large message; what is left of it stays in its place if it is small, else becomes chunks."""
+        """Reduce a large message; the rest stays in its place if it is small, and becomes chunks otherwise."""
         assert known.message is not None  # noqa: S101 -- it is a message
         inner = self._reduce(part.data.range(field.start, field.end), known.message, tag, depth + 1)
         head = encode_varint(field.tag)
@@ -413,7 +419,7 @@ class Cutter:
     def _reduce_pair(
         self, part: Range, pair: Field, known: FieldType, window: Window, tag: Tag, depth: int, rest: Rest
     ) -> None:
-        """Reduce the value of a large pair of a map, which is addressed by its key."""
+        """Reduce the value of a large map entry, which is addressed by its key."""
         value_type, key_type = known.map_value, known.map_key
         whole = [Stretch(part.data.range(pair.begin, pair.next))]
         key, value, key_raw = _pair_parts(part, pair, known)
@@ -437,9 +443,9 @@ class Cutter:
 
 
 def _walk(part: Range, type: MessageType) -> Iterator[tuple[Field, FieldType | None, Window]]:
-    """Yield the fields of a message, and what the schema says of each. Raises `MalformedError` if it is cut or damaged.
+    """Yield the fields of a message, each with its type in the schema, None if unknown or of another wire type.
 
-    A field whose wire type is not the schema's is unknown.
+    Raise `MalformedError` if the message is truncated or damaged.
     """
     window = Window(part.data, part.end)
     pos = part.start
@@ -447,7 +453,7 @@ def _walk(part: Range, type: MessageType) -> Iterator[tuple[Field, FieldType | N
     while pos < part.end:
         field = window.field(pos)
         if field.tag < 8 or field.next > part.end:
-            reason = "a field ends beyond its message" if field.tag >= 8 else "this is no field"
+            reason = "a field extends beyond its message" if field.tag >= 8 else "this is not a field"
             raise MalformedError(
                 f"cannot split: {reason} ({type.full_name})",
                 offset=pos,
@@ -461,14 +467,14 @@ def _walk(part: Range, type: MessageType) -> Iterator[tuple[Field, FieldType | N
 
 
 def _fixed(part: Range, type: MessageType, large: int) -> set[int]:
-    """Return the numbers of fields that are not to be moved, since that would change which of several is the last.
+    """Return the numbers of fields that must not be moved, since that could change which of several values is the last.
 
-    They are singular fields written several times, rivals in a oneof, and maps in which the key of a large pair comes
-    again.
+    These are singular fields that occur several times, members of the same oneof, and maps in which the key of a large
+    entry occurs again.
     """
     counts: dict[int, int] = {}
     oneofs: dict[str, set[int]] = {}
-    keys: dict[int, set[Any]] = {}  # of large pairs, by the number of the map
+    keys: dict[int, set[Any]] = {}  # keys of large entries, by the number of the map
     found: set[int] = set()
     for field, known, _ in _walk(part, type):
         if known is None:
@@ -494,7 +500,7 @@ def _fixed(part: Range, type: MessageType, large: int) -> set[int]:
 
 
 def _repeated_keys(part: Range, type: MessageType, large: int, keys: dict[int, set[Any]]) -> set[int]:
-    """Return the numbers of maps of which a small pair has the key of a large one."""
+    """Return the numbers of maps in which a small entry has the key of a large one."""
     return {
         known.number
         for field, known, _ in _walk(part, type)
@@ -511,7 +517,7 @@ def _what(field: Field, known: FieldType | None) -> str:
 
 
 def _pair_parts(part: Range, pair: Field, known: FieldType) -> tuple[Any, Field | None, bytes]:
-    """Return the key of a pair, its value's field (None unless there is exactly one), and the key's bytes."""
+    """Return the key of a map entry, its value's field (None unless there is exactly one), and the key's bytes."""
     key: Any = known.map_key.default if known.map_key is not None else None
     value: Field | None = None
     raw = b""
@@ -531,7 +537,7 @@ def _pair_parts(part: Range, pair: Field, known: FieldType) -> tuple[Any, Field 
 
 
 def _is_scalar_chunk(part: Range, field: Field, known: FieldType) -> bool:
-    """Say whether the bytes of a field can be a chunk: mergers take text only if it is UTF-8 (proto2 lets all pass)."""
+    """Say whether a field can be a chunk of bytes: mergers take text only if it is UTF-8 (proto2 allows anything)."""
     if known.repeated or known.type not in (TYPE_BYTES, TYPE_STRING):
         return False
     if known.type == TYPE_BYTES:
@@ -551,7 +557,7 @@ def _is_scalar_chunk(part: Range, field: Field, known: FieldType) -> bool:
 
 
 def _cut_packed(part: Range, field: Field, known: FieldType, limit: int) -> Iterator[list[Stretch]]:
-    """Yield a packed field as several, each within the limit."""
+    """Yield a packed field as several fields, each within the limit."""
     size = fixed_size(known)
     room = max(limit - len(encode_varint(field.tag)) - len(encode_varint(limit)), 1)
     start = field.start

@@ -9,8 +9,8 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
 # By DataType: the field that has the values, the numpy type they are given as, and the one they are stored as. Lists
-# of halves are bit patterns; complex numbers are pairs. Not here: text, resources, variants, packed types: those
-# have no bytes that everybody reads.
+# of halves are bit patterns; complex numbers are pairs. Text, resources, variants and packed types are not here: their
+# bytes have no form that every reader understands.
 _STORED: Final = {
     1: ("float_val", "<f4", "<f4"),
     2: ("double_val", "<f8", "<f8"),
@@ -47,9 +47,9 @@ def value_fields(tensor: Any) -> list[str]:
 
 
 def raw_content(tensor: Any, max_bytes: int) -> bytes | None:
-    """Return the bytes of a TensorProto's values, in memory order, little-endian; None if it is not for us to say.
+    """Return the bytes of a TensorProto's values, in memory order, little-endian; None if the type has no such bytes.
 
-    A list shorter than the tensor repeats its last value, so the bytes may be more than were given: not above
+    A list shorter than the tensor repeats its last value, so the result may exceed the bytes given, up to
     ``max_bytes``.
     """
     if tensor.tensor_content:

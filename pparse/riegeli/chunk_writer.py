@@ -1,7 +1,7 @@
-"""Chunks onto a file: headers, block headers between, padding after.
+"""Writes chunks to a file: chunk headers, the block headers in between, and padding.
 
-A block header tells how far its chunk goes on, so a chunk's size must be known before its first byte goes out. The
-data of a chunk come in pieces, which may be read from a file: none has to be held as a whole.
+A block header says where its chunk ends, so the size of a chunk must be known before its first byte is written. The
+data of a chunk arrive in pieces, which may be read from a file: the chunk is never held as a whole.
 """
 
 from __future__ import annotations
@@ -30,12 +30,13 @@ _ZEROS: Final = bytes(1 << 16)
 
 
 class ChunkWriter:
-    """Writes chunks one after the other from position ``pos`` on; ``write`` takes the bytes."""
+    """Writes chunks one after the other from position ``pos`` on, through the function ``write``."""
 
     def __init__(self, write: Write, pos: int) -> None:
         self._write = write
         self._layout = Layout()
         self.pos = pos
+        """Offset in the file at which the next byte is written."""
 
     def begin_file(self) -> None:
         """Write the file signature."""
@@ -43,14 +44,14 @@ class ChunkWriter:
         self.pos += len(FILE_SIGNATURE)
 
     def align(self) -> None:
-        """Fill with zeros up to where a chunk can begin, if none can here."""
+        """Write zeros up to the next position where a chunk can begin, if none can begin here."""
         if not self._layout.can_begin(self.pos):
             end = self._layout.next_block(self.pos)
             self._write(bytes(end - self.pos))
             self.pos = end
 
     def write_chunk(self, header: ChunkHeader, pieces: Iterable[bytes]) -> None:
-        """Write one chunk, whose data ``pieces`` make up ``header.data_size`` bytes."""
+        """Write one chunk. ``pieces`` together must hold ``header.data_size`` bytes of data."""
         begin = self.pos
         end = self._layout.chunk_end(begin, header)
         pos = begin
@@ -77,7 +78,7 @@ class ChunkWriter:
             left -= len(_ZEROS)
 
     def write_padding(self, multiple: int) -> None:
-        """Write a padding chunk that ends at a multiple of ``multiple``, unless we stand at one."""
+        """Write a padding chunk that ends at a multiple of ``multiple``; none if `pos` is such a multiple."""
         begin = self.pos
         if multiple <= 1 or begin % multiple == 0:
             return
@@ -89,7 +90,7 @@ class ChunkWriter:
         self.write_chunk(header, _zeros(size))
 
     def write_metadata(self, serialized: bytes, data: bytes) -> None:
-        """Write a metadata chunk; ``data`` is ``serialized``, encoded."""
+        """Write a metadata chunk; ``data`` is ``serialized`` in its encoded form."""
         self.write_chunk(ChunkHeader(METADATA, len(data), hash64(data), 0, len(serialized)), [data])
 
 

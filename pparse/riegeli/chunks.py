@@ -1,10 +1,10 @@
-"""Chunks: found, checked, and read.
+"""Finds, checks and reads chunks.
 
-`ChunkReader` goes from chunk header to chunk header. What is wrong with a file comes as a `ChunkError` that also says
-where reading may go on, by the reference's rules:
+`ChunkReader` goes from chunk header to chunk header. Errors in a file are raised as `ChunkError`, which also says
+where reading can continue by the rules of the reference implementation:
 
 =============================  ===================================================================
-what is wrong                  where to go on
+what is wrong                  where to continue
 =============================  ===================================================================
 hash of a block header         find a chunk after that block header
 its ``previous_chunk``         at its ``next_chunk`` if that is near, else find one after the header
@@ -15,7 +15,7 @@ hash of the data               at the chunk's end
 no chunk can begin here        find a chunk from here
 =============================  ===================================================================
 
-Whatever is *short* is no error but the end of the file, for now: the same call made later goes on.
+A file that *ends early* raises no error: it counts as the end of the file for now, and the same call works later.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from pparse.riegeli.source import Source
     from pparse.riegeli.verdicts import Verdicts
 
-# Small reads are served from a block: small after a jump, then growing while reading goes on.
+# Small reads are served from a block, which is small after a jump and grows while reading continues.
 FIRST_BLOCK: Final = 1 << 10
 LAST_BLOCK: Final = 64 << 10
 # The most bytes that are read and hashed at a time when a chunk is verified without being held.
@@ -61,9 +61,9 @@ STREAM_BLOCK: Final = 1 << 20
 
 
 class ChunkError(Exception):
-    """What is wrong with the chunk at ``begin``; with ``have`` a chunk is believed to begin at ``resume``.
+    """Says what is wrong with the chunk at ``begin`` and where reading can continue.
 
-    Without ``have`` one is to be looked for from there on. ``chunk`` is there when its header could be believed.
+    With ``have``, a chunk should begin at ``resume``; without it, the next chunk has to be searched from there.
     """
 
     def __init__(
@@ -71,34 +71,44 @@ class ChunkError(Exception):
     ) -> None:
         super().__init__(str(error))
         self.error = error
+        """What is wrong, as the error that the public interface raises."""
         self.begin = begin
+        """Offset at which the chunk begins."""
         self.resume = resume
+        """Offset at which to continue."""
         self.have = have
+        """Whether a chunk is expected to begin at `resume`."""
         self.chunk = chunk
+        """The chunk, if its header has a valid hash; else None."""
 
 
 class Chunk:
-    """A chunk whose header was read: it takes ``[begin, end)`` of the file, block headers and padding included.
+    """A chunk whose header was read.
 
-    Its data stand in ``[data_begin, data_end)``.
+    It occupies ``[begin, end)`` of the file, including block headers and padding.
     """
 
     __slots__ = ("begin", "data_begin", "data_end", "end", "header", "layout")
 
     def __init__(self, begin: int, header: ChunkHeader, layout: Layout) -> None:
         self.begin = begin
+        """Offset of the first byte of the chunk."""
         self.header = header
+        """The chunk header."""
         self.layout = layout
-        # Where the chunk header ends (a block header may stand between it and the data), and where the data end.
+        """The grid of block headers that the chunk lies on."""
+        # `data_begin` is where the chunk header ends; a block header may come between it and the data.
         self.data_begin = layout.add(begin, CHUNK_HEADER_SIZE)
+        """Offset at which the chunk header ends and the data begin, before a block header if one follows."""
         self.data_end = layout.add(begin, CHUNK_HEADER_SIZE + header.data_size)
-        # At least one byte of file per record: that is what padding is for.
+        """Offset after the last byte of the data."""
+        # A chunk occupies at least one byte of the file per record: padding fills it up.
         self.end = end = self.data_end
         if begin + header.num_records > end - BLOCK_HEADER_SIZE:  # else rounding up cannot pass it
             self.end = max(end, layout.round_up(begin + header.num_records))
 
     def available(self, size: int | None) -> int:
-        """Return how many bytes of its data there are in a file of ``size`` bytes (None: all)."""
+        """Return how many bytes of its data a file of ``size`` bytes holds (None: all)."""
         if size is None or size >= self.data_end:
             return self.header.data_size
         if size <= self.data_begin:
@@ -110,10 +120,10 @@ class Chunk:
 
 
 class ChunkData(Data):
-    """The data of a chunk, block headers taken out: a view by arithmetic, so a slice costs only its own bytes.
+    """The data of a chunk without the block headers. Offsets are computed, so a slice costs only its own bytes.
 
-    ``size`` is what there is of it; ``whole`` says whether that is all. ``verdicts`` know what the chunk's hash said,
-    and may come to know it later.
+    ``size`` is the number of bytes available; ``whole`` says whether that is all of the chunk's data. ``verdicts``
+    hold what is known about the chunk's hash, and may learn it later.
     """
 
     def __init__(self, source: Source, chunk: Chunk, verdicts: Verdicts | None = None) -> None:
@@ -122,18 +132,19 @@ class ChunkData(Data):
         super().__init__(f"{data.name} chunk at {chunk.begin}", available, data.stats)
         self.access = data.access
         self.whole = available == chunk.header.data_size
+        """Whether all data of the chunk are there."""
         self._source = source
         self._chunk = chunk
         self._verdicts = verdicts
 
     @property
     def flawed(self) -> bool:
-        """Whether anything is known against the chunk, or against the file it is in."""
+        """Whether an error is known in the chunk, or in the file that it is in."""
         wrong = self._verdicts is not None and self._verdicts.error(self._chunk.begin) is not None
         return wrong or super().flawed or self._source.data.flawed
 
     def why_suspect(self, start: int, end: int) -> str | None:
-        """Say whether the chunk's hash contradicts, which concerns all of it; else, whether the file is in doubt."""
+        """Return why the bytes are suspect: its hash is wrong (for all of it), or the file is in doubt there."""
         begin, verdicts = self._chunk.begin, self._verdicts
         if verdicts is not None:
             error = verdicts.error(begin)
@@ -156,12 +167,12 @@ class ChunkData(Data):
         return self._chunk.layout.strip(self._source.pread(first, last - first), first)
 
     def pread(self, offset: int, length: int) -> bytes:
-        """Return ``length`` bytes at ``offset``, as `Data.pread`; counted by the data below."""
+        """Return ``length`` bytes at ``offset``, as `Data.pread`; the underlying data count the read."""
         length = self._clip(offset, length)
         return self._pread(offset, length) if length else b""
 
     def preadinto(self, offset: int, buffer: Buffer) -> int:
-        """Fill ``buffer``, as `Data.preadinto`: the file is read into it around the block headers, without a copy."""
+        """Fill ``buffer``, as `Data.preadinto`. The file is read straight into it, around the block headers."""
         view = byte_view(buffer)
         view = view[: self._clip(offset, len(view))]
         at, end = self._offset(offset) if len(view) else 0, len(view)
@@ -181,7 +192,7 @@ class ChunkData(Data):
         return end if got == at - begin else self._chunk.layout.distance(begin, begin + got)
 
     def locate(self, offset: int, length: int) -> list[tuple[Data, int, int]]:
-        """Return the stretches of the file: one for each block that the bytes lie in."""
+        """Return the ranges of the file that hold the bytes: one for each block that they lie in."""
         layout, found = self._chunk.layout, []
         while length > 0:
             at = self._offset(offset)
@@ -193,11 +204,11 @@ class ChunkData(Data):
         return found
 
     def check_unchanged(self) -> None:
-        """Ask the file."""
+        """Check that the file has not changed."""
         self._source.locate(0)[0].check_unchanged()
 
     def holes(self, start: int, end: int) -> Iterator[tuple[int, int]]:
-        """Yield the file's holes in the bytes ``[start, end)``, in offsets of this data."""
+        """Yield the file's holes within the bytes ``[start, end)``, as offsets of this data."""
         offset = start
         for data, at, take in self.locate(start, max(0, end - start)):
             for first, last in data.holes(at, at + take):
@@ -206,7 +217,7 @@ class ChunkData(Data):
 
 
 def header_size(begin: int, layout: Layout) -> int:
-    """Return how many bytes of file the header of a chunk at ``begin`` takes: 40, or 64 with a block header in it."""
+    """Return how many bytes of the file the header of a chunk at ``begin`` occupies: 40, or 64 with a block header."""
     left = (layout.shift - begin) % BLOCK_SIZE  # to the next block
     if left >= USABLE_SIZE:
         raise ChunkError(invalid(f"no chunk can begin at {begin}", begin), begin, begin)
@@ -214,9 +225,9 @@ def header_size(begin: int, layout: Layout) -> int:
 
 
 def parse_header(raw: bytes, begin: int, layout: Layout) -> Chunk | None:
-    """Return the chunk at ``begin`` from the bytes there; None if they end before its header does.
+    """Return the chunk at ``begin``, parsed from ``raw``; None if ``raw`` ends before the header does.
 
-    Raises `ChunkError`.
+    Raise `ChunkError` if the header is invalid.
     """
     size = header_size(begin, layout)
     next_chunk, boundary = None, -1
@@ -242,20 +253,21 @@ def parse_header(raw: bytes, begin: int, layout: Layout) -> Chunk | None:
         raise ChunkError(invalid(f"chunk at {begin} ends beyond 2^64", begin), begin, end, chunk=chunk)
     if next_chunk is not None and next_chunk != chunk.end - boundary:
         reason = f"the block header at {boundary} says that the chunk at {begin} ends at {boundary + next_chunk}"
-        raise ChunkError(invalid(f"{reason}, its own header {chunk.end}", boundary), begin, end, chunk=chunk)
+        raise ChunkError(invalid(f"{reason}, its own header says {chunk.end}", boundary), begin, end, chunk=chunk)
     return chunk
 
 
 def check_block(raw: bytes | memoryview, at: int, boundary: int, begin: int, chunk: Chunk | None = None) -> int:
-    """Check the block header at ``boundary`` within the chunk at ``begin``; return its ``next_chunk``."""
+    """Check the block header at ``boundary`` within the chunk at ``begin``; return its ``next_chunk``.
+
+    Raise `ChunkError` if it is invalid.
+    """
     computed, stored = block_header_hash(raw, at), stored_hash(raw, at)
     after = boundary + BLOCK_HEADER_SIZE
     if computed != stored:
         reason = f"block header hash mismatch (computed 0x{computed:016x}, stored 0x{stored:016x}), block at {boundary}"
         if not boundary and raw[24:64] != FILE_SIGNATURE[24:]:
-            error = InvalidArgumentError(
-                f"this is no Riegeli/records file, or its beginning is lost: {reason}", offset=0
-            )
+            error = InvalidArgumentError(f"not a Riegeli/records file, or its beginning is lost: {reason}", offset=0)
             raise ChunkError(error, begin, after, chunk=chunk)
         raise ChunkError(invalid(reason, boundary), begin, after, chunk=chunk)
     previous_chunk, next_chunk = unpack_block(raw, at)
@@ -271,56 +283,58 @@ def check_block(raw: bytes | memoryview, at: int, boundary: int, begin: int, chu
 class ChunkReader:
     """Reads chunk after chunk. Positions are file offsets.
 
-    `layout_at` says which grid of block headers is in force where: one in a sound file, another from where bytes were
-    lost or came in.
+    A sound file has one grid of block headers. In a damaged file the grid may change where bytes were lost or inserted;
+    `layout_at` returns the one that applies at a position.
     """
 
     def __init__(self, source: Source) -> None:
         self.source = source
-        self._grids = [(0, Layout())]  # from which position on which grid is in force
+        """The bytes of the file."""
+        self._grids = [(0, Layout())]  # position from which a grid applies, and the grid
         self._block = b""
         self._block_at = 0
         self._buffer = bytearray()
         self._bare: tuple[int, int] | None = None
         self.sightings = Sightings()
+        """Headers that searches of this file have found."""
         self._ahead = FIRST_BLOCK
 
     def layout_at(self, pos: int) -> Layout:
-        """Return the grid that is in force at ``pos``."""
+        """Return the grid that applies at ``pos``."""
         return self._grids[0][1] if len(self._grids) == 1 else self.grid_at(pos)[1]
 
     def grid_at(self, pos: int) -> tuple[int, Layout]:
-        """Return where the grid that is in force at ``pos`` begins (0, or at a chunk), and the grid."""
+        """Return where the grid that applies at ``pos`` begins (0, or at a chunk), and the grid."""
         return next((grid for grid in reversed(self._grids) if grid[0] <= pos), self._grids[0])
 
     def add_grid(self, pos: int, layout: Layout) -> None:
-        """Note that from the chunk at ``pos`` on another grid is in force."""
+        """Note that another grid applies from the chunk at ``pos`` on."""
         if self.layout_at(pos).shift != layout.shift:
             self._grids = sorted([grid for grid in self._grids if grid[0] != pos] + [(pos, layout)], key=itemgetter(0))
 
     def note_bare(self, pos: int, layout: Layout) -> None:
-        """Note that from ``pos`` to the end of the file no sound block header stands on the grid."""
+        """Note that the grid has no sound block header from ``pos`` to the end of the file."""
         if self._bare is None or self._bare[1] != layout.shift or pos < self._bare[0]:
             self._bare = pos, layout.shift
 
     def is_bare_from(self, pos: int, layout: Layout) -> bool:
-        """Say whether that is known: a damaged file is not to be searched to its end time and again."""
+        """Say whether `note_bare` was called for this: a damaged file is not searched to its end again and again."""
         return self._bare is not None and self._bare[0] <= pos and self._bare[1] == layout.shift
 
     def forget_block(self) -> None:
-        """Drop what was read ahead: the file has grown."""
+        """Drop the block that was read ahead: the file has grown."""
         self._block = b""
         self._bare = None
         self.sightings.forget()
 
     def get_view(self, pos: int, length: int) -> bytes | memoryview:
-        """Return up to ``length`` bytes at ``pos``, as `get`: a view that is good until the next call."""
+        """Return up to ``length`` bytes at ``pos``, as `get`, in a view that is valid until the next call."""
         if length <= LAST_BLOCK:
             return self.get(pos, length)
         at = pos - self._block_at
         head = self._block[at:] if 0 <= at <= len(self._block) else b""
-        # One buffer for all chunks: fresh megabytes each time would cost more in page faults than reading them. The
-        # next chunk's header comes with the same read.
+        # One buffer for all chunks: allocating megabytes for each costs more in page faults than reading them. The
+        # header of the next chunk comes with the same read.
         size = length + CHUNK_HEADER_SIZE + BLOCK_HEADER_SIZE
         known = self.source.known_size()
         if known is not None:
@@ -335,7 +349,7 @@ class ChunkReader:
         return view[: min(got, length)]
 
     def get(self, pos: int, length: int) -> bytes:
-        """Return up to ``length`` bytes at ``pos``, from the block read ahead where it has them."""
+        """Return up to ``length`` bytes at ``pos``, from the block that was read ahead if it has them."""
         at = pos - self._block_at
         block = self._block
         if at >= 0 and at + length <= len(block):
@@ -353,7 +367,7 @@ class ChunkReader:
     # -- headers -----------------------------------------------------------------------------------------------------
 
     def header(self, begin: int) -> Chunk | None:
-        """Read the header of the chunk at ``begin``; None if the file ends before its end. Raises `ChunkError`."""
+        """Return the chunk at ``begin``; None if the file ends inside its header. Raise `ChunkError` if invalid."""
         layout = self.layout_at(begin)
         raw = self.get(begin, header_size(begin, layout))
         chunk = parse_header(raw, begin, layout)
@@ -364,7 +378,7 @@ class ChunkReader:
         return chunk
 
     def _short(self, begin: int, at: int) -> None:
-        """The source serves nothing at ``at``: the end of the file, or a gap. Raises `ChunkError` for a gap."""
+        """Raise `ChunkError` if the source has a gap at ``at``; do nothing at the end of the file."""
         resume = self.source.gap_end(at)
         if resume is not None:
             raise ChunkError(invalid("the file has a gap here", at), begin, resume)
@@ -372,10 +386,10 @@ class ChunkReader:
     # -- data --------------------------------------------------------------------------------------------------------
 
     def data(self, chunk: Chunk, *, verify: bool = True) -> bytes | memoryview | None:
-        """Return the chunk's data; None if the file ends before the chunk does. Raises `ChunkError`.
+        """Return the chunk's data; None if the file ends before the chunk does.
 
-        They are good until the next chunk is read: who needs them for longer copies them. ``verify`` compares their
-        hash; block headers on the way are checked in any case.
+        The data are valid until the next chunk is read; copy them to keep them longer. Raise `ChunkError` if the data
+        do not match their hash (with ``verify``), or if a block header among them is wrong.
         """
         start, stop = chunk.data_begin, chunk.data_end
         raw = self.get_view(start, stop - start)
@@ -404,7 +418,7 @@ class ChunkReader:
             raise ChunkError(error, chunk.begin, boundary + BLOCK_HEADER_SIZE, chunk=chunk)
 
     def has_padding(self, chunk: Chunk) -> bool:
-        """Say whether the file goes on to the chunk's end."""
+        """Say whether the file extends to the end of the chunk."""
         size = self.source.known_size()
         if size is not None:
             return size >= chunk.end
@@ -415,8 +429,8 @@ class ChunkReader:
     def verify(self, chunk: Chunk, *, blocks: bool = True, data: bool = True) -> bool:
         """Read through the chunk's data, a block at a time, and compare its hash; False if the file ends before.
 
-        Raises `ChunkError` as `data` does; ``blocks=False`` does not look at the block headers on the way,
-        ``data=False`` at nothing else.
+        Raise `ChunkError` as `data` does. ``blocks=False`` leaves out the block headers in the data, ``data=False``
+        checks nothing but them.
         """
         digest = Highway64()
         at, stop = chunk.data_begin, chunk.data_end
@@ -428,7 +442,7 @@ class ChunkReader:
                 self._check_inner_block(raw, 0, boundary, chunk)
             return True
         while at < stop:
-            # Never cut a block header in two: stop at block boundaries.
+            # Stop at block boundaries, so that no block header is cut in two.
             until = min(stop, chunk.layout.block_of(at) + STREAM_BLOCK)
             raw = self.source.pread(at, until - at)
             for boundary in range(chunk.layout.next_block(at), until, BLOCK_SIZE):
@@ -455,10 +469,10 @@ class ChunkReader:
             self.vouch(chunk)
 
     def vouch(self, chunk: Chunk) -> None:
-        """Tell the data which bytes of a chunk its hashes confirm, whatever is known against the file around them.
+        """Tell the underlying data which bytes of a chunk its hashes confirm, even if the file around them is damaged.
 
-        The hash of its data agrees; that of its header, and those of the block headers in it, are compared. Padding has
-        no hash: zeros are taken for it.
+        The hash of the chunk's data was compared before; those of its header and of the block headers in it are
+        compared here. Padding has no hash and is confirmed if it is zeros.
         """
         begin, end = chunk.begin, chunk.data_end
         packed = chunk.layout.strip(self.source.pread(begin, chunk.data_begin - begin), begin)
@@ -483,10 +497,10 @@ class ChunkReader:
     # -- by position -------------------------------------------------------------------------------------------------
 
     def start_for(self, pos: int) -> int:
-        """Return the beginning of a chunk at or before ``pos``, or of the first one after its block's header.
+        """Return where a chunk begins at or before ``pos``; else the first chunk after the header of its block.
 
-        One read of the header of the block that ``pos`` is in. Raises `ChunkError` if that header is damaged; returns
-        the block's own offset where the file ends before the header does.
+        Reads once: the header of the block that holds ``pos``. Raise `ChunkError` if that header is damaged. Return the
+        offset of the block if the file ends before the header does.
         """
         layout = self.layout_at(pos)
         block = max(0, layout.block_of(pos))
@@ -502,7 +516,7 @@ class ChunkReader:
         if previous_chunk == 0:
             return block
         if previous_chunk > block:
-            error = invalid(f"the block header at {block} names a chunk before the file", block)
+            error = invalid(f"the block header at {block} points to a chunk before the beginning of the file", block)
             raise ChunkError(error, block, block + BLOCK_HEADER_SIZE)
         start = block - previous_chunk if block + next_chunk > pos else block + next_chunk
         if not layout.can_begin(start):
@@ -511,7 +525,7 @@ class ChunkReader:
 
 
 def _close_up(raw: bytes | memoryview, first: int) -> memoryview:
-    """Take the block headers, at ``first`` and every 64 KiB from there, out of ``raw``, in place if it is a buffer."""
+    """Remove the block headers, at ``first`` and every 64 KiB from there, from ``raw``: in place if it is a buffer."""
     view = memoryview(bytearray(raw)) if isinstance(raw, bytes) else raw
     end = first
     for at in range(first, len(view), BLOCK_SIZE):

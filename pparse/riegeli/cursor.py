@@ -1,4 +1,4 @@
-"""`ChunkCursor`: stands at a record of a chunk, goes from chunk to chunk, and over damage. `RecordReader` is on top."""
+"""`ChunkCursor`: a position at a record, moved from chunk to chunk and past damage. Base of `RecordReader`."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class ChunkCursor:
         self._error: PparseError | None = None
         self._truncated: int | None = None  # where an incomplete chunk begins
         self._stopped = False
-        self._sought = False  # to where no record was read yet
+        self._sought = False  # to a position from which no record was read yet
         self._held = budget.charge(0, "a chunk and its records")
         self.closed = False
         self.healed: list[SkippedRegion] = []
@@ -68,7 +68,7 @@ class ChunkCursor:
     # -- from chunk to chunk -----------------------------------------------------------------------------------------
 
     def _next_chunk(self, lazily: bool = False) -> bool:
-        """Go to the next chunk with records; False at the end. Raises what is wrong, without a recovery."""
+        """Go to the next chunk with records; False at the end. Without a recovery, raise what is wrong."""
         self._check_usable()
         while not self._stopped:
             if self._chunk is not None:
@@ -91,11 +91,11 @@ class ChunkCursor:
         return False
 
     def _next_or_here(self) -> bool:
-        """Stand at a record, the present one if there is one; False at the end."""
+        """Stand at a record: the current one, or else the next. False at the end."""
         return self._index < self._count or self._next_chunk()
 
     def _pull(self) -> Chunk | None:
-        """Read the header at the position; None at the end of the file, noting where an incomplete chunk begins."""
+        """Read the chunk header at the position. None at the end of the file; note where an incomplete chunk begins."""
         chunk = self._chunks.header(self._pos)
         self._truncated = None
         if chunk is None:
@@ -105,19 +105,19 @@ class ChunkCursor:
         return chunk
 
     def _enter(self, chunk: Chunk, *, lazily: bool = False) -> bool | None:
-        """Read a chunk; say whether there are records in it, None if the file ends in it. Raises `ChunkError`."""
+        """Read a chunk; say whether it has records, None if the file ends inside it. Raise `ChunkError`."""
         chunk_type = chunk.header.chunk_type
         self._verified = None
         weight = _weight(chunk)
         large = weight > self._budget.limit // 4
         if (large and chunk_type != TRANSPOSED) or (lazily and chunk_type == SIMPLE):
             return self._enter_large(chunk)
-        if large:  # it cannot be taken apart in pieces
+        if large:  # it cannot be decoded piece by piece
             size = self._source.known_size()
             if size is not None and size < chunk.end:
                 self._truncated = chunk.begin
                 return None
-            self._held.resize(0)  # of the chunk before
+            self._held.resize(0)  # the charge of the chunk before
             self._check_room(chunk)
             weight = decoding_weight(chunk)
         if weight > self._held.amount:
@@ -129,16 +129,16 @@ class ChunkCursor:
         return self._count > 0
 
     def _check_room(self, chunk: Chunk) -> None:
-        """Raise `LimitError` for a chunk beyond the budget; `ChunkError` if it is the chunk that is wrong."""
+        """Raise `LimitError` for a chunk beyond the budget; `ChunkError` if the chunk itself is damaged."""
         try:
             if self._verify != "headers" and not self._budget.fits(decoding_weight(chunk)):
-                self._chunks.verify(chunk)  # what its hash contradicts is damaged, whatever its size
+                self._chunks.verify(chunk)  # a wrong hash means damage, whatever the size
             check_room(chunk, ChunkData(self._source, chunk), self._budget)
         except (InvalidArgumentError, UnimplementedError) as error:
             raise ChunkError(error, chunk.begin, chunk.end, have=True, chunk=chunk) from error
 
     def _data_of(self, chunk: Chunk) -> bytes | memoryview | None:
-        """Return a chunk's data, checked; None where the file ends in it, which is noted."""
+        """Return a chunk's data, checked; None if the file ends inside it, which is noted."""
         verify = self._verify != "headers" or chunk.header.chunk_type == SIGNATURE
         data = self._chunks.data(chunk, verify=verify)
         if data is None:
@@ -148,7 +148,7 @@ class ChunkCursor:
         return data
 
     def _enter_large(self, chunk: Chunk) -> bool | None:
-        """Open a chunk without holding it, as `_enter`; its hash is checked only if all is to be verified."""
+        """Open a chunk without holding it, as `_enter`. Its hash is checked only with ``verify="all"``."""
         if self._verify == "all":
             whole = self._chunks.verify(chunk)
             self._verified = True
@@ -165,7 +165,7 @@ class ChunkCursor:
         return self._count > 0
 
     def _set_lazily(self, chunk: Chunk) -> None:
-        """Stand at the first record of a simple chunk that is not held. Raises `ChunkError`."""
+        """Stand at the first record of a simple chunk that is not held in memory. Raise `ChunkError`."""
         records = self._open_simple(chunk)
         if records.error is not None:
             error = records.error
@@ -187,7 +187,7 @@ class ChunkCursor:
             raise ChunkError(bad, chunk.begin, chunk.end, have=True, chunk=chunk) from error
 
     def _take(self, chunk: Chunk, data: bytes | memoryview) -> None:
-        """Decode a chunk and stand at its first record. Raises `ChunkError` if it contradicts itself."""
+        """Decode a chunk and stand at its first record. Raise `ChunkError` if the chunk is invalid."""
         check_empty(chunk)
         try:
             records = self._decode(chunk, data)
@@ -199,7 +199,7 @@ class ChunkCursor:
             self._set(chunk, records, len(records))
 
     def _decode(self, chunk: Chunk, data: bytes | memoryview) -> list[bytes] | None:
-        """Return the records of a chunk, None if it is of a kind that has none."""
+        """Return the records of a chunk; None if chunks of its type have none."""
         header = chunk.header
         if header.chunk_type == SIMPLE:
             return decode_simple(data, header)
@@ -214,17 +214,17 @@ class ChunkCursor:
         self._pos = chunk.end
 
     def _leave(self, pos: int) -> None:
-        """Let go of the chunk and stand at ``pos``, remembering which record was the last."""
+        """Leave the chunk and stand at ``pos``; remember which record was read last."""
         if self._chunk is not None and self._index and self._last is None:
             self._last = RecordPosition(self._chunk.begin, self._index - 1)
-        # An open_record() handed out before keeps its data; only the reader lets go.
+        # A range that open_record() returned keeps its data; only the reader releases them.
         self._chunk, self._records, self._count, self._index = None, None, 0, 0
         self._pos = pos
 
     # -- errors and recovery -----------------------------------------------------------------------------------------
 
     def _fail(self, error: ChunkError, *, begin: int | None = None) -> None:
-        """Skip what is damaged and tell the recovery; raise the error for good if there is none."""
+        """Skip what is damaged and tell the recovery. Without a recovery, raise the error, now and at later calls."""
         if self._recovery is None:
             self._leave(error.begin)
             raise self._keep(error.error) from None
@@ -251,14 +251,14 @@ class ChunkCursor:
             self._report(SkippedRegion(first, outcome.end, outcome.message))
 
     def _take_proven(self, chunk: Chunk, data: bytes) -> None:
-        """Stand at the first record of a chunk whose data are known to be right. Raises `ChunkError`."""
+        """Stand at the first record of a chunk whose data are known to be right. Raise `ChunkError`."""
         if _weight(chunk) > self._budget.limit // 4:
             if chunk.header.chunk_type == SIMPLE:
                 self._set_lazily(chunk)
                 return
             try:
                 check_room(chunk, ChunkData(self._source, chunk), self._budget)
-            except (LimitError, InvalidArgumentError) as error:  # or it is its header that says so, and is damaged
+            except (LimitError, InvalidArgumentError) as error:  # or its damaged header only says so
                 bad = InvalidArgumentError(error.reason, offset=chunk.begin)
                 raise ChunkError(bad, chunk.begin, chunk.end, have=True, chunk=chunk) from error
         self._take(chunk, data)
@@ -268,9 +268,10 @@ class ChunkCursor:
             self.healed.append(region)
 
     def _report(self, region: SkippedRegion) -> bool:
-        """Tell the recovery of a region; False if there is none. StopIteration ends the present call, as the end does.
+        """Tell the recovery of a region; False if there is none.
 
-        The next one goes on behind the region, as it would in a file that has grown.
+        StopIteration from the recovery ends the current call as the end of the file does. The next call continues after
+        the region, as it would in a file that has grown.
         """
         if self._recovery is None:
             return False
@@ -287,7 +288,7 @@ class ChunkCursor:
         return error
 
     def _salvage_tail(self) -> bool:
-        """Deliver a last chunk that lacks nothing but its padding."""
+        """Stand at the first record of a last chunk that lacks only its padding; False if there is none."""
         if self._recovery is None or not self._salvage or self._truncated is None:
             return False
         from pparse.riegeli.salvage import unpadded
@@ -316,14 +317,14 @@ class ChunkCursor:
 
 
 def _weight(chunk: Chunk) -> int:
-    """Return what a chunk and its records take in memory, about."""
+    """Return about how much memory a chunk and its records take, in bytes."""
     header = chunk.header
     decoded = header.decoded_data_size if header.chunk_type in (SIMPLE, TRANSPOSED) else 0
     return header.data_size + decoded + 64 * header.num_records
 
 
 def check_empty(chunk: Chunk) -> None:
-    """Check what chunks without records must say of themselves. Raises `ChunkError`."""
+    """Check that a chunk of a type without records has none. Raise `ChunkError` if it is invalid or of unknown type."""
     header, reason = chunk.header, ""
     if header.chunk_type in (SIMPLE, TRANSPOSED):
         return

@@ -1,7 +1,7 @@
-"""Errors of the Riegeli reader and writer, named and numbered as in the reference's Python bindings (absl codes).
+"""Errors of the Riegeli reader and writer, with the names and codes of the reference's Python bindings (absl status).
 
-All are `pparse.errors.PparseError`. Where the package has an error of the same meaning, it is that one too: an invalid
-file is a `pparse.errors.MalformedError` (and so a ValueError), what was cancelled a `pparse.errors.CancelledError`.
+All are subclasses of `pparse.errors.PparseError`. Where `pparse.errors` has an error of the same meaning, that is a
+base class too: an invalid file is a `pparse.errors.MalformedError` (and so a ValueError).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class RiegeliError(PparseError):
-    """Root of the errors of this package; ``code`` is the absl status code."""
+    """Base class of the errors of this package; ``code`` is the absl status code."""
 
     code: ClassVar[int] = 2
 
@@ -39,27 +39,27 @@ class InvalidArgumentError(RiegeliError, MalformedError):
 
 
 class HashMismatchError(InvalidArgumentError):
-    """The hash of a chunk's data contradicts them: none of the records in it can be trusted (ours)."""
+    """The hash of a chunk's data does not match them: no record in it can be trusted. Not in the reference."""
 
 
 class BoundsError(InvalidArgumentError, OverflowError):
-    """A number is negative, or larger than its place can hold (ours)."""
+    """A number is negative or too large for its field. Not in the reference."""
 
 
 class DeadlineExceededError(RiegeliError):
-    """It took too long."""
+    """The operation took too long."""
 
     code = 4
 
 
 class NotFoundError(RiegeliError):
-    """Something is not there."""
+    """Something was not found."""
 
     code = 5
 
 
 class AlreadyExistsError(RiegeliError):
-    """Something is there already."""
+    """Something exists already."""
 
     code = 6
 
@@ -71,19 +71,19 @@ class PermissionDeniedError(RiegeliError):
 
 
 class ResourceExhaustedError(RiegeliError):
-    """A resource ran out."""
+    """A resource is exhausted: memory, or a limit on it."""
 
     code = 8
 
 
 class FailedPreconditionError(RiegeliError):
-    """The object is in no state for this (closed, for instance)."""
+    """The object is in the wrong state for the call, closed for instance."""
 
     code = 9
 
 
 class ClosedRecordsError(FailedPreconditionError, errors.ClosedError):
-    """The reader or writer was closed (ours)."""
+    """The reader or writer was closed. Not in the reference."""
 
 
 class AbortedError(RiegeliError):
@@ -93,36 +93,36 @@ class AbortedError(RiegeliError):
 
 
 class OutOfRangeError(RiegeliError):
-    """Beyond a valid range."""
+    """A value is outside of its valid range."""
 
     code = 11
 
 
 class UnimplementedError(RiegeliError):
-    """Valid, perhaps, but of a kind that is not known: a chunk type or compression of a later version."""
+    """Possibly valid, but not supported: a later chunk type or compression, or a source that cannot seek."""
 
     code = 12
 
 
 class InternalError(RiegeliError):
-    """An inner rule was broken."""
+    """An internal invariant was broken."""
 
     code = 13
 
 
 class UnavailableError(RiegeliError):
-    """Not available now."""
+    """A service is not available now."""
 
     code = 14
 
 
 class DataLossError(RiegeliError):
-    """Data were lost."""
+    """Data were lost or corrupted."""
 
     code = 15
 
 
 class UnauthenticatedError(RiegeliError):
-    """No valid credentials."""
+    """The request has no valid credentials."""
 
     code = 16

@@ -1,7 +1,7 @@
-"""Where things stand in a Riegeli/records file: block headers, chunk headers, and the arithmetic between them.
+"""The layout of a Riegeli/records file: block headers, chunk headers, and the arithmetic of positions.
 
-A file is a sequence of chunks. At every multiple of 64 KiB stand 24 bytes of block header, and whatever chunk is in
-progress goes on after them (google/riegeli, doc/riegeli_records_file_format.md, "Block header" and "Chunk").
+A file is a sequence of chunks. A block header of 24 bytes stands at every multiple of 64 KiB; a chunk that reaches
+there continues after it (google/riegeli, doc/riegeli_records_file_format.md, "Block header" and "Chunk").
 """
 
 from __future__ import annotations
@@ -41,16 +41,17 @@ _PAIR = Struct("<QQ")
 
 
 class Layout:
-    """The arithmetic of positions. ``shift`` moves the grid of block headers: it is 0 in a valid file.
+    """The arithmetic of positions, for one grid of block headers.
 
-    Bytes lost from, or inserted into, a damaged file move all that follows off the grid; a shift of ``s`` puts block
-    headers at offsets ``s + n * 65536``.
+    Bytes lost from a damaged file, or inserted into it, move everything after them off the grid. A shift of ``s`` puts
+    the block headers at offsets ``s + n * 65536``.
     """
 
     __slots__ = ("shift",)
 
     def __init__(self, shift: int = 0) -> None:
         self.shift = shift % BLOCK_SIZE
+        """Offset of the first block header, below 64 KiB; 0 in a valid file."""
 
     def block_of(self, pos: int) -> int:
         """Return where the block that holds offset ``pos`` begins."""
@@ -65,11 +66,11 @@ class Layout:
         return (self.shift - pos) % BLOCK_SIZE < USABLE_SIZE
 
     def round_up(self, pos: int) -> int:
-        """Return the first place at or after ``pos`` where a chunk may begin."""
+        """Return the first position at or after ``pos`` where a chunk may begin."""
         return pos + max(0, (self.shift - pos) % BLOCK_SIZE - (USABLE_SIZE - 1))
 
     def add(self, begin: int, length: int) -> int:
-        """Return where a chunk that begins at ``begin`` stands after ``length`` bytes of it."""
+        """Return the position after the first ``length`` bytes of a chunk that begins at ``begin``."""
         within = (begin - self.shift + USABLE_SIZE - 1) % BLOCK_SIZE
         return begin + length + BLOCK_HEADER_SIZE * ((length + within) // USABLE_SIZE)
 
@@ -78,7 +79,7 @@ class Layout:
         return self.add(begin, index + 1) - 1
 
     def distance(self, begin: int, pos: int) -> int:
-        """Return how many bytes of a chunk that begins at ``begin`` stand before ``pos``: the inverse of `add`."""
+        """Return how many bytes of a chunk that begins at ``begin`` come before ``pos``: the inverse of `add`."""
         return (
             (pos - min((pos - self.shift) % BLOCK_SIZE, BLOCK_HEADER_SIZE))
             - (begin - min((begin - self.shift) % BLOCK_SIZE, BLOCK_HEADER_SIZE))
@@ -86,7 +87,7 @@ class Layout:
         )
 
     def chunk_end(self, begin: int, header: ChunkHeader) -> int:
-        """Return where the chunk ends, its padding included: a chunk takes one byte of file per record at least."""
+        """Return where the chunk ends, including padding: a chunk occupies at least one byte of the file per record."""
         return max(self.add(begin, CHUNK_HEADER_SIZE + header.data_size), self.round_up(begin + header.num_records))
 
     def strip(self, raw: bytes | memoryview, at: int) -> bytes:
@@ -101,7 +102,7 @@ class Layout:
 
 
 class ChunkHeader:
-    """The 40 bytes at the head of a chunk; sizes in bytes, ``data_size`` without the block headers between."""
+    """The 40 bytes at the head of a chunk."""
 
     __slots__ = ("chunk_type", "data_hash", "data_size", "decoded_data_size", "num_records")
 
@@ -109,14 +110,19 @@ class ChunkHeader:
         self, chunk_type: int, data_size: int, data_hash: int, num_records: int, decoded_data_size: int
     ) -> None:
         self.chunk_type = chunk_type
+        """Type of the chunk, as a byte: `SIMPLE`, `TRANSPOSED`, …"""
         self.data_size = data_size
+        """Bytes of data, without the block headers in between."""
         self.data_hash = data_hash
+        """Hash of the data."""
         self.num_records = num_records
+        """Number of records."""
         self.decoded_data_size = decoded_data_size
+        """Bytes of all records together, decoded."""
 
     @classmethod
     def unpack(cls, raw: bytes) -> ChunkHeader:
-        """Read a header from 40 bytes; `stored_hash` and `header_hash` say whether to believe it."""
+        """Parse a header from 40 bytes. Compare `stored_hash` with `chunk_header_hash` to know whether it is valid."""
         _, data_size, data_hash, mixed, decoded = _CHUNK.unpack(raw)
         return cls(mixed & 0xFF, data_size, data_hash, mixed >> 8, decoded)
 
@@ -129,11 +135,11 @@ class ChunkHeader:
 
     @property
     def type_name(self) -> str:
-        """The format's word for the type."""
+        """The name of the type in the format."""
         return TYPE_NAMES.get(self.chunk_type, f"type 0x{self.chunk_type:02x}")
 
     def is_signature(self) -> bool:
-        """Say whether this is the file signature, to the last field."""
+        """Say whether every field is that of the file signature."""
         return (
             self.chunk_type == SIGNATURE
             and self.data_size == self.num_records == self.decoded_data_size == 0
@@ -148,17 +154,17 @@ class ChunkHeader:
 
 
 def stored_hash(raw: bytes | memoryview, at: int = 0) -> int:
-    """Return the hash that stands at the head of a block or chunk header."""
+    """Return the hash stored in a block or chunk header."""
     return int.from_bytes(raw[at : at + 8], "little")
 
 
 def chunk_header_hash(raw: bytes) -> int:
-    """Return the hash of a chunk header of 40 bytes, computed."""
+    """Compute and return the hash of a chunk header of 40 bytes."""
     return hash64(raw[8:CHUNK_HEADER_SIZE])
 
 
 def block_header_hash(raw: bytes | memoryview, at: int = 0) -> int:
-    """Return the hash of the block header at ``at``, computed."""
+    """Compute and return the hash of the block header at ``at``."""
     return hash64(raw[at + 8 : at + BLOCK_HEADER_SIZE])
 
 
@@ -175,7 +181,7 @@ def pack_block(previous_chunk: int, next_chunk: int) -> bytes:
 
 
 def block_is_sound(raw: bytes, at: int = 0) -> bool:
-    """Say whether a whole block header with a right hash stands at ``at``."""
+    """Say whether ``raw`` has a whole block header with a valid hash at ``at``."""
     return len(raw) - at >= BLOCK_HEADER_SIZE and block_header_hash(raw, at) == stored_hash(raw, at)
 
 

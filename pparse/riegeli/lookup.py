@@ -1,4 +1,4 @@
-"""Records by numeric position, each as a range of bytes: what an index into a Riegeli file is used with."""
+"""Records by numeric position, each as a range of bytes: for an index into a Riegeli file."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from pparse.riegeli.reader import RecordReader
     from pparse.riegeli.records import ChunkRecords
 
-# Chunks whose record offsets (and decoder) are kept.
+# Number of chunks whose record offsets and decoder are kept.
 _KEPT: Final = 16
-# With verify="touched", chunks of at most this many bytes are hashed when a record of theirs is looked up.
+# With verify="touched", the hash of a chunk of at most this many bytes is checked when one of its records is looked up.
 _TOUCHED: Final = 4 << 20
 
 
 class _Tail:
-    """What stands behind the last whole chunk: nothing (``begin`` is the file's end), or ``chunk``, which is cut."""
+    """What follows the last whole chunk: nothing (``begin`` is the file's end), or ``chunk``, which is cut."""
 
     __slots__ = ("begin", "chunk")
 
@@ -51,12 +51,12 @@ class _Tail:
 
 
 class RecordLookup:
-    """Finds records of ``source`` by their numeric position (the chunk's begin, plus the record's index in it).
+    """Finds records of ``source`` by numeric position: the offset of the chunk plus the index of the record in it.
 
-    Ranges that were handed out stay good as long as somebody holds them; their data know what the hash of their chunk
-    said, or will say (`pparse.data.base.Data.why_suspect`), by ``verdicts``, which several lookups of a file share, as
-    they do ``sightings``. ``verify`` as for `RecordReader`: with "headers", records of a chunk that was found wrong are
-    handed out all the same. Any number of threads may ask one.
+    A range that was returned stays valid as long as somebody holds it. Its data report what the hash of the chunk says,
+    now or later (`pparse.data.base.Data.why_suspect`). Several lookups of one file share ``verdicts`` and
+    ``sightings``. ``verify`` is as for `RecordReader`; with "headers", records of a chunk with a wrong hash are
+    returned all the same. Safe to use from several threads.
     """
 
     def __init__(
@@ -71,13 +71,15 @@ class RecordLookup:
         sightings: Sightings | None = None,
     ) -> None:
         self.verdicts = Verdicts() if verdicts is None else verdicts
-        self.lock = threading.RLock()  # the reader stands somewhere, and goes elsewhere for each record
+        """Which chunks are known to be sound or damaged."""
+        self.lock = threading.RLock()  # the reader has a position, which each record changes
         self._range = source
         self._verify = verify
         self._budget = budget
         self._limits = limits
         self._scratch = scratch
         self.sightings = Sightings() if sightings is None else sightings
+        """Headers that searches of this file have found."""
         self._reader = self._new_reader()
         self._cut: Chunk | None = None
         # Chunks of a damaged file that `learn` found, by where they begin; the positions of records lead to them.
@@ -104,8 +106,8 @@ class RecordLookup:
     def last(self) -> int | None:
         """Return the position of the last record; None if there is none.
 
-        Raises `RiegeliError` for damage there, `EndOfDataError` where the file is cut: what is the last record now was
-        not the last one then.
+        Raise `RiegeliError` if the file is damaged there, and `EndOfDataError` if it is truncated: the last record that
+        is left is not the last one that was written.
         """
         reader = self._new_reader()
         reader.check_file_format()
@@ -126,10 +128,10 @@ class RecordLookup:
         return reader.pos.numeric if reader.seek_back() else None
 
     def learn(self, on_loss: Callable[[SkippedRegion], object], most: int) -> list[tuple[int, int]] | None:
-        """Go through a damaged file, comparing every hash; return position and size of each record that is whole.
+        """Read a whole damaged file and compare every hash; return position and size of each record that is whole.
 
-        The chunks are ``known`` from then on: other readers may not find them where bytes moved. ``on_loss`` is told
-        what was skipped, and where headers were damaged. None if there are more than ``most`` records.
+        Return None if there are more than ``most`` records. The chunks are in ``known`` afterwards, since other readers
+        may not find them where bytes moved. ``on_loss`` is called for what was skipped and for damaged headers.
         """
 
         def told(region: SkippedRegion) -> bool:
@@ -157,7 +159,7 @@ class RecordLookup:
         return found
 
     def _known_at(self, position: int) -> Chunk | None:
-        """Return the chunk of a position that `learn` found."""
+        """Return the chunk that `learn` found for a position."""
         if not self.known:
             return None
         if self._begins is None or len(self._begins) != len(self.known):
@@ -167,7 +169,7 @@ class RecordLookup:
         return chunk if chunk is not None and position < chunk.begin + chunk.header.num_records else None
 
     def positions(self, on_loss: Callable[[SkippedRegion], object]) -> Iterator[int]:
-        """Yield the positions of all records that can be found, telling ``on_loss`` what was skipped."""
+        """Yield the positions of all records that can be found; ``on_loss`` is called for what was skipped."""
 
         def told(region: SkippedRegion) -> bool:
             on_loss(region)
@@ -197,10 +199,10 @@ class RecordLookup:
                 yield chunk.begin + index
 
     def survey(self, on_loss: Callable[[SkippedRegion], object], on_limit: Callable[[LimitError], object]) -> None:
-        """Go through the whole file as a recovery does: compare every hash, and look at every block header.
+        """Go through the whole file as a recovery does: compare every hash and check every block header.
 
-        ``on_loss`` is told what was skipped, and of chunks that are whole though a header in them is damaged;
-        ``on_limit`` of chunks that cannot be looked at within the budget.
+        ``on_loss`` is called for what was skipped, and for whole chunks with a damaged header in them; ``on_limit`` for
+        chunks that cannot be checked within the budget.
         """
 
         def told(region: SkippedRegion) -> bool:
@@ -221,7 +223,7 @@ class RecordLookup:
                     break
                 reader._leave(chunk.end)
                 continue
-            except MalformedError:  # told already, or said by whoever looks for the last record
+            except MalformedError:  # reported already, or by the search for the last record
                 break
             for region in reader.healed[healed:]:
                 on_loss(
@@ -241,7 +243,7 @@ class RecordLookup:
             )
 
     def _tail(self, begin: int) -> _Tail:
-        """Return what stands at the end of the last whole chunk: nothing, or a chunk that is cut."""
+        """Return what follows the last whole chunk: nothing, or a chunk that is cut."""
         chunks = self._reader._chunks
         size = self._reader.size()
         while begin < size:
@@ -257,16 +259,16 @@ class RecordLookup:
         return _Tail(begin, None)
 
     def missing(self) -> int:
-        """Return how many bytes the chunk lacks that the end of the file cuts, as far as its header says."""
+        """Return how many bytes of a chunk are cut off by the end of the file, according to its header."""
         tail = self._tail(0)
         size = self._reader.size()
         return tail.chunk.end - size if tail.chunk is not None else 0
 
     def record(self, position: int) -> Range:
-        """Return the bytes of the record at ``position``, which are read when they are read.
+        """Return the record at ``position`` as a range, whose bytes are read on demand.
 
-        Raises `MalformedError` if no record has that position, or its chunk is damaged; `LimitError` where it needs
-        more than the budget.
+        Raise `MalformedError` if no record has that position, or if its chunk is damaged; `LimitError` if decoding
+        needs more than the budget.
         """
         with self.lock:
             return self._record(position)
@@ -296,7 +298,7 @@ class RecordLookup:
         return self._range_of(records, chunk, position)
 
     def there(self, position: int) -> int:
-        """Return how many bytes of a record of the chunk that is cut are there."""
+        """Return how many bytes of a record are there, for a record of the chunk that is cut."""
         with self.lock:
             cut = self._cut
             if cut is None or not self.is_cut(position):
@@ -306,7 +308,7 @@ class RecordLookup:
             return max(0, min(part.end, records.extent()) - part.start)
 
     def is_cut(self, position: int) -> bool:
-        """Say whether a record is one of a chunk that is cut, as `positions` found."""
+        """Say whether a record is in a chunk that is cut, as found by `positions`."""
         cut = self._cut
         return cut is not None and cut.begin <= position < cut.begin + cut.header.num_records
 
@@ -314,11 +316,11 @@ class RecordLookup:
         reader = self._reader
         size = reader.size()
         if position >= size:
-            raise MalformedError("the position of a record lies beyond the file", wanted=position, got=size)
+            raise MalformedError("the record position is beyond the end of the file", wanted=position, got=size)
         try:
             chunk, _ = chunk_at(reader, position)
         except MalformedError as error:
-            self._reader = self._new_reader()  # an error sticks to a reader
+            self._reader = self._new_reader()  # a reader keeps its error
             found = self._find_beyond(position)
             if found is None:
                 raise error
@@ -328,7 +330,7 @@ class RecordLookup:
         return chunk
 
     def _find_beyond(self, position: int) -> Chunk | None:
-        """Return the chunk of a position that damage hides, if it can be found, and its data's hash proves it whole."""
+        """Return the chunk of a position hidden by damage, if it is found and the hash of its data proves it whole."""
         try:
             chunk, _ = chunk_at(self._new_reader(lambda _region: True), position)
             if chunk is None or not chunk.begin <= position < chunk.begin + chunk.header.num_records:
@@ -339,7 +341,7 @@ class RecordLookup:
         return chunk
 
     def _is_suspect(self, chunk: Chunk) -> bool:
-        """Say whether the file is in doubt where the chunk is, of which the chunk's own hash knows better."""
+        """Say whether the file is in doubt where the chunk is. The chunk's own hash is stronger evidence."""
         data, base = self._reader._source.locate(0)
         return data.flawed and data.why_suspect(base + chunk.begin, base + chunk.data_end) is not None
 
@@ -362,7 +364,7 @@ class RecordLookup:
     def _range_of(self, records: ChunkRecords, chunk: Chunk, position: int) -> Range:
         index = position - chunk.begin
         if index >= records.count:
-            raise records.error or MalformedError("the record is lost with its chunk's end", offset=position)
+            raise records.error or MalformedError("the record is lost: its chunk is truncated", offset=position)
         return records.range(index)
 
 

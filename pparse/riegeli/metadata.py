@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
-    if name == "RecordsMetadata":  # made when asked for: protobuf costs 20 ms to import
+    if name == "RecordsMetadata":  # made on demand: importing protobuf takes 20 ms
         from pparse.protos import message_class
 
         globals()[name] = message_class("riegeli.RecordsMetadata")
@@ -21,7 +21,7 @@ def __getattr__(name: str) -> Any:
 def set_record_type(metadata: Any, message_type: Any) -> None:
     """Set ``record_type_name`` and ``file_descriptor`` of ``metadata`` from a message class (or its descriptor).
 
-    Files come after those that they import, so that adding them in order works.
+    Each file comes after the files that it imports, so they can be added to a pool in order.
     """
     descriptor = getattr(message_type, "DESCRIPTOR", message_type)
     metadata.record_type_name = descriptor.full_name
@@ -41,9 +41,9 @@ def set_record_type(metadata: Any, message_type: Any) -> None:
 
 
 def get_record_type(metadata: Any) -> Any:
-    """Return a message class for the records that ``metadata`` tells of; None if it names no type.
+    """Return a message class for the records that ``metadata`` describes; None if it names no type.
 
-    Raises `InvalidArgumentError` if its descriptors do not make that type.
+    Raise `InvalidArgumentError` if the type cannot be built from the file descriptors in ``metadata``.
     """
     if not metadata.record_type_name:
         return None
@@ -58,4 +58,4 @@ def get_record_type(metadata: Any) -> Any:
         return message_factory.GetMessageClass(pool.FindMessageTypeByName(metadata.record_type_name))
     except (KeyError, TypeError) as error:
         name = metadata.record_type_name
-        raise InvalidArgumentError(f"the descriptors do not make the type {name}: {error}") from error
+        raise InvalidArgumentError(f"cannot build the type {name} from its descriptors: {error}") from error

@@ -1,7 +1,7 @@
 """Options of the writer, as text: ``"transpose,zstd:9,chunk_size:4M"``.
 
-Items are separated by commas, empty ones ignored; each is a key, or a key and a value after the first colon; case and
-blanks matter; a key may come once (google/riegeli, doc/record_writer_options.md).
+Items are separated by commas; empty ones are ignored. Each item is a key, or a key and a value after the first colon.
+Case and blanks matter. Each key may appear once (google/riegeli, doc/record_writer_options.md).
 """
 
 from __future__ import annotations
@@ -44,12 +44,7 @@ _INTEGER: Final = lazy_pattern(r"[ \t\n\v\f\r]*([+-]?\d{1,30})[ \t\n\v\f\r]*", r
 
 
 class RecordWriterOptions:
-    """What a `RecordWriter` does.
-
-    ``transpose``; ``compression`` as it stands in the file (0, or the byte of b, z, s), its ``level``, ``window_log``
-    (None: the library's own); ``chunk_size`` in bytes of records; ``bucket_fraction``; ``initial_padding`` and
-    ``final_padding`` (1: none); ``parallelism``: chunks compressed at a time beside the one being filled.
-    """
+    """What a `RecordWriter` does. `parse_options` makes one from text."""
 
     __slots__ = (
         "bucket_fraction",
@@ -65,18 +60,27 @@ class RecordWriterOptions:
 
     def __init__(self) -> None:
         self.transpose = False
+        """Whether chunks are transposed: records taken apart by field."""
         self.compression = BROTLI
+        """Compression in the file: 0 for none, or the byte of ``b`` (Brotli), ``z`` (Zstandard), ``s`` (Snappy)."""
         self.level = 6
+        """Compression level."""
         self.window_log: int | None = None
+        """Binary logarithm of the compression window; None for the default of the library."""
         self.chunk_size = 1 << 20
+        """Bytes of records after which a chunk is closed."""
         self.bucket_fraction = 1.0
+        """Size of a bucket of a transposed chunk, as a fraction of the chunk size."""
         self.initial_padding = 1
+        """Multiple of bytes up to which the file is padded before the first chunk; 1 for no padding."""
         self.final_padding = 1
+        """Multiple of bytes up to which the file is padded at the end; 1 for no padding."""
         self.parallelism = 0
+        """Chunks that are compressed at the same time, beside the one being filled."""
 
     @property
     def bucket_size(self) -> int | None:
-        """Bytes of one bucket of a transposed chunk; None for no bound."""
+        """Bytes of one bucket of a transposed chunk; None for no limit."""
         if self.compression == NONE:
             return None
         size = self.chunk_size * self.bucket_fraction
@@ -87,7 +91,10 @@ class RecordWriterOptions:
 
 
 def parse_options(text: str) -> RecordWriterOptions:
-    """Return what ``text`` says. Raises `InvalidArgumentError` naming the option, its value, and what is valid."""
+    """Parse the options in ``text``.
+
+    Raise `InvalidArgumentError`, with the option, its value and the valid ones, if an option is unknown or invalid.
+    """
     given: dict[str, str | None] = {}
     for item in text.split(","):
         if not item:
@@ -150,7 +157,7 @@ def _chunks(given: dict[str, str | None], options: RecordWriterOptions) -> None:
         options.bucket_fraction = _fraction(given["bucket_fraction"])
     if "parallelism" in given:
         options.parallelism = _integer("parallelism", given["parallelism"], 0, (1 << 31) - 1, "")
-    for key, value in given.items():  # the later one wins, so in the order they came
+    for key, value in given.items():  # the later one wins, so keep the order
         if key in ("padding", "initial_padding", "final_padding"):
             size = _size(key, value, "(empty), ") if value else DEFAULT_PADDING
             if key != "final_padding":

@@ -1,7 +1,7 @@
-"""Compressed parts: what chunks of both kinds are made of.
+"""Compressed parts, which chunks are made of.
 
-A part of kind 0 is the bytes themselves. Any other is ``varint64 size hint | stream``: one Brotli stream, Zstd frame or
-raw Snappy block, and nothing after it. Readers never compare the hint with what comes out.
+A part of kind 0 is the bytes themselves. Any other part is ``varint64 size hint | stream``: exactly one Brotli stream,
+Zstandard frame or raw Snappy block. Readers do not compare the hint with the decompressed size.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _CODECS: Final = {BROTLI: "brotli", ZSTD: "zstd", SNAPPY: "snappy"}
 
 
 class BeyondSize(InvalidArgumentError):
-    """More comes out than the size allows that was said, or asked for."""
+    """A part decompresses to more bytes than declared or allowed."""
 
 
 def codec_of(kind: int) -> str | None:
-    """Return the name of the codec of a compression byte, None for kind 0; any other is an `UnimplementedError`."""
+    """Return the codec of a compression byte, None for kind 0. Raise `UnimplementedError` for an unknown one."""
     if kind == NONE:
         return None
     codec = _CODECS.get(kind)
@@ -37,16 +37,16 @@ def codec_of(kind: int) -> str | None:
 
 
 def read_part(kind: int, data: bytes | memoryview, max_size: int) -> bytes:
-    """Return what the part ``data`` holds, the whole of it, decompressed.
+    """Return the decompressed bytes of the whole part ``data``.
 
-    Raises `InvalidArgumentError` if it is not exactly one valid stream or gives more than ``max_size`` bytes (never
-    more than that is made), `UnimplementedError` for an unknown compression ``kind`` or variant of a codec,
-    `ResourceExhaustedError` if there is no memory for it, `UnsupportedError` if a library is missing.
+    Raise `InvalidArgumentError` if it is not exactly one valid stream, or holds more than ``max_size`` bytes (never
+    more than that is produced); `UnimplementedError` for an unknown compression ``kind`` or variant of a codec;
+    `ResourceExhaustedError` if memory runs out; `UnsupportedError` if a library is missing.
     """
     codec = codec_of(kind)
     if codec is None:
         if len(data) > max_size:
-            raise BeyondSize("a part is larger than it may be", wanted=max_size, got=len(data))
+            raise BeyondSize("a part is larger than allowed", wanted=max_size, got=len(data))
         return bytes(data)
     from pparse.codecs import decompress
     from pparse.codecs.base import TooMuchError
@@ -67,7 +67,7 @@ def read_part(kind: int, data: bytes | memoryview, max_size: int) -> bytes:
 
 
 def size_hint(kind: int, data: bytes | memoryview) -> int:
-    """Return how many bytes the part says that it holds. Raises as `read_part`, if it does not say."""
+    """Return the decompressed size that the part declares. Raise as `read_part` if it declares none."""
     return len(data) if codec_of(kind) is None else _size_hint(data)[0]
 
 
@@ -79,18 +79,21 @@ def _size_hint(data: bytes | memoryview) -> tuple[int, int]:
 
 
 class PartCompressor:
-    """Makes parts: one kind of compression at one level (None: the codec's default), for all parts of a chunk."""
+    """Compresses all parts of a chunk with one codec at one level (None: the default of the codec)."""
 
     __slots__ = ("_codec", "kind", "level", "window_log")
 
     def __init__(self, kind: int, level: int | None = None, window_log: int | None = None) -> None:
         self.kind = kind
+        """Compression byte: `NONE`, or that of a codec."""
         self.level = level
+        """Compression level; None for the default of the codec."""
         self.window_log = window_log
+        """Binary logarithm of the compression window; None for the default of the codec."""
         self._codec = codec_of(kind)
 
     def part(self, data: bytes, *, pledged: bool = False) -> bytes:
-        """Return the part that holds ``data``; ``pledged`` has Zstd write the size into its frame too."""
+        """Compress ``data`` into a part. With ``pledged``, a Zstandard frame also stores the decompressed size."""
         if self._codec is None:
             return data
         from pparse.codecs import compress

@@ -1,4 +1,4 @@
-"""Positions of records, and regions that had to be skipped."""
+"""Positions of records, and regions that reading skipped."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ from pparse.riegeli.layout import MAX_POSITION
 
 @total_ordering
 class RecordPosition:
-    """Where a record is: the chunk that begins at ``chunk_begin``, and the record's index in it.
+    """The position of a record: offset of its chunk, and index in the chunk. Immutable, ordered and hashable.
 
-    `numeric` is the sum of both, unique and monotonic in a valid file. Immutable, ordered, hashable.
-    Raises `BoundsError` (an OverflowError) for what no file can have.
+    Raise `BoundsError` (an OverflowError) if no file can have such a position.
     """
 
     __slots__ = ("_chunk_begin", "_record_index")
@@ -38,24 +37,24 @@ class RecordPosition:
 
     @property
     def numeric(self) -> int:
-        """The position as one number."""
+        """The sum of chunk offset and index: unique, and ascending in a valid file."""
         return self._chunk_begin + self._record_index
 
     @classmethod
     def from_str(cls, serialized: str) -> RecordPosition:
-        """Read ``"begin/index"``; blanks around and a plus sign are allowed, as in the reference."""
+        """Parse ``"begin/index"``. Blanks around it and a plus sign are allowed, as in the reference."""
         begin, slash, record_index = serialized.partition("/")
         if not slash:
             raise InvalidArgumentError(f"not a record position: {serialized!r}")
         return cls(_decimal(begin, serialized), _decimal(record_index, serialized))
 
     def to_bytes(self) -> bytes:
-        """Return the binary form: two ordered varints (the order of bytes is the order of positions)."""
+        """Return the binary form: two ordered varints, which sort as the positions do."""
         return _ordered_varint(self._chunk_begin) + _ordered_varint(self._record_index)
 
     @classmethod
     def from_bytes(cls, serialized: bytes) -> RecordPosition:
-        """Read the binary form; the older one of two big-endian 64-bit numbers too."""
+        """Parse the binary form, or the older form of two big-endian 64-bit numbers."""
         begin, at = _read_ordered(serialized, 0)
         if at is not None:
             record_index, end = _read_ordered(serialized, at)
@@ -86,7 +85,7 @@ class RecordPosition:
 
 
 class SkippedRegion:
-    """A stretch ``[begin, end)`` of the file that reading passed over, and why.
+    """A region ``[begin, end)`` of the file that reading skipped, and why.
 
     ``begin`` and ``end`` are file offsets, or numeric positions of records where single records were skipped.
     """
@@ -105,7 +104,7 @@ class SkippedRegion:
 
     @property
     def end(self) -> int:
-        """Where reading went on."""
+        """Where reading continued."""
         return self._end
 
     @property
@@ -149,11 +148,11 @@ def _ordered_varint(value: int) -> bytes:
 
 
 def _read_ordered(raw: bytes, at: int) -> tuple[int, int | None]:
-    """Return a value and where it ends; None for the end where there is no shortest form of one."""
+    """Return a value and where it ends; None as the end if this is not the shortest form of a value."""
     if at >= len(raw):
         return 0, None
     first = raw[at]
-    length = 9 - (first ^ 0xFF).bit_length()  # one more than the leading one bits
+    length = 9 - (first ^ 0xFF).bit_length()  # 1 + the number of leading one bits
     end = at + length
     if end > len(raw):
         return 0, None

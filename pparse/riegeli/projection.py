@@ -1,9 +1,9 @@
-"""Field projection: which fields of the records to read, so that the rest need not be decompressed.
+"""Field projection: the fields of records to read. The other fields need not be decompressed.
 
 A projection is a set of paths of field numbers. ``[]`` is everything; ``[6, 2]`` is field 2 in the messages of field 6;
-``[6, 0]`` keeps field 6 but without its value (`EXISTENCE_ONLY`). A field on the way to a deeper path that is no
-message is kept whole. Only transposed chunks are filtered, and non-proto records never are: expect more than was asked
-for.
+``[6, 0]`` keeps field 6 without its value (`EXISTENCE_ONLY`). If a longer path leads through a field that is not a
+message, the whole field is kept. Only transposed chunks are filtered, and records that are not protocol buffers never
+are, so a reader may get more fields than it asked for.
 """
 
 from __future__ import annotations
@@ -27,17 +27,20 @@ _MAX_FIELD: Final = (1 << 29) - 1
 
 
 class FieldProjection:
-    """The fields to keep: ``root`` maps each field number of a record to what is kept inside of it, in the same form.
+    """The fields to keep.
 
-    There None stands for everything, ``{}`` for nothing: of such a field tag and zero value remain. What ``root`` does
-    not name is dropped. Raises `BoundsError` for a number that is no field number, `InvalidArgumentError` for a path
-    with a 0 that is not its last.
+    Raise `BoundsError` for an invalid field number, `InvalidArgumentError` for a path with a 0 that is not its last
+    number.
     """
 
     __slots__ = ("root",)
 
     def __init__(self, paths: Iterable[Iterable[int]] = ((),)) -> None:
         self.root: Inside = {}
+        """What to keep of each field of a record, by field number; in the same form for the fields inside of it.
+
+        None stands for everything, ``{}`` for nothing but the tag and a zero value. Fields not named are dropped.
+        """
         for path in paths:
             self._add(tuple(path))
 
@@ -48,13 +51,13 @@ class FieldProjection:
         existence = path[-1:] == (EXISTENCE_ONLY,)
         fields = path[:-1] if existence else path
         if EXISTENCE_ONLY in fields:
-            raise InvalidArgumentError(f"a field projection goes on after EXISTENCE_ONLY: {list(path)}")
+            raise InvalidArgumentError(f"a field projection continues after EXISTENCE_ONLY: {list(path)}")
         if not path:
             self.root = None
         inside = self.root
         for depth, number in enumerate(fields, 1):
             if inside is None:
-                return  # all of an outer field is kept
+                return  # an outer field is kept as a whole
             if depth == len(path):
                 inside[number] = None
             else:

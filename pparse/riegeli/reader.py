@@ -1,7 +1,7 @@
-"""`RecordReader`: records out of a Riegeli/records file, with the names and behaviour of the reference's bindings.
+"""`RecordReader`: reads records from a Riegeli/records file, with the names and behaviour of the reference's bindings.
 
-What is ours beside them: sources of any kind, `RecordReader.open_record` (a record as a `Range` that is read when it is
-read), ``verify``, ``budget``, and a recovery that saves more (see `pparse.riegeli.salvage`).
+Additions to the reference: sources of any kind, `RecordReader.open_record` (a record as a `Range` that is read on
+demand), ``verify``, ``budget``, and a recovery that saves more (see `pparse.riegeli.salvage`).
 """
 
 from __future__ import annotations
@@ -43,16 +43,18 @@ VERIFY: Final = ("headers", "touched", "all")
 class RecordReader(ChunkCursor):
     """Reads the records of a Riegeli file, in order or by position.
 
-    ``src`` is a path, bytes, a `Data` or `Reader`, or a binary file object: read from where it stands, closed with
-    the reader if ``owns_src``. One that is not seekable is read forwards only, and begins at 0; with ``assumed_pos``
-    it begins there, and is read forwards only in any case. What it raises goes to the caller unchanged.
-    ``field_projection`` are paths of field numbers to keep (`set_field_projection`). ``recovery(region)`` is called
-    for what had to be skipped; without it the first damage ends reading with an error. With ``salvage`` (the default)
-    more is saved than the reference does: whole chunks next to the damage, and a last chunk without its padding.
+    ``src`` is a path, bytes, a `Data`, a `Reader`, or a binary file object, which is read from its current position and
+    closed with the reader if ``owns_src``. A file object that is not seekable is only read forwards, and begins at
+    offset 0; with ``assumed_pos``, any file object is only read forwards, and begins there. Exceptions of the file
+    object are passed on unchanged. ``field_projection``: paths of field numbers to keep (`set_field_projection`).
+    ``recovery(region)`` is called for each skipped region; without it the first damage ends reading with an error. With
+    ``salvage`` (the default), recovery saves more than the reference: whole chunks next to damage, and a last chunk
+    without its padding.
 
-    ``verify``: "headers" checks hashes of headers only; "touched" also those of chunks that are read whole (a record
-    streamed from a chunk above a quarter of the budget is not checked); "all" every chunk before anything is handed
-    out of it. `verified` tells for the record read last. ``budget`` bounds what is held.
+    ``verify``: "headers" checks hashes of headers only; "touched" also those of chunks that are read as a whole (not of
+    a chunk above a quarter of the budget, whose records are streamed); "all" checks every chunk before any of its
+    records is returned. `verified` tells what was checked for the last record. ``budget`` limits the memory held, in
+    bytes.
     """
 
     def __init__(
@@ -95,19 +97,19 @@ class RecordReader(ChunkCursor):
 
     @property
     def supports_random_access(self) -> bool:
-        """Whether positions can be sought and the size is known."""
+        """Whether the source can seek and its size is known."""
         return self._source.random_access
 
     @property
     def pos(self) -> RecordPosition:
-        """Position of the next record, or of the end."""
+        """Position of the next record, or of the end of the file."""
         if self._chunk is not None and self._index < self._count:
             return RecordPosition(self._chunk.begin, self._index)
         return self._at_close or RecordPosition(self._pos, 0)
 
     @property
     def last_pos(self) -> RecordPosition:
-        """Position of the record read last. Raises `FailedPreconditionError` before the first."""
+        """Position of the last record read. Raise `FailedPreconditionError` before the first."""
         if self._last is not None:
             return self._last
         if self._chunk is None or not self._index or self._sought:
@@ -116,16 +118,16 @@ class RecordReader(ChunkCursor):
 
     @property
     def verified(self) -> bool | None:
-        """Whether the hash of the chunk that the last record came from was checked; None if it was not."""
+        """True if the hash of the chunk of the last record was checked, None if not."""
         return self._verified
 
     def size(self) -> int:
-        """Return the size of the file in bytes. Raises `UnimplementedError` without random access."""
+        """Return the size of the file in bytes. Raise `UnimplementedError` without random access."""
         self._check_random_access()
         return self._source.size()
 
     def set_field_projection(self, field_projection: Iterable[Iterable[int]] | None) -> None:
-        """Keep only these fields of records in transposed chunks (None: all); takes effect at the present record."""
+        """Keep only these fields of records in transposed chunks (None: all), from the current record on."""
         from pparse.riegeli.projection import FieldProjection
 
         self._projection = None if field_projection is None else FieldProjection(field_projection)
@@ -138,9 +140,9 @@ class RecordReader(ChunkCursor):
                 self._last = last
 
     def check_file_format(self) -> bool:
-        """Say whether this is a Riegeli file: False if it is too short to tell.
+        """Return whether this is a Riegeli file; False if it is too short to tell.
 
-        Raises `InvalidArgumentError` if it is something else; never recovers.
+        Raise `InvalidArgumentError` if it is something else. The recovery is never called.
         """
         self._check_open()
         try:
@@ -152,7 +154,7 @@ class RecordReader(ChunkCursor):
     # -- records -----------------------------------------------------------------------------------------------------
 
     def read_record(self) -> bytes | None:
-        """Return the next record, or None at the end of the file (a file that grows may have more later)."""
+        """Return the next record, or None at the end of the file. If the file grows, later calls return more."""
         if self._error is not None:
             raise self._error
         self._sought = self._stopped = False
@@ -184,11 +186,11 @@ class RecordReader(ChunkCursor):
             return None
 
     def open_record(self) -> Range | None:
-        """Return the next record as a `Range` whose bytes are read when it is read; None at the end of the file.
+        """Return the next record as a `Range`, whose bytes are read on demand; None at the end of the file.
 
-        A record of an uncompressed chunk is found by arithmetic, and a slice of it costs that slice; of a compressed
-        one it is a stretch of a decompressed stream. Nothing is checked that is not read: `verified` is None, unless
-        the whole chunk was read anyway, or ``verify="all"``. The range is good while the reader is open.
+        A slice of a record in an uncompressed chunk costs only that slice; of a compressed record, the stream is
+        decompressed up to the slice. Bytes that are not read are not checked: `verified` is None unless the whole chunk
+        was read anyway, or with ``verify="all"``. The range is valid while the reader is open.
         """
         self._check_usable()
         self._sought = self._stopped = False
@@ -206,8 +208,8 @@ class RecordReader(ChunkCursor):
     def read_records(self) -> Iterator[bytes]:
         """Return an iterator over the records from here to the end.
 
-        It has no end of its own: it goes on with the record after where an error was no end of the reader, and at the
-        end of a file that grows.
+        The iterator can be continued: after an error that leaves the reader usable it yields the next record, and after
+        the end it yields records that were appended since.
         """
         return _Iteration(self.read_record)
 
@@ -216,8 +218,8 @@ class RecordReader(ChunkCursor):
     def read_message(self, message_type: Any) -> Any:
         """Return the next record, parsed as ``message_type``; None at the end.
 
-        A record that does not parse raises protobuf's ``DecodeError``, and the next call gives the next record; with
-        a recovery, such a record is skipped alone.
+        A record that does not parse raises protobuf's ``DecodeError``; the next call returns the next record. With a
+        recovery, only that record is skipped.
         """
         from google.protobuf.message import DecodeError
 
@@ -238,9 +240,9 @@ class RecordReader(ChunkCursor):
     # -- metadata ----------------------------------------------------------------------------------------------------
 
     def read_serialized_metadata(self) -> bytes | None:
-        """Return the file's metadata as they stand, ``b""`` if it has none, None at the end of the file.
+        """Return the serialized metadata of the file, ``b""`` if it has none, None at the end of the file.
 
-        Only at the beginning of a file. Raises `FailedPreconditionError` elsewhere.
+        Raise `FailedPreconditionError` if the reader is not at the beginning of the file.
         """
         return self._read_metadata()[0]
 
@@ -281,8 +283,9 @@ class RecordReader(ChunkCursor):
     def read_metadata(self) -> Any:
         """Return the file's metadata as a ``RecordsMetadata`` message; None at the end of the file.
 
-        Only at the beginning of a file. Metadata that do not parse raise protobuf's ``DecodeError``, and the next call
-        may read records; with a recovery they are skipped, and empty: None if that raised ``StopIteration``.
+        Raise `FailedPreconditionError` if the reader is not at the beginning of the file. Metadata that do not parse
+        raise protobuf's ``DecodeError``, and the next call may read records; with a recovery they are skipped, and an
+        empty message is returned (None if the recovery raised ``StopIteration``).
         """
         from google.protobuf.message import DecodeError
 
@@ -301,9 +304,9 @@ class RecordReader(ChunkCursor):
     # -- positions ---------------------------------------------------------------------------------------------------
 
     def seek(self, pos: RecordPosition) -> None:
-        """Go to a position; an index beyond the chunk's records means the next chunk.
+        """Go to a position. An index beyond the records of the chunk means the next chunk.
 
-        Without random access that must not be before the present chunk (`UnimplementedError`).
+        Raise `UnimplementedError` if the position is before the current chunk and the source has no random access.
         """
         if not isinstance(pos, RecordPosition):
             raise TypeError(f"seek takes a RecordPosition, not {pos!r}; seek_numeric takes a number")
@@ -336,14 +339,14 @@ class RecordReader(ChunkCursor):
                 self._salvage_tail()
         except ChunkError as error:
             self._fail(error)
-        if self._chunk is not None and self._chunk.begin == begin:  # as it was, or healed
+        if self._chunk is not None and self._chunk.begin == begin:  # as before, or healed
             self._index = min(index, self._count)
 
     def seek_numeric(self, pos: int) -> None:
         """Go to the record at numeric position ``pos``, or else to the first chunk that begins there or after.
 
-        Raises `InvalidArgumentError` beyond the end of the file (with a recovery: goes to the end). Without random
-        access ``pos`` must not be before the present chunk (`UnimplementedError`).
+        Raise `InvalidArgumentError` beyond the end of the file (with a recovery: go to the end), and
+        `UnimplementedError` if ``pos`` is before the current chunk and the source has no random access.
         """
         from pparse.riegeli.search import seek_numeric
 
@@ -353,7 +356,7 @@ class RecordReader(ChunkCursor):
         seek_numeric(self, pos)
 
     def seek_back(self) -> bool:
-        """Go to the record before the present one; False (at the beginning) if there is none."""
+        """Go to the record before the current one; return False, at the beginning, if there is none."""
         from pparse.riegeli.search import seek_back
 
         self._check_seekable()
@@ -361,11 +364,12 @@ class RecordReader(ChunkCursor):
         return seek_back(self)
 
     def search(self, test: Callable[[RecordReader], int | None]) -> int | None:
-        """Search a sorted file: ``test(reader)`` looks at the record at hand and returns <0, 0, >0, or None.
+        """Search a sorted file: ``test(reader)`` reads the current record and returns <0, 0, >0, or None.
 
-        Less than zero means that the record comes before what is wanted. Stands at the first record with 0, or else
-        at the first that is greater, and returns 0, 1, or -1 (all are less), or None if no record can be judged.
-        ``StopIteration`` from ``test`` cancels and gives None.
+        Less than zero means that the record comes before what is wanted; None, that the record cannot be judged. The
+        reader ends at the first record with 0 and returns 0; or else at the first with >0, and returns 1; or -1 if all
+        are less; or None if no record can be judged. ``StopIteration`` from ``test`` ends the search, which returns
+        None.
         """
         from pparse.riegeli.search import search
 
@@ -391,12 +395,12 @@ class RecordReader(ChunkCursor):
     def _check_random_access(self) -> None:
         self._check_open()
         if not self._source.random_access:
-            raise UnimplementedError("the source is read forwards only: there is no way back, and no size")
+            raise UnimplementedError("the source is only read forwards: it cannot seek back, and its size is not known")
 
     # -- the end -----------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Release the source. Raises what stopped reading, or that the file ends inside a chunk."""
+        """Release the source. Raise the error that stopped reading, or one if the file ends inside a chunk."""
         if self.closed:
             return
         self._at_close = self.pos
@@ -421,7 +425,7 @@ class RecordReader(ChunkCursor):
         if kind is None:
             self.close()
         else:
-            with contextlib.suppress(Exception):  # what is on its way already says more
+            with contextlib.suppress(Exception):  # the exception being raised says more
                 self.close()
 
     def __repr__(self) -> str:
@@ -429,7 +433,7 @@ class RecordReader(ChunkCursor):
 
 
 class _Iteration:
-    """Calls ``read`` for each item, until it gives None. (A generator would be over with the first error.)"""
+    """Iterator that calls ``read`` until it returns None. (A generator would be finished by the first error.)"""
 
     __slots__ = ("_read",)
 

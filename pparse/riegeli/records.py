@@ -1,4 +1,4 @@
-"""The records of one chunk, of whatever kind, each of which can be had by itself."""
+"""The records of one chunk of any type. Each can be read by itself."""
 
 from __future__ import annotations
 
@@ -27,36 +27,39 @@ if TYPE_CHECKING:
 
 
 _STEP: Final = 256 << 10
-# A chunk that says that it decodes to more than so many times its bytes is looked at before it is believed: it is
-# decoded up to this part of the budget, which takes so many bytes of memory for each.
+# A chunk that declares more than so many times its own bytes is tested before it is believed: it is decoded
+# up to this fraction of the budget, which takes so many bytes of memory for each.
 _PLAUSIBLE: Final = 64
 _TRIAL: Final = 64
 _TRIAL_COST: Final = 24
 
 
 class ChunkRecords:
-    """Records that lie one after the other in ``values``, from ``values_at`` on.
+    """Records that lie one after the other in ``values``, from offset ``values_at`` on.
 
-    ``count`` says of how many the size is known: fewer than the chunk has where it is cut; ``error`` tells why.
+    `count` is the number of records whose size is known. If the chunk is cut, that is fewer than the chunk has.
     """
 
     values: Data
+    """The decoded records."""
     values_at: int = 0
+    """Offset of the first record in `values`."""
     stored = False
 
     def __init__(self) -> None:
         self.error: PparseError | None = None
+        """Why records are missing; None if the chunk is whole."""
         self._ends = array("Q")
         self._extent: int | None = None
 
     @property
     def count(self) -> int:
-        """Records whose size is known."""
+        """Number of records whose size is known."""
         return len(self._ends)
 
     @property
     def total(self) -> int:
-        """Bytes of all records whose size is known."""
+        """Bytes of all records whose size is known, together."""
         return self._ends[-1] if self._ends else 0
 
     def size(self, index: int) -> int:
@@ -64,14 +67,14 @@ class ChunkRecords:
         return self._ends[index] - (self._ends[index - 1] if index else 0)
 
     def range(self, index: int) -> Range:
-        """Return a `Range` of the record's bytes, read when it is read."""
+        """Return the record as a `Range`, whose bytes are read on demand."""
         start = self.values_at + (self._ends[index - 1] if index else 0)
         return self.values.range(start, self.values_at + self._ends[index])
 
     def read(self, index: int) -> bytes:
         """Return a record as a whole.
 
-        Raises `EndOfDataError` where the chunk is cut before the record's end, `InvalidArgumentError` where it is
+        Raise `EndOfDataError` if the chunk is cut before the end of the record, `InvalidArgumentError` if it is
         damaged before.
         """
         part = self.range(index)
@@ -90,12 +93,12 @@ class ChunkRecords:
         return EndOfDataError("the chunk ends here", offset=at, wanted=wanted, got=got, source=self.values.name)
 
     def whole(self) -> int:
-        """Return how many records are there to their last byte, as far as that is known without decoding."""
+        """Return how many records are known to be complete, without decoding."""
         size = self.values.size
         return self.count if size is None else bisect_right(self._ends, size - self.values_at)
 
     def extent(self) -> int:
-        """Return where in ``values`` the bytes end that can be had; decodes all of them, a block at a time."""
+        """Return the offset in ``values`` up to which bytes can be decoded; decodes all of them, a block at a time."""
         values = self.values
         end = self._ends[-1] + self.values_at if self._ends else self.values_at
         if values.size is not None and not values.gaps and self.stored:
@@ -111,9 +114,9 @@ class ChunkRecords:
         return self._extent
 
     def conclude(self, *, whole: bool) -> None:
-        """Decode to the end, and raise `InvalidArgumentError` if the stream of values turns out to be bad there.
+        """Decode to the end. Raise `InvalidArgumentError` if the stream of values turns out to be invalid.
 
-        ``whole`` says that all bytes of the chunk are there: then a stream that lacks its end is bad, too.
+        ``whole`` says that all bytes of the chunk are there: a stream without its end is then invalid, too.
         """
         self.values.finish()
         error = self.values.error
@@ -121,14 +124,14 @@ class ChunkRecords:
             raise InvalidArgumentError(f"the values are damaged: {error.reason}")
 
     def close(self) -> None:
-        """Give the memory back."""
+        """Release the memory."""
         self.values.close()
 
 
 class TransposedRecords(ChunkRecords):
     """The records of a transposed chunk, which is decoded as a whole.
 
-    Raises `LimitError` where it does not fit in the budget, `InvalidArgumentError` or `UnimplementedError` where it is
+    Raise `LimitError` if it does not fit in the budget, `InvalidArgumentError` or `UnimplementedError` if it is
     invalid.
     """
 
@@ -143,7 +146,7 @@ class TransposedRecords(ChunkRecords):
 
 
 class _Decoded(Data):
-    """Decoded records as one Data. They may be dropped when others need the room, and are decoded again then."""
+    """Decoded records as one Data. They are dropped when others need the memory, and decoded again on demand."""
 
     ends: array[int]
 
@@ -181,7 +184,7 @@ class _Decoded(Data):
         self._records = None
 
     def why_suspect(self, start: int, end: int) -> str | None:
-        """Ask the data that the records are decoded from: every record may come from any byte of them."""
+        """Return why the chunk's data are suspect: each record may depend on any byte of them."""
         return self._packed.why_suspect(0, self._chunk.header.data_size)
 
     def _pread(self, offset: int, length: int) -> bytes:
@@ -205,7 +208,7 @@ class _Decoded(Data):
 
 
 def decoding_weight(chunk: Chunk) -> int:
-    """Return the memory that decoding a transposed chunk takes: its data, the pieces, and the records."""
+    """Return the memory that decoding a transposed chunk takes, in bytes: its data, the pieces, and the records."""
     header = chunk.header
     return 2 * (header.data_size + header.decoded_data_size) + 100 * header.num_records
 
@@ -213,7 +216,7 @@ def decoding_weight(chunk: Chunk) -> int:
 def check_room(chunk: Chunk, packed: ChunkData, budget: MemoryBudget) -> None:
     """Raise `LimitError` if a transposed chunk cannot be decoded within the budget.
 
-    A chunk that says more of itself than its bytes can be is no matter of the budget: `InvalidArgumentError`.
+    A chunk that declares more than its bytes can hold raises `InvalidArgumentError` instead.
     """
     wanted = decoding_weight(chunk)
     if budget.fits(wanted):
@@ -224,7 +227,7 @@ def check_room(chunk: Chunk, packed: ChunkData, budget: MemoryBudget) -> None:
     if max(header.decoded_data_size, header.num_records) > _PLAUSIBLE * header.data_size and budget.fits(weight):
         from pparse.riegeli.transposed import disprove
 
-        with budget.charge(weight, "a look at a transposed chunk"):
+        with budget.charge(weight, "checking a transposed chunk"):
             data = packed.read_exact(0, header.data_size)
             count = 1 if header.chunk_type == METADATA else header.num_records
             error = disprove(data, count, header.decoded_data_size, most)
@@ -232,7 +235,7 @@ def check_room(chunk: Chunk, packed: ChunkData, budget: MemoryBudget) -> None:
             error.offset = chunk.begin
             raise error
     raise LimitError(
-        f"the transposed chunk at {chunk.begin} has to be decoded as a whole",
+        f"the transposed chunk at {chunk.begin} must be decoded as a whole",
         option=f"--budget {-(-wanted >> 20) + 1}MiB",
         wanted=wanted,
         got=budget.limit,
@@ -250,9 +253,9 @@ def open_records(
     projection: FieldProjection | None = None,
     verdicts: Verdicts | None = None,
 ) -> ChunkRecords | None:
-    """Open the records of a chunk; None if it is of a kind that has none. Its data's hash is not checked.
+    """Open the records of a chunk; None if chunks of its type have none. The hash of its data is not checked.
 
-    What ``verdicts`` know, now or later, the data of the records say (`pparse.data.base.Data.why_suspect`).
+    The data of the records report what ``verdicts`` know, now or later (`pparse.data.base.Data.why_suspect`).
     """
     from pparse.riegeli.chunks import ChunkData
 

@@ -1,17 +1,17 @@
-"""Where to go on after damage: the reference's rules, and what can be saved beyond them.
+"""Where to continue after damage: the rules of the reference, and what can be saved beyond them.
 
-The reference goes on at the next block header that names a chunk, and so loses every whole chunk between the damage
-and there. Beyond that, this finds:
+The reference continues at the next block header that points to a chunk. It loses every whole chunk between the damage
+and there. This module also finds:
 
-1. *The damaged chunk itself*, where its data prove whole: the data's hash agrees, and only a block header in it, or
-   another field of its header, was hit. Such a chunk is *healed*: nothing is lost.
-2. *The chunk after it*, where the damaged one's header says that it begins.
-3. *Whole chunks in between*, by the hash of their headers and of their data, at any offset. Records may hold chunks
-   themselves (a Riegeli file within one): so nothing is looked for inside a chunk whose extent is known, be it from
-   its header, from its data's hash or from a block header, nor behind a file signature off the grid.
-4. *A grid that moved*: bytes that were lost or inserted move all that follows off the multiples of 64 KiB. A block
-   header off the grid, where no more are on it, sets a new one. So does a file whose beginning is lost.
-5. *A last chunk that lacks its padding only* (`unpadded`).
+1. *The damaged chunk itself*, if its data prove whole: the hash of the data agrees, and only a block header in it or
+   another field of its header is damaged. Such a chunk is *healed*: nothing is lost.
+2. *The chunk after it*, at the offset that the damaged chunk's header gives.
+3. *Whole chunks in between*, by the hashes of their headers and of their data, at any offset. Records may contain
+   chunks themselves (a Riegeli file within a record). So the search skips every chunk whose extent is known from its
+   header, the hash of its data or a block header, and everything after a file signature off the grid.
+4. *A grid that moved*: lost or inserted bytes move everything after them off the multiples of 64 KiB. A block header
+   off the grid sets a new grid if no more block headers are on the old one. So does a file without its beginning.
+5. *A last chunk that lacks only its padding* (`unpadded`).
 """
 
 from __future__ import annotations
@@ -44,30 +44,25 @@ if TYPE_CHECKING:
 
     from pparse.riegeli.chunks import ChunkReader
 
-# Chunks of more data than this are not healed: they would have to be held to prove them whole.
+# Chunks with more data than this are not healed: proving them whole would mean holding them in memory.
 MAX_HEALED: Final = 32 << 20
-# Ends that are tried for a damaged chunk whose data hash may be right.
+# How many possible ends are tried for a damaged chunk whose data hash may be right.
 MAX_ENDS: Final = 64
-# Chunks between damage and safe ground whose data are looked at.
+# How many chunks between the damage and the next known chunk have their data checked.
 MAX_TRIED: Final = 256
-# The longest list of sizes that is believed without a header.
+# The longest list of sizes that is accepted without a chunk header.
 MAX_SIZES: Final = 1 << 16
-# The most data that is hashed to find which end the damaged chunk has.
+# The most data that is hashed to find where the damaged chunk ends.
 MAX_COMPARED: Final = 4 << 20
-# How far a new grid is looked for.
+# How far the search for a new grid goes.
 MAX_MOVED: Final = 16 << 20
-# Zeros behind the last chunk: less than a record of a tar archive.
+# Zeros allowed after the last chunk: less than a record of a tar archive.
 PADDING: Final = 512
 FILE_SIGNATURE_SIZE: Final = len(FILE_SIGNATURE)
 
 
 class Outcome:
-    """Where reading goes on: at ``pos``, after a region that ends at ``end``, on the grid ``layout`` (None: the same).
-
-    ``crossing`` is where a chunk begins that a sound block header tells of; ``lost`` says that there was no sound block
-    header up to the end of the file. ``healed`` is the damaged chunk itself, with its ``data``, where they prove
-    whole.
-    """
+    """Where reading continues after damage."""
 
     __slots__ = ("crossing", "data", "end", "healed", "layout", "lost", "message", "pos")
 
@@ -84,19 +79,27 @@ class Outcome:
         data: bytes | None = None,
     ) -> None:
         self.pos = pos
+        """Offset at which to continue."""
         self.end = end
+        """Offset at which the skipped region ends."""
         self.message = message
+        """What is wrong."""
         self.layout = layout
+        """The grid from `pos` on; None if it is the same as before."""
         self.crossing = crossing
+        """Offset of the chunk that the next sound block header interrupts, if there is one."""
         self.lost = lost
+        """Whether there is no sound block header up to the end of the file."""
         self.healed = healed
+        """The damaged chunk itself, if its data prove whole."""
         self.data = data
+        """The data of the healed chunk."""
 
 
 def resume(chunks: ChunkReader, error: ChunkError, *, salvage: bool = True, heal: bool = True) -> Outcome:
-    """Say where to go on after ``error``; ``salvage=False`` by the reference's rules alone.
+    """Find where to continue after ``error``; with ``salvage=False``, by the reference's rules alone.
 
-    Always behind the chunk that failed, unless that one is healed: so nothing is read for ever.
+    The result lies after the failed chunk unless that is healed, so reading always makes progress.
     """
     outcome = by_block_headers(chunks, error)
     if not salvage or not chunks.source.random_access:
@@ -110,7 +113,7 @@ def resume(chunks: ChunkReader, error: ChunkError, *, salvage: bool = True, heal
 
 
 def by_block_headers(chunks: ChunkReader, error: ChunkError) -> Outcome:
-    """Say where the reference goes on after ``error``."""
+    """Find where the reference continues after ``error``."""
     layout, pos, have, message = chunks.layout_at(error.begin), error.resume, error.have, error.error.reason
     begin, first, searching = error.begin, 0, True
     while True:
@@ -132,7 +135,7 @@ def by_block_headers(chunks: ChunkReader, error: ChunkError) -> Outcome:
             if gap is not None:
                 pos = gap
                 continue
-            if searching:  # only where nothing was jumped over
+            if searching:  # only if nothing was skipped
                 chunks.note_bare(first, layout)
             return Outcome(block, min(block, end_of_file(chunks, block)), message, lost=True)
         if not block_is_sound(raw):
@@ -146,12 +149,12 @@ def by_block_headers(chunks: ChunkReader, error: ChunkError) -> Outcome:
         if begin < pos <= MAX_POSITION and layout.can_begin(pos):
             end = min(pos, end_of_file(chunks, pos))
             return Outcome(pos, end, message, crossing=block - previous_chunk)
-        message, searching = f"the block header at {block} names no place for a chunk", False
+        message, searching = f"the block header at {block} points to no position where a chunk can begin", False
         pos = block + BLOCK_HEADER_SIZE if pos > MAX_POSITION else max(pos, block + BLOCK_HEADER_SIZE)
 
 
 def end_of_file(chunks: ChunkReader, pos: int) -> int:
-    """Return the size of the file; of one that is read forwards, how far it goes up to ``pos``."""
+    """Return the size of the file; for one that is only read forwards, how far it extends, up to ``pos``."""
     size = chunks.source.known_size()
     if size is not None:
         return size
@@ -162,12 +165,12 @@ def end_of_file(chunks: ChunkReader, pos: int) -> int:
 
 
 def outcome_limit(chunks: ChunkReader, outcome: Outcome) -> int:
-    """Return up to where there is something to look at."""
+    """Return the end of the bytes that can be searched."""
     return max(outcome.end, end_of_file(chunks, outcome.end))
 
 
 def unpadded(chunks: ChunkReader, begin: int) -> tuple[Chunk, bytes] | None:
-    """Return the chunk at ``begin`` and its data, if all but its padding is there and the data's hash agrees."""
+    """Return the chunk at ``begin`` and its data if only its padding is missing and the data's hash agrees."""
     try:
         chunk = chunks.header(begin)
     except ChunkError:
@@ -182,7 +185,7 @@ def unpadded(chunks: ChunkReader, begin: int) -> tuple[Chunk, bytes] | None:
 
 
 def read_header(chunks: ChunkReader, begin: int, layout: Layout) -> tuple[ChunkHeader, bool] | None:
-    """Return the chunk header at ``begin``, whatever a block header in it says, and whether its hash is right."""
+    """Return the chunk header at ``begin``, ignoring a block header in it, and whether its hash is right."""
     end = layout.add(begin, CHUNK_HEADER_SIZE)
     packed = layout.strip(chunks.get(begin, end - begin), begin)
     if len(packed) < CHUNK_HEADER_SIZE or not layout.can_begin(begin):
@@ -191,7 +194,7 @@ def read_header(chunks: ChunkReader, begin: int, layout: Layout) -> tuple[ChunkH
 
 
 def chunk_data(chunks: ChunkReader, chunk: Chunk) -> bytes | None:
-    """Return the data of a chunk, whatever the block headers in them say; None if they are not all there."""
+    """Return the data of a chunk, ignoring the block headers in them; None if they are not all there."""
     start, stop = chunk.data_begin, chunk.data_end
     size = chunks.source.known_size()
     if chunk.header.data_size > MAX_HEALED or (size is not None and stop > size):
@@ -201,17 +204,17 @@ def chunk_data(chunks: ChunkReader, chunk: Chunk) -> bytes | None:
 
 
 def _heal(chunks: ChunkReader, error: ChunkError) -> Outcome | None:
-    """Return the chunk at hand where its data's hash proves it whole: on the grid, or on one that moved."""
+    """Return the current chunk if the hash of its data proves it whole: on the grid, or on one that moved."""
     layout = chunks.layout_at(error.begin)
     if not (error.have and error.chunk is not None and error.resume == error.chunk.end):
-        healed = _proven(chunks, error, layout)  # else the data are what is wrong, on this grid
+        healed = _proven(chunks, error, layout)  # else the data are wrong, on this grid
         if healed is not None:
             return healed
     whole_header = layout.can_begin(error.begin) and layout.next_block(error.begin) - error.begin >= CHUNK_HEADER_SIZE
-    if chunks.get(error.begin, FILE_SIGNATURE_SIZE) == FILE_SIGNATURE:  # another file, put behind this one as it is
+    if chunks.get(error.begin, FILE_SIGNATURE_SIZE) == FILE_SIGNATURE:  # another file, appended as it is
         return _proven(chunks, error, Layout(error.begin), Layout(error.begin))
     if error.chunk is None and whole_header and error.begin:
-        return None  # its header is in one piece here, and so on nearly any grid: it is damaged
+        return None  # its header is not interrupted, here or on nearly any grid: it is damaged
     # A header of the moved grid would interrupt this very chunk.
     stop = max(error.begin + 2 * BLOCK_SIZE, error.chunk.data_end + BLOCK_SIZE if error.chunk is not None else 0)
     size = end_of_file(chunks, stop)
@@ -219,7 +222,7 @@ def _heal(chunks: ChunkReader, error: ChunkError) -> Outcome | None:
     if moved is None and size - error.begin <= BLOCK_SIZE:
         moved = (Layout(size), size, size)  # no block header is left: the grid that has none here
     if moved is not None and error.begin < moved[1] <= error.begin + BLOCK_HEADER_SIZE:
-        # What looked like a block header here is none: the chunk begins behind it.
+        # What looked like a block header here is none: the chunk begins after it.
         return Outcome(moved[1], moved[1], error.error.reason, layout=moved[0])
     return _proven(chunks, error, moved[0], moved[0]) if moved is not None else None
 
@@ -244,7 +247,7 @@ def _proven(chunks: ChunkReader, error: ChunkError, layout: Layout, moved: Layou
 
 
 def _saved(chunks: ChunkReader, error: ChunkError, outcome: Outcome) -> Outcome:
-    """Return a better outcome than the reference's, or that one."""
+    """Return a better outcome than the reference's if there is one, else that of the reference."""
     begin, message = error.begin, error.error.reason
     size = end_of_file(chunks, outcome.pos)
     if begin >= size:
@@ -260,7 +263,7 @@ def _saved(chunks: ChunkReader, error: ChunkError, outcome: Outcome) -> Outcome:
         # A sound block header, or the chunk's own, says where it ends.
         if outcome.pos >= size or _is_sound(chunks, outcome.pos, layout):
             return outcome
-        # But nothing begins there: bytes were lost, or came in. Look all the way.
+        # But no chunk begins there: bytes were lost or inserted. Search the whole way.
         outcome = by_block_headers(chunks, ChunkError(error.error, begin, outcome.pos))
     stop = size if outcome.lost else min(outcome.pos, size)
     if outcome.crossing is not None:
@@ -281,7 +284,7 @@ def _saved(chunks: ChunkReader, error: ChunkError, outcome: Outcome) -> Outcome:
             if found is None or where < found:
                 return Outcome(where, min(where, size), message, layout=layout)
     if not proven and outcome.lost and size - _where_it_moved(error) <= 4 * BLOCK_SIZE:
-        # No block header is left to tell the grid: try, for each chunk, one that has none behind it.
+        # No block header is left to show the grid: for each chunk, try a grid without block headers after it.
         for tried, (pos, header) in enumerate(
             _candidates(chunks, begin, size if found is None else found, Layout(size))
         ):
@@ -303,9 +306,9 @@ def _is_sound(chunks: ChunkReader, pos: int, layout: Layout) -> bool:
 
 
 def _claimed_end(chunks: ChunkReader, error: ChunkError, size: int) -> tuple[int | None, bool]:
-    """Return where the damaged chunk ends by what its header says, if another begins there or the file ends.
+    """Return where the damaged chunk ends by its header, if another chunk begins there or the file ends.
 
-    And whether that is sure: the header is sound, or its size is since the hash of the data agrees.
+    Also return whether that is certain: the header is sound, or its size is confirmed by the hash of the data.
     """
     found = read_header(chunks, error.begin, chunks.layout_at(error.begin))
     if found is None:
@@ -327,10 +330,10 @@ def _claimed_end(chunks: ChunkReader, error: ChunkError, size: int) -> tuple[int
 
 
 def _body_end(chunks: ChunkReader, begin: int, size: int, layout: Layout) -> int | None:
-    """Return where a chunk whose header is lost ends by its data: those of an uncompressed simple chunk.
+    """Return where a chunk whose header is lost ends by its data: only for an uncompressed simple chunk.
 
-    They begin with the sizes of the records. Only what is not compressed can hold chunks of a file within a record;
-    so here, where nothing else tells, such are passed over.
+    The data begin with the sizes of the records. Only uncompressed records can contain chunks of another file, which
+    must be skipped; so this is tried when nothing else gives the end.
     """
     start = layout.add(begin, CHUNK_HEADER_SIZE)
     head = layout.strip(chunks.get(start, 64), start)
@@ -349,7 +352,7 @@ def _body_end(chunks: ChunkReader, begin: int, size: int, layout: Layout) -> int
 
 
 def _candidates(chunks: ChunkReader, begin: int, stop: int, layout: Layout) -> Iterator[tuple[int, ChunkHeader]]:
-    """Yield where in ``(begin, stop)`` a chunk header with a right hash stands, and what it says."""
+    """Yield the offset and content of each chunk header in ``(begin, stop)`` with a valid hash."""
     size = end_of_file(chunks, stop)
 
     def look(at: int, until: int) -> tuple[int, list[int] | None]:
@@ -360,7 +363,7 @@ def _candidates(chunks: ChunkReader, begin: int, stop: int, layout: Layout) -> I
         if len(raw) < wanted:  # up to a gap, or the end
             until = min(until, at + len(raw))
         places = {at + found for found in chunk_headers(raw, MAX_POSITION)}
-        # A header that a block header cuts in two is not in one piece: look at each place it may begin.
+        # A header that a block header cuts in two is found by looking at each offset where it may begin.
         for boundary in range(layout.next_block(at), until + CHUNK_HEADER_SIZE, BLOCK_SIZE):
             cut = range(max(at, boundary - CHUNK_HEADER_SIZE + 1), min(until, boundary + 1))
             places.update(pos for pos in cut if _is_sound(chunks, pos, layout))
@@ -378,10 +381,10 @@ def _candidates(chunks: ChunkReader, begin: int, stop: int, layout: Layout) -> I
 def _first_chunk(
     chunks: ChunkReader, begin: int, stop: int, layout: Layout, error: ChunkError
 ) -> tuple[int | None, bool]:
-    """Return the first chunk in ``(begin, stop)`` that is one of the file's; None if there is none.
+    """Return the first chunk in ``(begin, stop)`` that belongs to the file; None if there is none.
 
-    It is whole, and chunks follow it up to what is known to be one (`_leads_on`); or (then True comes with it) the
-    hash of the damaged chunk's data proves that it ends there.
+    It is whole, and chunks follow it up to a known one (`_leads_on`). Or the hash of the damaged chunk's data proves
+    that the damaged chunk ends there; then the second value is True.
     """
     size = end_of_file(chunks, stop)
     ends: list[int] = []
@@ -403,9 +406,9 @@ def _first_chunk(
 
 
 def _has_partner(chunks: ChunkReader, block: int) -> bool:
-    """Say whether one of the next blocks on the same grid has a sound header too.
+    """Say whether one of the next blocks on the same grid also has a sound header.
 
-    Those of a file within a record are not a multiple of 64 KiB apart: there are ours between.
+    Block headers of a file within a record are not a multiple of 64 KiB apart: those of the outer file come between.
     """
     return any(block_is_sound(chunks.get(block + nth * BLOCK_SIZE, BLOCK_HEADER_SIZE)) for nth in range(1, 5))
 
@@ -413,9 +416,9 @@ def _has_partner(chunks: ChunkReader, block: int) -> bool:
 def _leads_on(chunks: ChunkReader, pos: int, stop: int, layout: Layout, boundaries: int = 1) -> bool:
     """Say whether chunk follows chunk from ``pos`` to ``stop``, to the end of the file, or over block headers.
 
-    So it is with the file's own chunks. Those of a file within a record end within it; and where one of our block
-    headers interrupts them, it names the chunk around them. On a grid that is only supposed, it takes two
-    ``boundaries``: a file within a record does not reach over two of its own without one of ours.
+    This is true for the file's own chunks. Those of a file within a record end within that record, and an outer block
+    header that interrupts them names the chunk around them. A grid that is only assumed needs two ``boundaries``: a
+    file within a record never reaches over two of its own block headers without one of the outer file.
     """
     size = end_of_file(chunks, stop)
     while pos != stop:
@@ -425,7 +428,7 @@ def _leads_on(chunks: ChunkReader, pos: int, stop: int, layout: Layout, boundari
         if pos > stop or found is None or not found[1]:
             if found is None and size - pos < CHUNK_HEADER_SIZE + BLOCK_HEADER_SIZE:
                 return True
-            # A tar whose sizes lie gives the zeros behind a file as its end.
+            # A tar archive with wrong sizes adds the zeros that follow the file.
             return size - pos < PADDING and not any(chunks.get(pos, size - pos))
         chunk = Chunk(pos, found[0], layout)
         for block in range(layout.next_block(pos), min(chunk.end, size - BLOCK_HEADER_SIZE), BLOCK_SIZE):
@@ -457,7 +460,7 @@ def _data_agrees(chunks: ChunkReader, chunk: Chunk) -> bool:
 
 
 def _true_end(chunks: ChunkReader, error: ChunkError, ends: list[int], layout: Layout) -> int | None:
-    """Return which of ``ends`` the damaged chunk has, by the hash of the data up to there; None if none fits.
+    """Return which of ``ends`` is the end of the damaged chunk, by the hash of the data up to there; None if none fits.
 
     Earlier ones would lie inside it.
     """
@@ -479,7 +482,7 @@ def _true_end(chunks: ChunkReader, error: ChunkError, ends: list[int], layout: L
 def _moved_grid(chunks: ChunkReader, error: ChunkError, stop: int) -> tuple[Layout, int, int] | None:
     """Look for a block header off the grid, up to ``stop``, from which chunk follows chunk.
 
-    Return the new grid, where the chunk begins that the header interrupts, and where reading can go on behind it.
+    Return the new grid, where the chunk begins that the header interrupts, and where reading can continue after it.
     """
     begin, shift = error.begin, chunks.layout_at(error.begin).shift
     start = _where_it_moved(error)
@@ -510,7 +513,7 @@ def _moved_grid(chunks: ChunkReader, error: ChunkError, stop: int) -> tuple[Layo
 
 
 def _where_it_moved(error: ChunkError) -> int:
-    """Return from where on a block header may be off the grid: behind the last one that was where it should be."""
+    """Return from where on block headers may be off the grid: after the last one that was in its place."""
     chunk, offset = error.chunk, error.error.offset
     if chunk is None:
         return error.begin

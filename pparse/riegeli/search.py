@@ -1,7 +1,7 @@
-"""By position: seeking to a number, going back, and binary search, for `RecordReader`.
+"""Access by position, for `RecordReader`: seeking to a number, going back, and binary search.
 
-A block header tells where the chunk that it interrupts begins and ends; from there one hops over chunk headers. So a
-position costs one small read, and one for each chunk between the block's first and the one wanted.
+A block header says where the chunk that it interrupts begins and ends; from there on, chunk headers lead to the next
+chunk. So a position costs one small read, and one per chunk between the first of the block and the one wanted.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def seek_numeric(reader: RecordReader, pos: int) -> None:
-    """Stand at numeric position ``pos``: its record, or the first chunk that begins there or after."""
+    """Go to numeric position ``pos``: its record, or the first chunk that begins there or after."""
     chunk = reader._chunk
     if chunk is not None and chunk.begin <= pos < chunk.begin + reader._count:
         reader.seek(RecordPosition(chunk.begin, pos - chunk.begin))
@@ -37,7 +37,7 @@ def seek_numeric(reader: RecordReader, pos: int) -> None:
     reader._last = None
     if found is None:
         return
-    if pos == size and found.end > size:  # the end, though the chunk's padding should go on
+    if pos == size and found.end > size:  # the end of the file, though the chunk's padding should continue
         reader._pos = found.end
     elif pos == found.begin:
         reader._pos = pos
@@ -48,7 +48,7 @@ def seek_numeric(reader: RecordReader, pos: int) -> None:
 
 
 def _walk_to(reader: RecordReader, pos: int) -> None:
-    """Stand at numeric position ``pos``, as `seek_numeric`, by passing over all chunks before it."""
+    """Go to numeric position ``pos``, as `seek_numeric`, chunk by chunk from the current one."""
     reader._leave(reader._pos)
     reader._last = None
     while reader._pos < pos and not reader._stopped:
@@ -69,9 +69,10 @@ def _walk_to(reader: RecordReader, pos: int) -> None:
 
 
 def chunk_at(reader: RecordReader, pos: int) -> tuple[Chunk | None, int]:
-    """Return the chunk that takes offset ``pos``; or None, and where the chunk begins that is cut there, or the end.
+    """Return the chunk that occupies offset ``pos``, and where it begins.
 
-    With a recovery, damage on the way is passed over (and told); without one it raises.
+    At the end of the file the chunk is None; the offset is then where the incomplete chunk begins, or the end. With a
+    recovery, damage on the way is skipped and reported; without one it raises.
     """
     end = start = _start_before(reader, pos)
     for chunk in _hop(reader, start, pos + 1):
@@ -84,15 +85,15 @@ def chunk_at(reader: RecordReader, pos: int) -> tuple[Chunk | None, int]:
 
 
 def _is_there(reader: RecordReader, chunk: Chunk) -> bool:
-    """Say whether a chunk is whole, but for its padding where that can be saved."""
+    """Say whether a chunk is whole, or lacks only its padding and can be saved."""
     size = reader._source.size()
     return chunk.end <= size or (reader._recovery is not None and reader._salvage and chunk.data_end <= size)
 
 
 def _hop(reader: RecordReader, start: int, stop: int) -> Iterator[Chunk]:
-    """Yield the chunks that begin in ``[start, stop)``, the first one behind damage too, and one that is cut.
+    """Yield the chunks that begin in ``[start, stop)``: the first one even after damage, and one that is cut.
 
-    With a recovery, damage is passed over (and told); without one it raises.
+    With a recovery, damage is skipped and reported; without one it raises.
     """
     chunks, before = reader._chunks, None
     saving, size = reader._recovery is not None, reader._source.size()
@@ -106,7 +107,7 @@ def _hop(reader: RecordReader, start: int, stop: int) -> Iterator[Chunk]:
                 if damage is not None:
                     raise damage
         except ChunkError as error:
-            # Nothing begins where the one before ends: perhaps it is that one which is damaged, and shorter.
+            # No chunk begins where the previous one ends: perhaps the previous one is damaged, and shorter.
             damage = first_damage(chunks, before) if saving else None
             before, again = None, error.begin
             if damage is not None:
@@ -124,7 +125,7 @@ def _hop(reader: RecordReader, start: int, stop: int) -> Iterator[Chunk]:
 
 
 def first_damage(chunks: ChunkReader, before: Chunk | None) -> ChunkError | None:
-    """Say what is wrong with the chunk ``before`` one that was not found: it may be shorter than it says."""
+    """Return what is wrong with the chunk ``before`` one that was not found: it may be shorter than its header says."""
     try:
         if before is not None:
             chunks.verify(before, blocks=False)
@@ -134,7 +135,7 @@ def first_damage(chunks: ChunkReader, before: Chunk | None) -> ChunkError | None
 
 
 def _start_before(reader: RecordReader, pos: int) -> int:
-    """Return a chunk boundary at or before ``pos``, from the header of its block, or of an earlier one if damaged."""
+    """Return a chunk boundary at or before ``pos``, from the header of its block, or of an earlier block if damaged."""
     chunks, at = reader._chunks, pos
     size = reader._source.size()
     while at >= 0:
@@ -144,7 +145,7 @@ def _start_before(reader: RecordReader, pos: int) -> int:
             return first  # a grid begins at a chunk
         at = block - 1
         if block and size - block < BLOCK_HEADER_SIZE:
-            continue  # the last block header is cut: take the one before
+            continue  # the last block header is cut: use the one before
         try:
             start = chunks.start_for(block)
         except ChunkError as error:
@@ -154,7 +155,7 @@ def _start_before(reader: RecordReader, pos: int) -> int:
         if size - block >= BLOCK_HEADER_SIZE:
             start = _nearest(chunks, block, start, pos, first)
         if reader._recovery is not None and block and not _is_chunk(chunks, start):
-            continue  # the block header lies, or the chunk that it names is damaged
+            continue  # the block header is wrong, or the chunk that it names is damaged
         return start
     return 0
 
@@ -179,7 +180,7 @@ def _nearest(chunks: ChunkReader, block: int, start: int, pos: int, first: int) 
 
 
 def seek_back(reader: RecordReader) -> bool:
-    """Stand at the record before the present one; False where there is none."""
+    """Go to the record before the current one; False if there is none."""
     if reader._chunk is not None and reader._index:
         reader._index -= 1
         reader._last = None
@@ -196,7 +197,7 @@ def seek_back(reader: RecordReader) -> bool:
         if reader._chunk is not None and reader._count and reader._chunk.begin == chunk.begin:
             reader._last = None
             return True
-        pos = chunk.begin  # it was damaged, and skipped: look further back
+        pos = chunk.begin  # it was damaged and skipped: search further back
     reader._leave(0)
     reader._last = None
     try:
@@ -232,13 +233,13 @@ def search(reader: RecordReader, test: Callable[[RecordReader], int | None]) -> 
 
 def _search(reader: RecordReader, test: Callable[[RecordReader], int | None]) -> int | None:
     low, high = 0, reader._source.size()
-    less: int | None = None  # where the last chunk begins that is known to begin with a record that comes before
+    less: int | None = None  # begin of the last chunk known to begin with a record that comes before
     best: tuple[RecordPosition, int] | None = None  # the first position known to be equal or greater
     judged = False
     while low < high:
         middle = (low + high) // 2
         chunk, begin = chunk_at(reader, middle)
-        # Where the middle is cut or damaged, the next chunk behind it speaks for it.
+        # If the middle is cut or damaged, the next chunk after it is judged instead.
         after = middle if chunk is None else chunk.end
         if chunk is not None and begin < low:
             low = max(after, low + 1)
@@ -266,7 +267,7 @@ def _search(reader: RecordReader, test: Callable[[RecordReader], int | None]) ->
 def _judge(
     reader: RecordReader, begin: int, high: int, test: Callable[[RecordReader], int | None]
 ) -> tuple[int | None, RecordPosition]:
-    """Return the verdict on the first record, from the chunk at ``begin`` on and before ``high``, that has one."""
+    """Return the first verdict on a record from the chunk at ``begin`` on and before ``high``, and its position."""
     reader.seek(RecordPosition(begin, 0))
     while True:
         if not reader._next_or_here() or reader.pos.chunk_begin >= high:
@@ -286,7 +287,7 @@ def _finish(
     best: tuple[RecordPosition, int] | None,
     judged: bool,
 ) -> int | None:
-    """Look through the chunk that begins with less: the first record wanted may be in it. Stand where it ends."""
+    """Search the chunk that begins with less: it may hold the first record wanted. Go to the result."""
     if less is not None:
         reader.seek(RecordPosition(less, 0))
         while reader._next_or_here():

@@ -1,7 +1,7 @@
-"""Where headers stand in a damaged file: what a search has seen is neither read nor hashed again.
+"""Remembers the headers found in a damaged file, so that no part of it is searched or hashed twice.
 
-Damage is met many times: by each reader of a file, and by one that goes backwards at every block. What there is to be
-found between the same places is the same each time.
+Damage is met many times: by each reader of a file, and at every block by a reader that goes backwards. The headers
+between two offsets are the same each time.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Final
 
-    # Looks in ``[at, until)``: returns up to where it could, and the places, ascending; None for them at a gap.
+    # Searches ``[at, until)``: returns how far it got, and the places, ascending; None for the places at a gap.
     Look = Callable[[int, int], tuple[int, list[int] | None]]
 
-# Places and stretches that are remembered; beyond that everything is forgotten, and found again.
+# Places and ranges that are remembered; beyond that, everything is forgotten and searched again.
 _PLACES: Final = 1 << 16
 _STRETCHES: Final = 1 << 12
 # Grids on which headers are remembered.
@@ -28,16 +28,16 @@ _WINDOW: Final = 1 << 20
 
 
 class Places:
-    """Places where something stands in a file, and the stretches in which it was looked for."""
+    """Places where something was found in a file, and the ranges that were searched for it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._begins = array("Q")  # of the stretches, ascending and apart from each other
+        self._begins = array("Q")  # of the ranges, ascending and disjoint
         self._ends = array("Q")
-        self._places = array("Q")  # in those stretches, ascending
+        self._places = array("Q")  # in those ranges, ascending
 
     def find(self, start: int, stop: int, look: Look) -> Iterator[int]:
-        """Yield all places in ``[start, stop)``, ascending; ``look`` is asked where nobody looked before."""
+        """Yield all places in ``[start, stop)``, ascending; ``look`` is called for ranges not searched before."""
         at, window = start, _FIRST_WINDOW
         while at < stop:
             known, until = self._known(at, stop)
@@ -54,7 +54,7 @@ class Places:
             at, window = after, min(window * 4, _WINDOW)
 
     def _known(self, at: int, stop: int) -> tuple[array[int] | None, int]:
-        """Return the places from ``at`` on and up to where they are known; None, and up to where they are not."""
+        """Return the known places from ``at`` on and where knowledge ends; or None, and where knowledge begins."""
         with self._lock:
             nth = bisect_right(self._begins, at)
             if not nth or self._ends[nth - 1] <= at:
@@ -68,7 +68,7 @@ class Places:
             if len(self._places) + len(found) > _PLACES or len(self._begins) >= _STRETCHES:
                 self._begins, self._ends, self._places = array("Q"), array("Q"), array("Q")
             begins, ends, places = self._begins, self._ends, self._places
-            first, last = bisect_left(ends, start), bisect_right(begins, stop)  # those that it touches become one
+            first, last = bisect_left(ends, start), bisect_right(begins, stop)  # ranges that it touches are merged
             low, high = bisect_left(places, start), bisect_left(places, stop)
             places[low:high] = array("Q", found)
             if first < last:
@@ -78,10 +78,7 @@ class Places:
 
 
 class Sightings:
-    """What searches of one file have seen: ``blocks``, sound block headers at any offset, and what is asked for below.
-
-    Readers of the same bytes may share one.
-    """
+    """What searches of one file have found. Readers of the same bytes may share one."""
 
     def __init__(self) -> None:
         self.forget()
@@ -89,17 +86,18 @@ class Sightings:
     def forget(self) -> None:
         """Forget everything: the file has grown."""
         self.blocks = Places()
+        """Sound block headers, at any offset."""
         self._chunks: dict[int, Places] = {}
         self._agrees: dict[tuple[int, int], bool] = {}
 
     def chunks(self, shift: int) -> Places:
-        """Return where sound chunk headers stand, on the grid that is moved by ``shift``."""
+        """Return the places of sound chunk headers on the grid with ``shift``."""
         if shift not in self._chunks and len(self._chunks) >= _GRIDS:
             self._chunks.clear()
         return self._chunks.setdefault(shift, Places())
 
     def agrees(self, begin: int, shift: int) -> bool | None:
-        """Say whether the hash of the data of the chunk at ``begin`` was found to agree; None if nobody looked."""
+        """Return whether the hash of the data of the chunk at ``begin`` agrees; None if it was not compared yet."""
         return self._agrees.get((begin, shift))
 
     def note_data(self, begin: int, shift: int, agrees: bool) -> None:

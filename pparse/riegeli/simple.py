@@ -1,9 +1,9 @@
-"""Simple chunks: records one after the other, their sizes before them, both parts perhaps compressed.
+"""Simple chunks: records one after the other, preceded by their sizes. Both parts may be compressed.
 
 Data: ``u8 compression | varint64 n | n bytes: part with the sizes | rest: part with the values``.
 
-`decode_simple` takes a chunk that fits in memory; `SimpleRecords` opens one of any size and gives each record as a
-`Range`: by arithmetic alone where nothing is compressed, else a stretch of a decompressed stream.
+`decode_simple` decodes a chunk that fits in memory. `SimpleRecords` opens one of any size and returns each record as a
+`Range`: computed from the sizes if nothing is compressed, else a range of a decompressed stream.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _LARGE_RECORD: Final = 4 << 10
 
 
 def decode_simple(data: bytes | memoryview, header: ChunkHeader) -> list[bytes]:
-    """Return the records of a simple chunk. Raises `InvalidArgumentError`, `UnimplementedError`."""
+    """Return the records of a simple chunk. Raise `InvalidArgumentError`, `UnimplementedError`."""
     kind, begin, middle = _split(bytes(data[: 1 + MAX_VARINT]), len(data))
     packed = bytes(data[begin:middle])
     if kind != NONE:
@@ -52,7 +52,7 @@ def decode_simple(data: bytes | memoryview, header: ChunkHeader) -> list[bytes]:
     if len(values) != total:
         raise _wrong_size(len(values), total)
     starts = [0, *ends]
-    if isinstance(values, memoryview):  # large records, cut out without a copy of the chunk before
+    if isinstance(values, memoryview):  # large records, cut out without copying the chunk first
         return [bytes(values[a:b]) for a, b in zip(starts, ends)]  # noqa: B905 -- one start too many, on purpose
     return [values[a:b] for a, b in zip(starts, ends)]  # noqa: B905
 
@@ -69,12 +69,12 @@ def _split(head: bytes, length: int) -> tuple[int, int, int]:
     if not length:
         raise InvalidArgumentError("the chunk has no compression type")
     if not head:
-        raise EndOfDataError("the chunk's data are not there", wanted=length, got=0)
+        raise EndOfDataError("the chunk's data are missing", wanted=length, got=0)
     kind = head[0]
-    codec_of(kind)  # raises for an unknown one
+    codec_of(kind)  # raises if it is unknown
     size, at = _varint(head, 1, "the size of the record sizes")
     if size > length - at:
-        raise InvalidArgumentError("the record sizes end beyond their chunk", wanted=size, got=length - at)
+        raise InvalidArgumentError("the record sizes extend beyond the chunk", wanted=size, got=length - at)
     return kind, at, at + size
 
 
@@ -82,7 +82,7 @@ def _varint(head: bytes, at: int, what: str) -> tuple[int, int]:
     try:
         return read_varint(head, at, len(head))
     except MalformedError as error:
-        raise InvalidArgumentError(f"{what} is no valid varint") from error
+        raise InvalidArgumentError(f"{what} is not a valid varint") from error
 
 
 def _sizes(raw: bytes, count: int) -> list[int]:
@@ -91,7 +91,7 @@ def _sizes(raw: bytes, count: int) -> list[int]:
     except MalformedError as error:
         raise InvalidArgumentError(f"the record sizes are invalid: {error}") from error
     if len(sizes) != count:
-        raise InvalidArgumentError("there are not as many sizes as records", wanted=count, got=len(sizes))
+        raise InvalidArgumentError("the number of sizes is not the number of records", wanted=count, got=len(sizes))
     return sizes
 
 
@@ -101,14 +101,13 @@ def _wrong_total(total: int, header: ChunkHeader) -> InvalidArgumentError:
 
 
 def _wrong_size(got: int, total: int) -> InvalidArgumentError:
-    return InvalidArgumentError("the values are not as long as the sizes say", wanted=total, got=got)
+    return InvalidArgumentError("the length of the values is not the sum of the record sizes", wanted=total, got=got)
 
 
 class SimpleRecords(ChunkRecords):
     """The records of a simple chunk, opened one by one; ``data`` may end early, or be damaged.
 
-    ``stored`` says that nothing is compressed. The offsets (8 bytes a record) and the decoder's window are charged
-    to the budget.
+    The offsets (8 bytes a record) and the decoder's window are charged to the budget.
     """
 
     def __init__(
@@ -122,6 +121,7 @@ class SimpleRecords(ChunkRecords):
     ) -> None:
         super().__init__()
         self.header = header
+        """The chunk header."""
         self._budget = budget
         self._limits = limits
         self._scratch = scratch
@@ -130,6 +130,7 @@ class SimpleRecords(ChunkRecords):
         self._charge: Charge | None = None
         self.kind, begin, middle = _split(data.pread(0, 1 + MAX_VARINT), header.data_size)
         self.stored = self.kind == NONE
+        """Whether the values are not compressed."""
         if header.num_records:
             self._read_sizes(begin, min(middle, size))
         total = self._ends[-1] if self._ends else 0
@@ -140,14 +141,14 @@ class SimpleRecords(ChunkRecords):
         self.values, self.values_at = self._part(middle, header.data_size, header.decoded_data_size)
 
     def close(self) -> None:
-        """Give the memory back."""
+        """Release the memory."""
         if self._charge is not None:
             self._charge.release()
         if self.values is not self._data:
             self.values.close()
 
     def _part(self, begin: int, end: int, size: int | None) -> tuple[Data, int]:
-        """Return the decompressed bytes of a part, and where in that Data they begin."""
+        """Return the decompressed bytes of a part, as a Data and an offset in it."""
         codec = codec_of(self.kind)
         if codec is None:
             return self._data, begin
@@ -174,7 +175,7 @@ class SimpleRecords(ChunkRecords):
         ), 0
 
     def _read_small_sizes(self, begin: int, end: int, most: int) -> bool:
-        """Decode the sizes at once; False if they are cut or damaged, and had better be streamed."""
+        """Decode the sizes at once; False if they are cut or damaged, and are better streamed."""
         try:
             sizes = _sizes(read_part(self.kind, self._data.read_exact(begin, end - begin), most), most // MAX_VARINT)
             self._charge = self._budget.charge(8 * len(sizes), "the offsets of a chunk's records")
@@ -186,7 +187,7 @@ class SimpleRecords(ChunkRecords):
 
     def _read_sizes(self, begin: int, end: int) -> None:
         count = self.header.num_records
-        # Sizes that are few are decoded at once: a decoder of streams would take its whole window for them.
+        # A few sizes are decoded at once: a streaming decoder would allocate its whole window for them.
         most = count * MAX_VARINT
         small = self.kind != NONE and max(most, end - begin) <= self._budget.limit // 16
         if small and self._read_small_sizes(begin, end, most):
@@ -215,9 +216,9 @@ class SimpleRecords(ChunkRecords):
                         raise _wrong_total(total, self.header)
                     self._ends.append(total)
             if more or (at < stop if stop is not None else raw.pread(at, 1)):
-                raise InvalidArgumentError("there are not as many sizes as records", wanted=count)
+                raise InvalidArgumentError("the number of sizes is not the number of records", wanted=count)
             if isinstance(wrong := getattr(raw, "error", None), EndOfDataError | MalformedError):
-                raise wrong  # all sizes came out, of a stream that is no whole one
+                raise wrong  # all sizes were decoded, but the stream is incomplete
         except (EndOfDataError, GapError, MalformedError) as error:
             cause = getattr(raw, "error", None) or error
             self.error = cause if isinstance(cause, PparseError) else InvalidArgumentError(str(cause))

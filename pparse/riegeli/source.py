@@ -1,6 +1,6 @@
-"""Where a reader's bytes come from: a path, bytes, a `Data` or `Reader` of ours, or any binary file object.
+"""The bytes of a reader: a path, bytes, a `Data`, a `Reader`, or any binary file object.
 
-Whatever a file object raises goes to the caller unchanged.
+Exceptions of a file object are passed on unchanged.
 """
 
 from __future__ import annotations
@@ -22,57 +22,57 @@ if TYPE_CHECKING:
     Sourcelike = str | os.PathLike[str] | bytes | bytearray | memoryview | Data | Reader | BinaryIO
 
 
-# What of a file object that is read forwards only stays in memory behind the latest byte.
+# How many bytes before the latest one stay in memory, for a file object that is only read forwards.
 MAX_HELD: Final = 32 << 20
 
 
-# What is read from a file object with one call, where it goes through a buffer.
+# The most that one call reads from a file object, if it goes through a buffer.
 _PIECE: Final = 1 << 16
-# By which method a file object is read: into a buffer, or by number.
+# Methods to read a file object with, best first: into a buffer, or by count.
 _INTO: Final = ("readinto1", "readinto")
 _METHODS: Final = (*_INTO, "read1", "read")
 
 
 def is_seekable(stream: Any) -> bool:
-    """Ask a file object whether it can be sought; one that cannot be asked is believed to be."""
+    """Return whether a file object is seekable; True if it has no such method."""
     ask = getattr(stream, "seekable", None)
     return ask is None or bool(ask())
 
 
 class FileObject:
-    """Reads a file object by whichever of its methods there is, `_INTO` first.
+    """Reads a file object with the first of the methods in `_INTO` that it has.
 
-    Where a class overrides some of them, those count: what the class below has may not know of it.
+    If a class overrides some of them, only those count: methods inherited from its base class may bypass it.
     """
 
     def __init__(self, stream: Any) -> None:
         name = next((name for kind in type(stream).__mro__ for name in _METHODS if name in vars(kind)), None)
-        if name is None:  # it may have them without its class
+        if name is None:  # the instance may have them, though its class has not
             name = next((name for name in _METHODS if hasattr(stream, name)), "read")
         self._method: Callable[[Any], Any] = getattr(stream, name)
         self._into = name in _INTO
         self._room = memoryview(b"")
 
     def fill(self, view: memoryview) -> int:
-        """Read up to as much as ``view`` holds into it; 0 at the end, for now at least."""
+        """Read into ``view`` and return the number of bytes; 0 at the current end."""
         if self._into:
             got: int = self._method(view) or 0
             return got
         chunk = self._method(len(view)) or b""
         if isinstance(chunk, str):
-            raise TypeError("the file object gives text; open it in binary mode")
+            raise TypeError("the file object returns text; open it in binary mode")
         view[: len(chunk)] = chunk
         return len(chunk)
 
     def some(self, length: int) -> memoryview:
-        """Return up to ``length`` bytes, as one call gives them, good until the next; none at the end."""
+        """Return up to ``length`` bytes from one call, valid until the next one; empty at the end."""
         if len(self._room) < min(length, _PIECE):
             self._room = memoryview(bytearray(min(length, _PIECE)))
         return self._room[: self.fill(self._room[:length])]
 
 
 class SeekableData(Data):
-    """A file object that can be sought: locked seek and read. It is not closed with the data."""
+    """A seekable file object, read with seek and read under a lock. Closing the data leaves it open."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
@@ -102,19 +102,19 @@ class SeekableData(Data):
 
     def _check(self, offset: int, wanted: int, got: int) -> None:
         if got < wanted:
-            raise SourceError("the file object serves fewer bytes than it had", source=self.name, offset=offset)
+            raise SourceError("the file object returns fewer bytes than it had", source=self.name, offset=offset)
 
 
 def end_of(stream: Any) -> int:
-    """Return the size of a file object that can be sought."""
+    """Return the size of a seekable file object."""
     size: int | None = stream.seek(0, os.SEEK_END)
-    if size is None:  # as some have it
+    if size is None:  # some file objects return nothing
         size = stream.tell()
     return size
 
 
 class ForwardData(Data):
-    """A file object that is read forwards only; what `forget` was not told of stays in memory, up to 32 MiB."""
+    """A file object that is only read forwards. Up to 32 MiB stay in memory until `forget` releases them."""
 
     def __init__(self, stream: Any, position: int) -> None:
         super().__init__(str(getattr(stream, "name", "<stream>")), None)
@@ -130,21 +130,21 @@ class ForwardData(Data):
     def _read_on(self, offset: int, length: int) -> bytes:
         start = offset - self._held_at
         if start < 0:
-            raise SourceError("the file object cannot be sought backwards", source=self.name, offset=offset)
+            raise SourceError("the file object cannot seek backwards", source=self.name, offset=offset)
         while len(self._held) < start + length:
             chunk = self._file.some(start + length - len(self._held))
             if not len(chunk):
-                break  # the end for now: a file that grows may have more later
+                break  # the end for now: the file may grow
             self._held += chunk
             surplus = min(start, len(self._held) - MAX_HELD)
-            if surplus > 0:  # far behind: it will not be asked for again, or else is lost
+            if surplus > 0:  # far back: rarely asked for again, and an error then
                 del self._held[:surplus]
                 self._held_at += surplus
                 start -= surplus
         return bytes(self._held[start : start + length])
 
     def forget(self, offset: int) -> None:
-        """Give back the memory of what stands before ``offset``."""
+        """Release the memory of the bytes before ``offset``."""
         with self._lock:
             if offset > self._held_at:
                 drop = min(offset - self._held_at, len(self._held))
@@ -153,24 +153,27 @@ class ForwardData(Data):
 
     @property
     def position(self) -> int:
-        """How far the stream was read."""
+        """Offset up to which the stream was read."""
         return self._held_at + len(self._held)
 
 
 class Source:
-    """Bytes by offset, with an end that may move on while somebody writes.
+    """Bytes by offset. The end may move on while somebody writes.
 
-    ``begin`` is where reading starts; ``random_access`` says whether there is a size, and a way back. A file object
-    that says that it is not seekable begins at 0; with ``assumed_pos`` it is not asked, and is read forwards only.
+    A file object that reports that it is not seekable begins at 0. With ``assumed_pos`` it is not asked, and is only
+    read forwards.
     """
 
     def __init__(self, src: Sourcelike, *, owns: bool = True, assumed_pos: int | None = None) -> None:
         self.src = src
+        """The source as it was given."""
         self.begin = assumed_pos or 0
+        """Offset at which reading starts."""
         self.random_access = True
+        """Whether the size is known, and seeking back is possible."""
         self._owns = owns
-        self._start = 0  # where the source's first byte stands in `data`
-        self._end: int | None = None  # where a Range says it ends
+        self._start = 0  # offset in `data` of the source's first byte
+        self._end: int | None = None  # where a Range ends
         self._data: Data | None = None
         if isinstance(src, str | os.PathLike):
             self._data = FileData(src)
@@ -194,13 +197,13 @@ class Source:
 
     @property
     def data(self) -> Data:
-        """The bytes; those of a file object that can be sought are first touched when they are asked for."""
+        """The bytes. A seekable file object is first touched when this is asked for."""
         if self._data is None:
             self._data = SeekableData(self.src)
         return self._data
 
     def pread(self, offset: int, length: int) -> bytes:
-        """Return up to ``length`` bytes at ``offset``; fewer at the end, or where a gap of the data begins."""
+        """Return up to ``length`` bytes at ``offset``; fewer at the end, or before a gap."""
         if self._end is not None:
             length = max(0, min(length, self._end - self._start - offset))
         try:
@@ -209,7 +212,7 @@ class Source:
             return b""
 
     def preadinto(self, offset: int, view: memoryview) -> int:
-        """Fill ``view`` from ``offset``; return how many bytes were written. Short as `pread` is."""
+        """Fill ``view`` from ``offset``; return how many bytes were written. Stops early where `pread` does."""
         if self._end is not None:
             view = view[: max(0, self._end - self._start - offset)]
         try:
@@ -234,10 +237,10 @@ class Source:
             return 0
 
     def gap_end(self, offset: int) -> int | None:
-        """Return where the gap that holds ``offset`` ends; None if there is no gap, or its length is not known, or
-        it is but what was cut off.
+        """Return where the gap that holds ``offset`` ends.
 
-        What is known between it and the next one belongs to it if no header has room there.
+        Return None if there is no gap, if its length is not known, or if the bytes are cut off. Bytes between two gaps
+        count as part of the gap if a block header would not fit there.
         """
         at = self._start + offset
         gap = self.data.next_gap(at)
@@ -250,18 +253,18 @@ class Source:
         return None if end is None else end - self._start
 
     def locate(self, offset: int) -> tuple[Data, int]:
-        """Return the data, and where in it ``offset`` of this source is."""
+        """Return the data, and the offset in it that corresponds to ``offset``."""
         return self.data, self._start + offset
 
     def size(self) -> int:
-        """Return the size known now. Raises `SourceError` for a source that cannot tell."""
+        """Return the current size. Raise `SourceError` if it is not known."""
         known = self.known_size()
         if known is None:
             raise SourceError("the size of the source is not known", source=self.data.name)
         return known
 
     def known_size(self) -> int | None:
-        """Return the size known now, or None."""
+        """Return the current size; None if it is not known."""
         size = self.data.size
         if self._end is None and not self._start:
             return size
@@ -272,19 +275,19 @@ class Source:
 
     @property
     def end(self) -> int:
-        """Where the source ends, as far as it was read."""
+        """End of the source, as far as it was read."""
         size = self.known_size()
         return size if size is not None else self.data.position if isinstance(self.data, ForwardData) else self.begin
 
     def reaches(self, offset: int) -> bool:
-        """Say whether the source goes on to ``offset``, at least; of one that is read forwards, read up to there."""
+        """Say whether the source extends to ``offset``. A source that is only read forwards is read up to there."""
         size = self.known_size()
         if size is not None:
             return offset <= size
         return offset <= self.end or len(self.pread(offset - 1, 1)) == 1
 
     def grow(self) -> bool:
-        """Look whether a file has grown since it was opened; say whether it has."""
+        """Check whether the file has grown since it was opened; return True if so."""
         before = self.data.size
         if before is None or isinstance(self.src, bytes | bytearray | memoryview | Data | Reader):
             return False
@@ -298,7 +301,7 @@ class Source:
             old = self.data
             if isinstance(old, FileData) and isinstance(now, FileData) and not old.identity.same_file(now.identity):
                 now.close()
-                return False  # another file has taken its name
+                return False  # another file has the name now
             old.close()
         else:
             if end_of(self.src) <= before:
@@ -308,12 +311,12 @@ class Source:
         return True
 
     def forget(self, offset: int) -> None:
-        """Say that nothing before ``offset`` is needed any more."""
+        """Declare that nothing before ``offset`` is needed any more."""
         if isinstance(self.data, ForwardData):
             self.data.forget(offset)
 
     def close(self, position: int) -> None:
-        """Release the source; a file object that is not owned is left standing at ``position``."""
+        """Release the source; a file object that is not owned is left at ``position``."""
         if isinstance(self.src, Data | Reader):
             return
         if not isinstance(self.src, str | os.PathLike | bytes | bytearray | memoryview):

@@ -1,6 +1,6 @@
-"""The tail of a file that is to be appended to: whole, or cut within a chunk, and then mended on request.
+"""The tail of a file to append to: whole, or cut inside a chunk and repaired on request.
 
-What is appended behind a chunk that is not whole would be buried in it: the chunk's header says how far it goes.
+Records appended after an incomplete chunk would be lost: the header of that chunk counts them as part of it.
 """
 
 from __future__ import annotations
@@ -20,20 +20,24 @@ if TYPE_CHECKING:
     from typing import Any, BinaryIO, Final
 
 
-# The most padding that is written anew: a chunk has as many bytes as records at least.
+# The most padding that is rewritten: a chunk has at least as many bytes as records.
 MAX_PADDING: Final = 1 << 30
 
 
 class Tail:
-    """``end`` is where the last whole chunk ends. ``unpadded`` is a chunk from there on that lacks its padding only."""
+    """The state of the end of a file."""
 
     __slots__ = ("end", "name", "size", "unpadded")
 
     def __init__(self, size: int, end: int, unpadded: Chunk | None = None, name: str | None = None) -> None:
         self.name = name
+        """Name of the file."""
         self.size = size
+        """Size of the file, in bytes."""
         self.end = end
+        """Offset at which the last whole chunk ends."""
         self.unpadded = unpadded
+        """The chunk at `end`, if it lacks only its padding."""
 
     @property
     def whole(self) -> bool:
@@ -41,15 +45,15 @@ class Tail:
         return self.end == self.size
 
     def refuse(self) -> None:
-        """Raise `FailedPreconditionError` if something is to be mended first."""
+        """Raise `FailedPreconditionError` if the tail needs repair."""
         if self.whole:
             return
         if self.unpadded is not None:
             reason = f"the padding of the file's last chunk, at {self.end}, is cut off"
         else:
-            reason = f"the file's last {self.size - self.end:,} bytes are no whole chunk"
+            reason = f"the file's last {self.size - self.end:,} bytes are not a whole chunk"
         raise FailedPreconditionError(
-            f"{reason}; what is appended would be lost behind it. repair=True mends it",
+            f"{reason}; records appended after it would be lost. repair=True repairs it",
             offset=self.end,
             wanted=self.end if self.unpadded is None else self.unpadded.end,
             got=self.size,
@@ -57,7 +61,7 @@ class Tail:
         )
 
     def mend(self, stream: BinaryIO) -> None:
-        """Cut a chunk that is not whole off the file, or write the padding that the last one lacks; go to the end."""
+        """Cut an incomplete chunk off the file, or write the padding that the last chunk lacks; seek to the end."""
         chunk = self.unpadded
         if chunk is not None:
             stream.seek(self.size)
@@ -69,10 +73,10 @@ class Tail:
 
 
 def examine_tail(src: Any) -> Tail:
-    """Look at the tail of a Riegeli file: a path, or a binary file that can be read.
+    """Examine the tail of a Riegeli file: a path, or a binary file that can be read.
 
-    Costs the header of the last block, and those of the chunks from there on. Raises `FailedPreconditionError` if it is
-    no Riegeli file, or damaged (and not just cut) there.
+    Reads the header of the last block, and the chunk headers from there on. Raise `FailedPreconditionError` if it is
+    not a Riegeli file, or damaged (not just cut) there.
     """
     source = Source(src, owns=False)
     try:
@@ -81,7 +85,7 @@ def examine_tail(src: Any) -> Tail:
         return tail
     except ChunkError as error:
         raise FailedPreconditionError(
-            f"the file is damaged at its tail, and so not to be appended to: {error.error.reason}",
+            f"cannot append to a file that is damaged at its end: {error.error.reason}",
             offset=error.error.offset,
             source=source.data.name,
         ) from error
@@ -93,7 +97,7 @@ def examine_tail(src: Any) -> Tail:
 def _examine(chunks: ChunkReader, size: int) -> Tail:
     head = chunks.get(0, len(FILE_SIGNATURE))
     if not FILE_SIGNATURE.startswith(head):
-        raise FailedPreconditionError("this is no Riegeli file: nothing is appended to it", offset=0)
+        raise FailedPreconditionError("not a Riegeli file: cannot append to it", offset=0)
     if len(head) < len(FILE_SIGNATURE):
         return Tail(size, 0)
     pos = _start(chunks, size)
@@ -110,7 +114,7 @@ def _examine(chunks: ChunkReader, size: int) -> Tail:
 
 
 def _start(chunks: ChunkReader, size: int) -> int:
-    """Return a chunk boundary near the end, from the last block header that is wholly there."""
+    """Return a chunk boundary near the end, from the last complete block header."""
     block = chunks.layout_at(size - 1).block_of(size - 1)
     if block and size - block < BLOCK_HEADER_SIZE:
         block -= BLOCK_SIZE
@@ -118,7 +122,7 @@ def _start(chunks: ChunkReader, size: int) -> int:
 
 
 def _padding(chunk: Chunk, size: int) -> Iterator[bytes]:
-    """Yield what the file lacks from ``size`` on to the chunk's end: zeros, and block headers."""
+    """Yield the bytes that the file lacks from ``size`` to the end of the chunk: zeros and block headers."""
     at = chunk.data_end
     while at < chunk.end:
         boundary = chunk.layout.next_block(at)

@@ -1,17 +1,17 @@
-"""Transposed chunks, decoding: records taken apart by field, put together again by a state machine.
+"""Decoding of transposed chunks: records taken apart by field, put together again by a state machine.
 
-The machine emits the chunk backwards, last record first, last field of each record first; values are read from their
-buffers forwards. How it is done here:
+The machine emits the chunk backwards: the last record first, and in each record the last field first. Values are read
+from their buffers forwards. Implementation:
 
-- A *block* is what happens between two moves that cost something: the states from where a move arrives, through
-  implicit ones, to the next that is not. It is made when it is first come to: a tuple of readers and constants, cut
-  into segments by the few things that need Python (submessages, ends of records). Running it is remembering the
-  tuple; values are gathered, a record at a time, by ``map(next, ...)``.
-- Decoding takes time linear in the data and in the decoded size, whatever the machine. Every state but a no-op emits
-  at least a byte, or ends a record, or opens a submessage that will; chains of implicit no-ops are walked once; a
-  block has at most `_BLOCK_STATES` states, and how often one is cut for that is bounded by what may be emitted.
-- With a projection, a block has no reader for what is dropped, and its buckets are never decompressed. What is kept
-  of a state is decided when a block first comes to it, as in the reference: writers have a state for each path.
+- A *block* is what happens between two explicit moves: the states from where a move arrives, through implicit moves,
+  to the next explicit one. It is made when it is first reached: a tuple of readers and constants, cut into segments
+  at the few actions that need Python (submessages, ends of records). Running a block appends the tuple to a list;
+  values are gathered by ``map(next, ...)``, a record at a time.
+- Decoding time is linear in the size of the data and the decoded size, for any machine. Every state except a no-op
+  emits at least a byte, ends a record, or opens a submessage that does. Chains of implicit no-ops are walked once. A
+  block has at most `_BLOCK_STATES` states, and the number of blocks cut for that is bounded by what may be emitted.
+- With a projection, a block has no reader for dropped fields, and their buckets are never decompressed. What is kept
+  of a state is decided when a block first reaches it, as in the reference: writers use one state per path.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     Readers: TypeAlias = tuple[Iterator[Value], ...]
     # What to do (one of the names below), with which tag and projection, and the readers that follow.
     Action: TypeAlias = tuple[int, bytes, Inside, Readers]
-    # Readers, actions, and the base of the next move; ~state if the block was cut and goes on there.
+    # Readers, actions, and the base of the next move; ~state if the block was cut and continues there.
     Block: TypeAlias = tuple[Readers, tuple[Action, ...] | None, int]
     # Bytes emitted when it was opened, its tag (empty: dropped; None: a group), what is kept of its fields.
     Open: TypeAlias = tuple[int, bytes | None, Inside]
@@ -77,11 +77,12 @@ def decode_transposed(
 ) -> list[bytes]:
     """Return the records of a transposed chunk, in order; with ``projection``, only those fields of them.
 
-    ``data`` is the chunk's data, compression byte first; ``num_records`` and ``decoded_data_size`` (bytes in all, of
-    whole records) are what its header says. Beside the records, about the chunk's decompressed size is held.
+    ``data`` is the chunk's data, beginning with the compression byte. ``num_records`` and ``decoded_data_size`` (bytes
+    of all records together, without a projection) are those of the chunk header. Needs about the decompressed size of
+    the chunk in memory, beside the records.
 
-    Raises `InvalidArgumentError` for invalid data, `UnimplementedError` for an unknown compression, and
-    `ResourceExhaustedError`, before anything is read, if the header says more bytes or records than ``max_bytes``.
+    Raise `InvalidArgumentError` for invalid data, `UnimplementedError` for an unknown compression, and
+    `ResourceExhaustedError`, before reading anything, if the header gives more bytes or records than ``max_bytes``.
     """
     if max_bytes is not None and max(decoded_data_size, num_records) > max_bytes:
         raise ResourceExhaustedError(
@@ -94,7 +95,7 @@ def decode_transposed(
     except InvalidArgumentError:
         raise
     except MalformedError as error:
-        # Its offset is one within a part.
+        # The offset of the error is within a part.
         reason = f"invalid transposed chunk: {error.reason}"
         raise InvalidArgumentError(reason, wanted=error.wanted, got=error.got) from error
 
@@ -102,19 +103,19 @@ def decode_transposed(
 def disprove(
     data: bytes | memoryview, num_records: int, decoded_data_size: int, most: int
 ) -> InvalidArgumentError | None:
-    """Say why the chunk cannot hold as much as its header says; None where more than ``most`` bytes come out of it.
+    """Return why the chunk cannot hold as much as its header says; None if it decodes to more than ``most`` bytes.
 
-    It is decoded as one that holds ``most`` bytes and records. If that comes to an end before, so does the chunk.
+    It is decoded as a chunk of ``most`` bytes and records. If that ends early, the chunk is smaller than it claims.
     """
     count, size = min(num_records, most), min(decoded_data_size, most)
     try:
         decode_transposed(data, count, size)
     except (BeyondSize, ResourceExhaustedError):
         return None
-    except UnimplementedError as error:  # nobody can say what is in it, but a claim beyond all measure is not believed
+    except UnimplementedError as error:  # its content is unknown, but a claim beyond all measure is not believed
         return InvalidArgumentError(error.reason)
     except InvalidArgumentError as error:
-        if error.wanted == count < num_records and error.got is None:  # more records than that
+        if error.wanted == count < num_records and error.got is None:  # more records than possible
             return None
         said = {size: decoded_data_size, count: num_records}
         wanted = said.get(error.wanted, error.wanted) if isinstance(error.wanted, int) else None
@@ -125,7 +126,7 @@ def disprove(
 
 
 class _BlockMaker:
-    """Makes the blocks of a machine (see the head of this file)."""
+    """Makes the blocks of a machine (see the module docstring)."""
 
     def __init__(self, header: Header, buffers: Buffers, keep: Inside) -> None:
         self._header = header
@@ -137,7 +138,7 @@ class _BlockMaker:
         """Return the block that begins at ``state``, within the submessages and groups ``opens``."""
         header = self._header
         if state >= header.states:
-            raise MalformedError("a move leads to a state that is not there")
+            raise MalformedError("a move leads to a state that does not exist")
         block = _Segments()
         insides = _Insides(opens, self._keep)
         for _ in range(_BLOCK_STATES):
@@ -159,7 +160,7 @@ class _BlockMaker:
         return block.finish(~state)
 
     def _beyond_no_ops(self, state: int) -> int:
-        """Return the first state from ``state`` on that is not an implicit no-op; all on the way remember it."""
+        """Return the first state from ``state`` on that is not an implicit no-op; states on the way remember it."""
         header = self._header
         target = self._targets.get(state)
         if target is not None:
@@ -209,7 +210,7 @@ class _BlockMaker:
 
 
 class _Segments:
-    """A block in the making. Everything is added in the order in which it is emitted: backwards."""
+    """A block under construction. Everything is added in the order in which it is emitted: backwards."""
 
     __slots__ = ("_actions", "_constant", "_readers", "_segments")
 
@@ -240,7 +241,7 @@ class _Segments:
         self._readers.clear()
 
     def finish(self, base: int) -> Block:
-        """Return the block, after which ``base`` is the base of the next move, or ~state of what follows without."""
+        """Return the block; ``base`` is the base of the next move, or ~state if that state follows without a move."""
         self._end_segment()
         first, *rest = self._segments
         if base >= 0 and not rest:
@@ -249,7 +250,7 @@ class _Segments:
 
 
 class _Insides:
-    """What is kept of the fields at the place where a block in the making is: ``now``; and around it."""
+    """What is kept of the fields at the current place of a block under construction (``now``), and around it."""
 
     __slots__ = ("_depth", "_keep", "_opens", "_own", "now")
 
@@ -268,13 +269,13 @@ class _Insides:
         if self._own:
             self.now = self._own.pop()
         else:
-            # Below 0 it does not matter: running the block fails there.
+            # Below 0 the value does not matter: running the block fails there.
             self._depth -= 1
             self.now = self._opens[self._depth - 1][2] if self._depth > 0 else self._keep
 
 
 class _Machine:
-    """Runs the states of a chunk; ``run`` is to be called once."""
+    """Runs the states of a chunk. Call ``run`` once."""
 
     def __init__(self, parts: Parts, keep: Inside) -> None:
         self._parts = parts
@@ -284,16 +285,16 @@ class _Machine:
         self._records: list[bytes] = []
         self._opens: list[Open] = []
         self._left = parts.size
-        self._run: list[Readers] = []  # readers to be gathered
-        self._pieces: list[Value] = []  # of the record in the making, last first
+        self._run: list[Readers] = []  # readers whose values are to be gathered
+        self._pieces: list[Value] = []  # of the current record, last first
         self._emitted = 0  # bytes in the first `_counted` of them
         self._counted = 0
 
     def run(self) -> list[bytes]:
-        """Return the records. Raises `MalformedError`."""
+        """Return the records. Raise `MalformedError` if the chunk is invalid."""
         parts, make, opens, run = self._parts, self._maker.make, self._opens, self._run
         blocks: list[Block | None] = [None] * (parts.header.states + MAX_OFFSET)
-        # In a block that is cut, all states but perhaps the first emit something, or see to it, or end a record.
+        # In a block that is cut, all states but perhaps the first emit something, cause it, or end a record.
         cuts = (parts.size + parts.num_records) // (_BLOCK_STATES - 1) + 1
         base = parts.header.first
         for moves in self._strides():
@@ -326,19 +327,19 @@ class _Machine:
         return self._records
 
     def _strides(self) -> Iterator[Iterable[int]]:
-        """Yield the offsets of all moves, some thousand at a time; before the first one comes an offset of 0."""
+        """Yield the offsets of all moves, some thousand at a time; an offset of 0 precedes the first."""
         transitions = self._parts.transitions
         yield (0,)
         for start in range(0, len(transitions), _STRIDE):
             yield expand_moves(transitions[start : start + _STRIDE])
 
     def _gather(self) -> None:
-        """Read the values that are due."""
+        """Read the values of the readers in `_run`."""
         self._pieces += map(next, chain.from_iterable(self._run))
         self._run.clear()
 
     def _count(self) -> int:
-        """Return how many bytes of this record were emitted. Raises `MalformedError` if those are too many."""
+        """Return how many bytes of this record were emitted. Raise `MalformedError` if there are too many."""
         if self._run:
             self._gather()
         if self._counted < len(self._pieces):
@@ -356,7 +357,7 @@ class _Machine:
         elif action == _OPEN_GROUP:
             self._opens.append((0, None, inside))
         elif not self._opens:
-            raise MalformedError("a submessage or group begins that did not end")
+            raise MalformedError("a submessage or group has a beginning without an end")
         else:
             start, tag_or_group, _ = self._opens.pop()
             if (tag_or_group is None) != (action == _CLOSE_GROUP):
@@ -385,7 +386,7 @@ class _Machine:
         self._records.append(record)
 
     def _finish(self) -> None:
-        """Check that everything is complete, and put the records into their order."""
+        """Check that everything is complete, and reverse the order of the records."""
         expected, found = self._parts.num_records, len(self._records)
         if self._count() or self._opens:
             raise MalformedError("the first record is not complete")

@@ -1,14 +1,14 @@
-"""Transposed chunks, encoding: records taken apart by field, and a state machine that puts them together again.
+"""Encoding of transposed chunks: records taken apart by field, and a state machine that puts them together again.
 
-A record is taken apart if it is canonical protobuf wire data to its last byte: shortest varints, field numbers above 0,
-lengths that fit, groups that balance. So is every value with a length that is not empty and is itself such data, as
-deep as `MAX_DEPTH`. All else is kept whole, so every record comes out as it went in.
+A record is taken apart if all of it is canonical protobuf wire data: shortest varints, field numbers above 0, lengths
+that fit, balanced groups. The same holds for each length-delimited value that is not empty and is itself such data, up
+to a depth of `MAX_DEPTH`. Everything else is kept whole, so every record decodes to the bytes it was made of.
 
-What happens to a record, in order, is a sequence of states, one per field, begin and end of a submessage, and begin of
-the record. Decoding runs backwards; so the sequence and the values of each field are turned around at the end. A state
-that is always followed by the same one goes on implicitly; of the others, those often left get a list of their
-followers, the most frequent first, the rest shares one list. Lists longer than a move can span become trees, with
-no-ops for the inner nodes.
+The content of a record is a sequence of states: one per field, per begin and end of a submessage, and per begin of the
+record. Decoding runs backwards, so the sequence and the values of each field are reversed at the end. A state that is
+always followed by the same state leads to it implicitly. Of the others, those left often get their own list of
+followers, the most frequent first; the rest share one list. Lists longer than a move can span become trees, with no-ops
+as inner nodes.
 """
 
 from __future__ import annotations
@@ -53,8 +53,9 @@ if TYPE_CHECKING:
 
 MAX_DEPTH: Final = 100
 
-# A step is the number of a field << 4 | what happens. Below `_NO_VALUE` there is a value in the field's buffer (of a
-# varint that is its length - 1, else 0), from there on there is none (a varint's value + 10, or one of these).
+# A step is the number of a field << 4 | what happens. Below `_NO_VALUE`, the field's buffer holds a value (for a varint
+# the low bits are its length - 1, else 0); from there on it holds none (the low bits are a varint's value + 10, or one
+# of these).
 _NO_VALUE: Final = 10
 _OPEN: Final = 10
 _CLOSE: Final = 11
@@ -63,11 +64,11 @@ _INLINED: Final = 4  # varints below this are part of their state
 _MESSAGE: Final = 0 << 4 | _OPEN
 _NON_PROTO: Final = 1 << 4
 
-# First bytes with which no message begins: field number 0, an end of a group, no wire type.
+# First bytes that cannot begin a message: field number 0, end of a group, invalid wire type.
 _NO_MESSAGE: Final = frozenset(byte for byte in range(256) if byte < FIRST_FIELD or byte & 7 in (END_GROUP, 6, 7))
 
 _FANOUT: Final = MAX_OFFSET + 1
-# A follower reached at least this often from one state is worth a copy of its own there.
+# A follower reached at least this often from one state gets its own copy there.
 _PRIVATE: Final = 10
 
 _CLEAR: Final = bytes(byte & 0x7F for byte in range(256))
@@ -81,10 +82,10 @@ _KINDS: Final = (VARINT, FIXED32, FIXED64, LENGTH_DELIMITED)
 def encode_transposed(
     records: Sequence[Buffer], compressor: PartCompressor, *, bucket_size: int | None = None
 ) -> bytes:
-    """Return the data of a transposed chunk that holds ``records``, from compression byte to transitions.
+    """Return the data of a transposed chunk that holds ``records``, from the compression byte to the transitions.
 
-    A bucket is closed when it would pass ``bucket_size`` bytes (None: never), so that readers of some fields need not
-    decompress the others; uncompressed chunks have no use for that. Memory: some 100 bytes a field beside its value.
+    A bucket is closed before it would exceed ``bucket_size`` bytes (None: never), so that a reader of some fields need
+    not decompress the others; uncompressed chunks ignore it. Takes some 100 bytes of memory per field value.
     """
     scanner = _Scanner()
     for record in records:
@@ -111,7 +112,7 @@ def encode_metadata(serialized: Buffer, compressor: PartCompressor) -> bytes:
 
 
 class _Scanner:
-    """Takes records apart: ``steps`` are what happens, in order; ``tags`` and ``values`` are those of each field."""
+    """Takes records apart: ``steps`` in order, and ``tags`` and ``values`` of each field, by its number."""
 
     def __init__(self) -> None:
         self.steps: list[int] = []
@@ -131,12 +132,12 @@ class _Scanner:
     def _take_apart(self, data: bytes) -> None:
         """Add the steps of a message that is known to be canonical.
 
-        Each value with a length is first looked through as a message, not looking into values in it; so every byte is
-        looked at twice at most.
+        Each length-delimited value is first checked as a message, without its inner values; so every byte is read at
+        most twice.
         """
         step = self.steps.append
         fields = self._root
-        around: list[tuple[int, Fields, Field]] = []  # the submessages open
+        around: list[tuple[int, Fields, Field]] = []  # the open submessages
         groups: list[Fields] = []
         pos = 0
         end = len(data)
@@ -195,22 +196,22 @@ class _Scanner:
             step(field[0] | _CLOSE)
 
     def _new_field(self, fields: Fields, tag: int) -> Field:
-        """Enter a field that was not met before."""
+        """Add a field that was not seen before."""
         values: list[bytes] = []
         field: Field = (len(self.tags) << 4, values.append, {})
         self.tags.append(tag)
         self.values.append(values)
         fields[tag] = field
         if tag & 7 == START_GROUP:
-            # Its end belongs to it, and stands inside of it.
+            # The end of a group belongs to its field, and is inside of it.
             field[2][tag - START_GROUP + END_GROUP] = field
         return field
 
 
 def _make_buckets(scanner: _Scanner, bucket_size: int | None) -> tuple[list[bytes], list[int], dict[int, int]]:
-    """Return the buckets, the length of each buffer, and the buffer of each field. The scanner's values are used up.
+    """Return the buckets, the length of each buffer, and the buffer of each field. Consumes the scanner's values.
 
-    Buffers of one kind stand together, small ones first; the lengths of non-proto records are the last of all.
+    Buffers of one kind stand together, small ones first; the lengths of non-proto records come last.
     """
     kinds: dict[int, list[tuple[int, int, bytes]]] = {kind: [] for kind in _KINDS}
     records_and_lengths: list[bytes] = []
@@ -242,7 +243,7 @@ def _make_buckets(scanner: _Scanner, bucket_size: int | None) -> tuple[list[byte
 
 
 def _fill(buffers: list[bytes], bucket_size: int | None) -> list[bytes]:
-    """Join buffers, in ascending order of size, into buckets: the largest ones first fill theirs."""
+    """Join buffers, given in ascending order of size, into buckets; the largest buffers are placed first."""
     buckets: list[list[bytes]] = []
     size = 0
     for buffer in reversed(buffers):
@@ -255,7 +256,7 @@ def _fill(buffers: list[bytes], bucket_size: int | None) -> list[bytes]:
 
 
 class _Lists:
-    """Lists of states that moves lead to: up to 64 each, larger ones as trees.
+    """Lists of states that moves lead to: up to 64 each; longer ones become trees.
 
     An entry is a step, or ~list for a no-op that leads on to that list.
     """
@@ -265,9 +266,9 @@ class _Lists:
         self._known: dict[tuple[int, ...], int] = {}
 
     def add(self, weights: dict[int, int]) -> int:
-        """Make a tree of these entries, such that the sum of weight × moves is least; return its root.
+        """Make a tree of these entries that minimizes the sum of weight × moves; return its root.
 
-        It is Huffman's, of 64 branches: only the first, lowest list may have fewer.
+        It is a Huffman tree with 64 branches per node; only the first, lowest list may have fewer.
         """
         heap = [(weight, order, entry) for order, (entry, weight) in enumerate(weights.items())]
         heapify(heap)
@@ -290,7 +291,7 @@ class _Lists:
         return self._known[key]
 
     def paths(self, root: int, leaf: int | None = None) -> dict[int, bytes]:
-        """Return the offsets that lead from ``root`` to each step below it, and to ``leaf``, which is not entered."""
+        """Return the offsets from ``root`` to each step below it, and to the list ``leaf``, which is not entered."""
         found: dict[int, bytes] = {}
         todo = [(root, b"")]
         while todo:
@@ -304,7 +305,7 @@ class _Lists:
 
 
 class _Machine:
-    """The states for a sequence of steps: ``header`` is its part of the chunk's header, and the ``transitions``."""
+    """The states for a sequence of steps: ``header``, its part of the chunk header, and ``transitions``."""
 
     def __init__(self, scanner: _Scanner, buffers: dict[int, int]) -> None:
         steps = scanner.steps
@@ -314,7 +315,7 @@ class _Machine:
         followers: dict[int, dict[int, int]] = {step: {} for step in dict.fromkeys(steps)}
         for (step, following), count in Counter(zip(steps, islice(steps, 1, None))).items():  # noqa: B905
             followers[step][following] = count
-        # The last step must ask for a move, to find that there is none.
+        # The last step must ask for a move, and so find the end of the transitions.
         explicit = [step for step, after in followers.items() if len(after) > 1 or step == steps[-1]]
         lists = _Lists()
         roots, routes = self._route(lists, followers, explicit)
@@ -362,7 +363,7 @@ class _Machine:
             slots += entries
         places = {step: place for place, step in enumerate(slots)}
         for step in followers:
-            # Those that are only gone on to implicitly, and maybe the first.
+            # States that are only reached implicitly, and maybe the first.
             if step not in places:
                 places[step] = len(slots)
                 slots.append(step)

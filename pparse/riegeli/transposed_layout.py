@@ -1,11 +1,10 @@
-"""Transposed chunks, what they are made of: header, transitions, and buckets with buffers of values.
+"""The structure of transposed chunks: header, transitions, and buckets with buffers of values.
 
 Data: ``u8 compression | varint64 h | h bytes: part "header" | buckets, each a part | transitions: a part``. Buckets
-hold buffers, a buffer the values of one field. The numbers of the format are here, for decoder and encoder.
+hold buffers; a buffer holds the values of one field. Decoder and encoder share the constants of the format below.
 
-Each size and count is held against the bytes it stands for before anything is made of it. What the parts may decompress
-to is bounded by the decoded size and number of records that the chunk's header pledges, with room to spare for any
-writer.
+Each size and count is compared with the bytes available before anything is allocated for it. The decompressed sizes of
+the parts are bounded by the decoded size and number of records in the chunk header, with a margin for any writer.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
 
     Value: TypeAlias = bytes | memoryview
 
-# Tags of states that are no fields.
+# Tags of states that are not fields.
 NO_OP: Final = 0
 NON_PROTO: Final = 1
 START_OF_SUBMESSAGE: Final = 2
@@ -48,31 +47,31 @@ START_GROUP: Final = 3
 END_GROUP: Final = 4
 FIXED32: Final = 5
 END_OF_SUBMESSAGE: Final = 6
-SUBMESSAGE: Final = END_OF_SUBMESSAGE - LENGTH_DELIMITED  # what that adds to the tag of the field
+SUBMESSAGE: Final = END_OF_SUBMESSAGE - LENGTH_DELIMITED  # what is added to the tag of the field
 
-# Subtypes of varint fields: 0..9 are the length - 1, these the value itself.
+# Subtypes of varint fields: 0..9 are the length - 1; these are the value itself.
 INLINE: Final = 10
 LAST_INLINE: Final = INLINE + 127
 
 MAX_LENGTH: Final = (1 << 32) - 1
 MAX_OFFSET: Final = 63
 
-# Bytes that a part may decompress to beyond what follows from the chunk's size.
-# The largest header that is read: a state takes some 200 bytes of memory, and 3 of header at least. (A chunk of
+# Margin, in bytes, over the decompressed size of a part that follows from the chunk's size.
+# The largest header that is read: a state takes some 200 bytes of memory, and at least 3 of header. (A chunk of
 # 20,000 different fields has one of 150 KB.)
 MAX_HEADER: Final = 1 << 20
 _SLACK: Final = 1 << 16
 
 FIXED_WIDTH: Final = {FIXED64: 8, FIXED32: 4}
 
-# What reads a buffer, as bits.
+# Kinds of readers of a buffer, as bits.
 BY_WIDTH, BY_PREFIX, BY_LENGTH, _LENGTHS = 1, 2, 4, 8
 
 
 class Header:
     """The header of a transposed chunk: lengths of buckets and buffers, and the states of the machine.
 
-    ``following`` is the base of the next move; of an implicit state, the next state + ``states``. ``subtypes`` and
+    ``following`` is the base of the next move; for an implicit state, the next state + ``states``. ``subtypes`` and
     ``buffers`` are 0 for states that have none.
     """
 
@@ -88,7 +87,7 @@ class Header:
         tags, pos = read_varints(raw, pos, end, self.states, MAX_BYTES_32, "the tag of a state")
         following, pos = read_varints(raw, pos, end, self.states, MAX_BYTES_32, "the state after a state")
         if self.states and max(following) >= 2 * self.states:
-            raise MalformedError("a state goes on to one that is not there")
+            raise MalformedError("a state leads to a state that does not exist")
         self.tags = array("I", tags)
         self.following = array("I", following)
         self.subtypes = bytearray(self.states)
@@ -96,9 +95,9 @@ class Header:
         pos = self._read_details(raw, self._read_subtypes(raw, pos))
         self.first, pos = read_varint(raw, pos, end, MAX_BYTES_32, "the first state")
         if self.first >= self.states:
-            raise MalformedError("the first state is not there")
+            raise MalformedError("the first state does not exist")
         if pos != end:
-            raise MalformedError("the header goes on after its end", offset=pos)
+            raise MalformedError("the header has bytes after its end", offset=pos)
         if find_loop(self.following, self.states) >= 0:
             raise MalformedError("the states contain an implicit loop")
 
@@ -126,11 +125,11 @@ class Header:
             if self.user_of(tag, state):
                 self.buffers[state], pos = read_varint(raw, pos, end, MAX_BYTES_32, "the buffer of a state")
                 if self.buffers[state] >= count:
-                    raise MalformedError("a state reads a buffer that is not there", offset=pos)
+                    raise MalformedError("a state reads a buffer that does not exist", offset=pos)
         return pos
 
     def user_of(self, tag: int, state: int) -> int:
-        """Return how the state reads its buffer, 0 if it has none."""
+        """Return how the state reads its buffer; 0 if it has none."""
         if tag < FIRST_FIELD:
             return BY_LENGTH if tag == NON_PROTO else 0
         wire = tag & 7
@@ -149,28 +148,30 @@ class Parts:
     def __init__(self, data: memoryview, num_records: int, size: int) -> None:
         self.num_records = num_records
         self.size = size
-        # For bounds alone. More records than bytes are empty ones: no writer makes so many, nor needs memory for them.
+        # Only a bound. Records beyond the number of bytes are empty: no writer makes so many.
         self.kind, bounded = data[0] if data else -1, size + min(num_records, 1 << 24)
         if not data:
             raise InvalidArgumentError("the chunk is empty: no compression type")
         length, pos = read_varint(data, 1, len(data), MAX_BYTES_64, "the length of the header")
         if length > len(data) - pos:
-            raise MalformedError("the header ends beyond the chunk", offset=pos, wanted=length, got=len(data) - pos)
-        # A state takes 2 to 15 bytes there, mostly below 8, and is there to emit a byte or more, or to end a record.
+            raise MalformedError("the header extends beyond the chunk", offset=pos, wanted=length, got=len(data) - pos)
+        # A state takes 2 to 15 bytes, mostly below 8, and emits at least a byte or ends a record.
         self.header = Header(read_part(self.kind, data[pos : pos + length], min(8 * bounded + _SLACK, MAX_HEADER)))
         pos += length
         self.buckets = []
         for length in self.header.bucket_lengths:
             if length > len(data) - pos:
-                raise MalformedError("a bucket ends beyond the chunk", offset=pos, wanted=length, got=len(data) - pos)
+                raise MalformedError(
+                    "a bucket extends beyond the chunk", offset=pos, wanted=length, got=len(data) - pos
+                )
             self.buckets.append(data[pos : pos + length])
             pos += length
-        # One byte for each byte emitted or record, and some no-ops on the way.
+        # At most one byte per emitted byte or record, and some no-ops on the way.
         self.transitions = read_part(self.kind, data[pos:], 2 * bounded + _SLACK)
         room = size + self.header.states + 64 * (len(self.transitions) + 1)
         if num_records > room:
             raise InvalidArgumentError("the chunk cannot hold as many records as it says", wanted=num_records, got=room)
-        # All is emitted but the lengths of non-proto records, five bytes each; some may be left over, for no reason.
+        # Everything is emitted but the lengths of non-proto records, five bytes each; some bytes may be unused.
         if sum(self.header.buffer_lengths) > 2 * size + 10 * num_records + _SLACK:
             raise BeyondSize("the chunk's buffers are larger than its records can be")
 
@@ -178,8 +179,8 @@ class Parts:
 class Buffers:
     """The buffers, and readers of their values.
 
-    All buckets are decompressed at once, or, when ``sparse``, each when one of its buffers is first read; then it is
-    the size hints that say which buffers are in which bucket.
+    All buckets are decompressed at once. With ``sparse``, each is decompressed when one of its buffers is first read;
+    the size hints then say which buffers are in which bucket.
     """
 
     def __init__(self, parts: Parts, *, sparse: bool) -> None:
@@ -188,7 +189,7 @@ class Buffers:
         self._parts = parts.buckets
         self._buckets: list[bytes | None] = [None] * len(parts.buckets)
         self._sizes: list[int] = []
-        self._places: list[tuple[int, int, int]] = []  # bucket, first byte, one after the last
+        self._places: list[tuple[int, int, int]] = []  # bucket, first byte, end
         self._streams: dict[int, BytesIO] = {}
         self._readers: dict[tuple[int, int, int], Iterator[Value]] = {}
         self._users = bytearray(len(header.buffer_lengths))
@@ -201,23 +202,23 @@ class Buffers:
         self._lay_out(header.buffer_lengths, sparse)
 
     def _lay_out(self, lengths: list[int], sparse: bool) -> None:
-        """Find out where each buffer is: they fill the buckets one after another, and none spans two."""
+        """Locate each buffer: they fill the buckets one after another, and none spans two."""
         left = sum(lengths)
         last = len(self._parts) - 1
         at, size = 0, self._size_of_next(left, sparse) if self._parts else 0
         for length in lengths:
             if not self._sizes or length > size - at:
-                raise MalformedError("a buffer ends beyond its bucket", wanted=length, got=size - at)
+                raise MalformedError("a buffer extends beyond its bucket", wanted=length, got=size - at)
             self._places.append((len(self._sizes) - 1, at, at + length))
             at += length
             left -= length
             while at == size and len(self._sizes) <= last:
                 at, size = 0, self._size_of_next(left, sparse)
         if len(self._sizes) <= last or at != size:
-            raise MalformedError("the buckets hold more than the buffers")
+            raise MalformedError("the buckets are larger than their buffers together")
 
     def _size_of_next(self, limit: int, sparse: bool) -> int:
-        """Append the size of the next bucket, which is to hold no more than ``limit``, and return it."""
+        """Append the size of the next bucket, which may not exceed ``limit``, and return it."""
         bucket = len(self._sizes)
         if sparse:
             size = size_hint(self._kind, self._parts[bucket])
@@ -235,20 +236,20 @@ class Buffers:
             size = self._sizes[bucket]
             content = self._buckets[bucket] = read_part(self._kind, self._parts[bucket], size)
             if len(content) != size:
-                raise MalformedError("a bucket is not as large as it says", wanted=size, got=len(content))
+                raise MalformedError("the size of a bucket is not its size hint", wanted=size, got=len(content))
         return content, start, end
 
     def _stream(self, buffer: int) -> BytesIO:
         stream = self._streams.get(buffer)
         if stream is None:
             content, start, end = self._place(buffer)
-            # Exact users check what they get; the others would not notice the end of the buffer.
+            # Readers of exact sizes check what they get; the others would not notice the end of the buffer.
             padding = PADDING if self._users[buffer] & BY_WIDTH else b""
             stream = self._streams[buffer] = BytesIO(content[start:end] + padding)
         return stream
 
     def reader(self, buffer: int, user: int, width: int = 0) -> Iterator[Value]:
-        """Return the reader of the values in a buffer for states of one kind; ``width`` in bytes, negative if fixed."""
+        """Return the reader of the values in a buffer for states of one kind. ``width``: bytes; negative if fixed."""
         key = (buffer, user, width)
         reader = self._readers.get(key)
         if reader is None:
@@ -266,8 +267,8 @@ class Buffers:
         return reader
 
     def check_ends(self) -> None:
-        """Raise `MalformedError` if values were read from beyond the end of a buffer."""
+        """Raise `MalformedError` if values were read beyond the end of a buffer."""
         for buffer, stream in self._streams.items():
             _, start, end = self._places[buffer]
             if stream.tell() > end - start:
-                raise MalformedError("a value ends beyond its buffer", got=end - start)
+                raise MalformedError("a value extends beyond its buffer", got=end - start)

@@ -1,8 +1,8 @@
-"""What the hashes of a file's chunks said, remembered for everybody who reads the file.
+"""Remembers what the hashes of a file's chunks said, for everything that reads the file.
 
-A chunk's bytes can be had in many ways: record by record, decoded or by arithmetic, with hashes checked or without. The
-verdict on them is one. So all readers of one document share one `Verdicts`: a chunk whose hash was found wrong by any
-of them stays wrong for the others, and for the bytes that were handed out before (`ChunkData.why_suspect`).
+A chunk's bytes can be read in many ways: record by record, decoded or not, with hashes checked or without. The result
+of comparing the hash is the same. So all readers of one document share one `Verdicts`: a chunk whose hash was found
+wrong by any of them is wrong for the others, and for bytes that were returned before (`ChunkData.why_suspect`).
 """
 
 from __future__ import annotations
@@ -20,31 +20,29 @@ if TYPE_CHECKING:
 
     from pparse.riegeli.chunks import Chunk, ChunkReader
 
-# Chunks that are remembered as sound: they can be hashed again.
+# How many chunks are remembered as sound; others are hashed again.
 _SOUND: Final = 100_000
-# Errors that are kept in full.
+# How many errors are kept in full.
 _ERRORS: Final = 1_000
 
 
 class Verdicts:
-    """Which chunks are sound and which are not, by where they begin. Those that are not are never forgotten.
-
-    ``version`` changes with each chunk that is found wrong; ``listeners`` are called with its begin.
-    """
+    """Which chunks have a right hash and which have not, by offset. Wrong ones are never forgotten."""
 
     def __init__(self) -> None:
         self._sound: set[int] = set()
         self._wrong = array("Q")  # ascending
         self._errors: dict[int, InvalidArgumentError] = {}
         self.listeners: list[Callable[[int], object]] = []
+        """Functions that are called with the offset of each chunk found wrong."""
 
     @property
     def version(self) -> int:
-        """How many chunks were found wrong."""
+        """Number of chunks found wrong. It changes with each."""
         return len(self._wrong)
 
     def error(self, begin: int) -> InvalidArgumentError | None:
-        """Return what is wrong with the data of the chunk at ``begin``; None where nothing is known to be."""
+        """Return the known error in the data of the chunk at ``begin``; None if there is none."""
         at = bisect_left(self._wrong, begin)
         if at == len(self._wrong) or self._wrong[at] != begin:
             return None
@@ -57,13 +55,13 @@ class Verdicts:
         return begin in self._sound
 
     def note_sound(self, begin: int) -> None:
-        """Note that the hash of the chunk at ``begin`` agrees."""
+        """Record that the hash of the chunk at ``begin`` agrees."""
         if len(self._sound) >= _SOUND:
             self._sound.clear()
         self._sound.add(begin)
 
     def condemn(self, begin: int, error: InvalidArgumentError) -> None:
-        """Note that the hash of the chunk at ``begin`` contradicts its data."""
+        """Record that the hash of the chunk at ``begin`` does not match its data."""
         at = bisect_left(self._wrong, begin)
         if at < len(self._wrong) and self._wrong[at] == begin:
             return
@@ -75,9 +73,9 @@ class Verdicts:
             listener(begin)
 
     def check(self, chunks: ChunkReader, chunk: Chunk) -> None:
-        """Compare the hash of a chunk's data, unless that was done before. Raises `HashMismatchError` if it differs.
+        """Compare the hash of a chunk's data, unless that was done before. Raise `HashMismatchError` if it differs.
 
-        Where the file ends in the chunk, or has a gap there, there is nothing to compare, and no verdict.
+        If the file ends inside the chunk, or has a gap there, nothing is compared or recorded.
         """
         wrong = self.error(chunk.begin)
         if wrong is not None:

@@ -1,7 +1,7 @@
-"""`RecordWriter`: records into a Riegeli/records file, with the names and behaviour of the reference's bindings.
+"""`RecordWriter`: writes records to a Riegeli/records file, with the names and behaviour of the reference's bindings.
 
-What is ours beside them: `RecordWriter.write_record_from` writes a record of any size without holding it, and
-appending (``append=True``, or a file opened with ``ab``) looks at the file's tail before it writes behind it.
+Additions to the reference: `RecordWriter.write_record_from` writes a record of any size without holding it in memory,
+and appending (``append=True``, or a file opened with ``ab``) checks the file's tail first.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     Encoded = tuple[ChunkHeader, bytes]
     Buffer = bytes | bytearray | memoryview
 
-# What a record costs beside its bytes when chunks are filled (the reference's figure).
+# What a record counts beside its bytes when chunks are filled (as in the reference).
 RECORD_COST: Final = 8
 MAX_BROTLI_WINDOW: Final = 24
 _PIECE: Final = 1 << 20
@@ -44,15 +44,15 @@ _MAX_SNAPPY: Final = (1 << 32) - 1
 
 
 class FlushType(enum.Enum):
-    """How far `RecordWriter.flush` goes."""
+    """How far `RecordWriter.flush` writes the data out."""
 
-    FROM_OBJECT = 0  # out of the writer
-    FROM_PROCESS = 1  # out of the process: survives its crash
-    FROM_MACHINE = 2  # onto the disk: survives the machine's
+    FROM_OBJECT = 0  # written to the file object
+    FROM_PROCESS = 1  # handed to the system: survives a crash of the process
+    FROM_MACHINE = 2  # written to disk: survives a crash of the machine
 
 
 class _Ticket:
-    """A chunk to come: where it begins is known once it is written."""
+    """A chunk to be written: ``begin`` is known once it is."""
 
     __slots__ = ("begin",)
 
@@ -63,17 +63,17 @@ class _Ticket:
 class RecordWriter:
     """Writes records to ``dest``: a path, or a binary file object (closed with the writer if ``owns_dest``).
 
-    ``options`` is the option text of `pparse.riegeli.options`. At position 0 a signature is written, and the metadata
-    if given (``metadata``, a message, or else ``serialized_metadata``); elsewhere records are appended. A file object
-    that is not seekable begins at 0; ``assumed_pos`` says where ``dest`` stands without asking it. What it raises goes
-    to the caller unchanged, at each later call too.
+    ``options`` is text as `parse_options` takes it, or its result. At position 0 the file signature is written, and the
+    metadata if given (as a message in ``metadata``, or as ``serialized_metadata``); elsewhere records are appended. A
+    file object that is not seekable begins at 0; ``assumed_pos`` gives the position of ``dest`` without asking it.
+    Exceptions of the file object are passed on unchanged, and raised again by every later call.
 
-    ``append=True`` opens a path for appending: the file's tail is looked at first, and one that ends inside a chunk
-    is refused (`FailedPreconditionError`); with ``repair=True`` such a chunk is cut off, or given the padding that it
-    lacks. A file that is damaged otherwise, or none of Riegeli, is refused in any case. ``scratch`` is where huge
-    records are compressed to (beside the file, or in the system's folder for such, if not given).
+    ``append=True`` opens a path for appending, and checks the file's tail first. A file that ends inside a chunk raises
+    `FailedPreconditionError`; with ``repair=True`` the incomplete chunk is cut off, or gets its missing padding. A file
+    that is damaged otherwise, or not a Riegeli file, is always refused. ``scratch`` is the folder into which huge
+    records are compressed (default: beside the file, else the temporary folder of the system).
 
-    A Brotli window above 24 is written as 24, which every reader takes: no library here writes a wider one.
+    A Brotli window above 24 is written as 24, which every reader accepts: no library used here writes a wider one.
     """
 
     def __init__(
@@ -93,12 +93,12 @@ class RecordWriter:
         scratch: Scratch | None = None,
     ) -> None:
         if repair and not append:
-            raise ValueError("repair=True mends the tail of a file that is appended to: it needs append=True")
+            raise ValueError("repair=True repairs the tail of a file before appending to it: it needs append=True")
         self._options = options if isinstance(options, RecordWriterOptions) else parse_options(options)
         self._compressor = _compressor(self._options)
         self._scratch = scratch
         self._records: list[bytes] = []
-        self._size = 0  # of the open chunk, as it is counted
+        self._size = 0  # of the open chunk, as counted against chunk_size
         self._ticket = _Ticket()
         self._last: tuple[_Ticket, int] | None = None
         self._pending: deque[tuple[_Ticket, Future[Encoded]]] | None = None
@@ -151,15 +151,15 @@ class RecordWriter:
             self._write_out()
 
     def _write_out(self) -> None:
-        """Hand what was gathered to the file, which may take it in pieces."""
+        """Write the gathered bytes to the file, which may accept them in pieces."""
         piece = bytes(self._unwritten)
         self._unwritten.clear()
         while piece:
             taken = self._stream.write(piece)
-            if taken is None:  # as some files have it: all
+            if taken is None:  # some file objects return None: all was written
                 return
             if not 0 < taken <= len(piece):
-                raise InternalError(f"the file object says that it wrote {taken} of {len(piece)} bytes")
+                raise InternalError(f"the file object reports {taken} of {len(piece)} bytes written")
             piece = piece[taken:]
 
     @property
@@ -171,13 +171,16 @@ class RecordWriter:
 
     @property
     def pos(self) -> RecordPosition:
-        """Position of the next record, if no chunk is closed before it; waits for chunks in work."""
+        """Position of the next record, if no chunk is closed before it; waits for chunks being encoded."""
         self._drain()
         return RecordPosition(self._chunks.pos, len(self._records))
 
     @property
     def last_pos(self) -> RecordPosition:
-        """Position of the record written last; waits for chunks in work. Raises `FailedPreconditionError` before it."""
+        """Position of the last record written; waits for chunks being encoded.
+
+        Raise `FailedPreconditionError` before the first record.
+        """
         if self._last is None:
             raise FailedPreconditionError("no record was written")
         ticket, index = self._last
@@ -187,7 +190,7 @@ class RecordWriter:
         return RecordPosition(begin, index)
 
     def estimated_size(self) -> int:
-        """Return about how large the file would be if nothing more were written; nothing is closed or waited for."""
+        """Return an estimate of the final size if nothing more is written, in bytes. Closes and awaits nothing."""
         return self._chunks.pos + self._size
 
     # -- records -----------------------------------------------------------------------------------------------------
@@ -208,7 +211,7 @@ class RecordWriter:
             self._close_chunk()
 
     def write_message(self, record: Any) -> None:
-        """Write a protocol buffer message, serialized."""
+        """Serialize a protocol buffer message and write it as a record."""
         self.write_record(record.SerializeToString())
 
     def write_records(self, records: Iterable[Buffer]) -> None:
@@ -222,11 +225,11 @@ class RecordWriter:
             self.write_message(record)
 
     def write_record_from(self, reader: Reader | Data) -> None:
-        """Write what ``reader`` has from where it stands (of a `Data`: all) as one record in a simple chunk of its own.
+        """Write the bytes of ``reader``, from its position on (of a `Data`: all), as one record in a chunk of its own.
 
-        It is read twice if nothing is to be compressed (its hash stands before it in the file), else once, compressed
-        into a scratch file. Raises `EndOfDataError` if it is shorter than it says, `FailedPreconditionError` if its
-        size is not known.
+        Without compression the bytes are read twice, since their hash comes first in the file; otherwise once, and
+        compressed into a scratch file. Raise `EndOfDataError` if there are fewer bytes than its size,
+        `FailedPreconditionError` if the size is not known.
         """
         self._check()
         source: Reader = reader.open() if isinstance(reader, Data) else reader
@@ -333,7 +336,7 @@ class RecordWriter:
             self._write_first()
 
     def _guarded(self, action: Callable[[], None]) -> None:
-        """Do ``action``; a writer that failed once writes no more, since its file may end anywhere."""
+        """Run ``action``. After a failure the writer refuses to write: its file may end anywhere."""
         try:
             action()
         except BaseException as error:
@@ -356,7 +359,7 @@ class RecordWriter:
     def flush(self, flush_type: FlushType = FlushType.FROM_PROCESS) -> None:
         """Close the open chunk, write the final padding, and flush the file as far as ``flush_type`` says.
 
-        A file object that is not owned is another object than the writer: ``FROM_OBJECT`` does not flush it.
+        A file object that is not owned is not flushed by ``FROM_OBJECT``.
         """
         if not isinstance(flush_type, FlushType):
             raise TypeError(f"flush takes a FlushType, not {flush_type!r}")
@@ -368,7 +371,7 @@ class RecordWriter:
             try:
                 descriptor = self._stream.fileno()
             except (AttributeError, OSError):
-                return  # no file of the system's
+                return  # not a file of the operating system
             os.fsync(descriptor)
 
     def _end_chunks(self) -> None:
@@ -378,7 +381,7 @@ class RecordWriter:
         self._guarded(self._write_out)
 
     def close(self) -> None:
-        """Write what is open, and release the file; harmless when repeated. Raises what an earlier write raised."""
+        """Write the open chunk and release the file; may be called again. Raise the error of an earlier write."""
         if self.closed:
             return
         try:
@@ -400,7 +403,7 @@ class RecordWriter:
         if kind is None:
             self.close()
         else:
-            with contextlib.suppress(Exception):  # what is on its way already says more
+            with contextlib.suppress(Exception):  # the exception being raised says more
                 self.close()
 
     def __repr__(self) -> str:
@@ -419,9 +422,9 @@ def encode_chunk(records: list[bytes], options: RecordWriterOptions, compressor:
 
 
 def check_tail(stream: Any, size: int) -> None:
-    """Check that ``stream``, a file of ``size`` bytes to be appended to, ends where a chunk ends.
+    """Check that ``stream``, a file of ``size`` bytes to append to, ends where a chunk ends.
 
-    A stream that can be neither read nor found by its name is left alone. Raises `FailedPreconditionError`.
+    A stream that can neither be read nor opened by its name is not checked. Raise `FailedPreconditionError`.
     """
     path = getattr(stream, "name", None)
     readable = getattr(stream, "readable", None)
@@ -470,7 +473,7 @@ def _spooled(spool: Spool) -> Iterator[bytes]:
 
 
 def _snappy(pieces: Iterator[bytes], size: int) -> Iterator[bytes]:
-    """Yield a raw snappy block: its fragments of 64 KiB know nothing of each other, so pieces can be put together."""
+    """Yield a raw Snappy block. Fragments of 64 KiB are independent, so compressed pieces can be concatenated."""
     if size > _MAX_SNAPPY:
         raise InvalidArgumentError("raw snappy holds less than 4 GiB; choose zstd or brotli", wanted=size)
     from pparse.codecs import compress
