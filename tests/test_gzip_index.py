@@ -179,9 +179,9 @@ def test_reads_are_right_and_near(name, made):
         assert data.pread(offset, length) == DATA[offset : offset + length]
     assert data.index.problem is None
     data = indexed(packed, made[name][0])
-    before = data._source.stats.bytes
+    before = data._source.data.stats.bytes
     assert data.pread(1_000_000, 1000) == DATA[1_000_000:1_001_000]
-    assert data._source.stats.bytes - before < 0.6 * len(packed)
+    assert data._source.data.stats.bytes - before < 0.6 * len(packed)
     assert data.produced == 0
     buffer = bytearray(200_000)
     assert data.preadinto(900_000, buffer) == 200_000

@@ -97,7 +97,7 @@ def inflate(codec, data, *, budget=None, kind=BytesData, **options):
 
 def served(data):
     """Return how many bytes the source of ``data`` served."""
-    return data._source.stats.bytes
+    return data._source.data.stats.bytes
 
 
 def read_all(data):
@@ -592,20 +592,20 @@ def test_checkpoints_shorten_the_way_back(codec):
 
 
 def test_checkpoints_are_few_and_charged(monkeypatch):
-    monkeypatch.setattr("pparse.compressed.inflated._SPACING", 256 * KIB)
+    monkeypatch.setattr("pparse.compressed.checkpoints._SPACING", 256 * KIB)
     content = LARGE * 16
     budget = MemoryBudget(64 * MIB)
     data = inflate("gzip", gzip.compress(content, 1), budget=budget)
     spacings = set()
     for offset in range(0, len(content), 100_000):
         data.pread(offset, 1)
-        assert len(data._checkpoints) <= 80
-        spacings.add(data._spacing)
+        assert len(data._loop.checkpoints.points) <= 80
+        spacings.add(data._loop.checkpoints.spacing)
     assert len(spacings) > 1
-    outs = [point.out for point in data._checkpoints]
+    outs = [point.out for point in data._loop.checkpoints.points]
     assert outs == sorted(outs)
     assert len(outs) > 24
-    assert max(b - a for a, b in itertools.pairwise(outs)) < 2.5 * data._spacing
+    assert max(b - a for a, b in itertools.pairwise(outs)) < 2.5 * data._loop.checkpoints.spacing
     kept = 5 * MIB  # 4 MiB of output, and a fourth for the allocator
     assert len(outs) * CHECKPOINT <= budget.used <= len(outs) * (CHECKPOINT + 1000) + kept + 700 * KIB
     for offset in (0, 5_000_000, 123, 40_000_000):
@@ -613,17 +613,17 @@ def test_checkpoints_are_few_and_charged(monkeypatch):
 
 
 def test_a_small_step_back_stays_cheap_where_checkpoints_are_far_apart(monkeypatch):
-    monkeypatch.setattr("pparse.compressed.inflated._SPACING", 256 * KIB)
-    monkeypatch.setattr("pparse.compressed.inflated._POINTS", 20)
+    monkeypatch.setattr("pparse.compressed.checkpoints._SPACING", 256 * KIB)
+    monkeypatch.setattr("pparse.compressed.checkpoints._POINTS", 20)
     content = LARGE * 16
     data = inflate("gzip", gzip.compress(content, 1))
     data.finish()
-    assert data._spacing >= 4 * MIB
+    assert data._loop.checkpoints.spacing >= 4 * MIB
     for offset in range(30_000_000, 40_000_000, 1_000_000):
         data.pread(offset + 1_900_000, 10)
         before = served(data)
         assert data.pread(offset + 600_000, 10) == content[offset + 600_000 : offset + 600_010]
-        assert served(data) - before < 1 * MIB * data._source.size / len(content)
+        assert served(data) - before < 1 * MIB * data._source.data.size / len(content)
 
 
 @pytest.mark.parametrize("codec", RESTARTED)
@@ -754,7 +754,7 @@ def test_everything_kept_can_be_had_back(tmp_path):
         data = inflate(codec, MAKE[codec](LARGE), budget=budget, scratch=Scratch(tmp_path, 1 << 30))
         for offset in (2_000_000, 1_000_000, 2_500_000):
             data.pread(offset, 10)
-            if data._spool is None:  # then it is at work
+            if data._kept.spool is None:  # then it is at work
                 budget.charge(16 * MIB, "everything").release()
                 assert budget.used == 0
             assert data.pread(offset + 5, 10) == LARGE[offset + 5 : offset + 15]
@@ -865,7 +865,7 @@ def test_closing_gives_everything_back(codec, tmp_path):
     for call in (lambda: data.pread(0, 1), data.finish, lambda: data.available(0, 1), data.check_unchanged):
         with pytest.raises(ClosedError):
             call()
-    assert not data._source.closed
+    assert not data._source.data.closed
 
 
 @pytest.mark.parametrize("codec", ALL)

@@ -418,7 +418,6 @@ class IndexedData(InflatedData):
     def __init__(self, source: Range, codec: str, *, index: GzipIndex, **options: Any) -> None:
         super().__init__(source, codec, **options)
         self.index = index
-        self._range = source
         self._open: dict[int, InflatedData] = {}  # in order of last use
 
     def _chunk(self, offset: int, length: int) -> bytes:
@@ -428,19 +427,20 @@ class IndexedData(InflatedData):
     def _by_index(self, offset: int, length: int) -> bytes:
         """Return bytes at ``offset``, if the index is of use there."""
         index = self.index
-        if offset >= min(index.size, self._limits.inflated_bytes) or index.problem is not None:
+        limits = self._env.limits
+        if offset >= min(index.size, limits.inflated_bytes) or index.problem is not None:
             return b""
         number = index.find(offset)
         point = index.point(number)
         if self._distance(offset) <= offset - point.out + _NEARER:
             return b""
-        most = min(length, point.next_out - offset, self._limits.inflated_bytes - offset, MIB)
+        most = min(length, point.next_out - offset, limits.inflated_bytes - offset, MIB)
         try:
             found = self._open.pop(number, None)
             if found is None:
                 while len(self._open) >= _OPEN:
                     self._open.pop(next(iter(self._open)))  # dropped, not closed: its charges go with it
-                found = index.open(self._range, number, budget=self._budget, limits=self._limits)
+                found = index.open(self._source, number, budget=self._env.budget, limits=limits)
             self._open[number] = found
             chunk = found.pread(offset - point.out, most)
         except LimitError:  # one decoder, then
@@ -455,10 +455,10 @@ class IndexedData(InflatedData):
 
     def _distance(self, offset: int) -> int:
         """Return how much would be decoded without the index before the byte at ``offset`` comes out."""
-        if self._held(offset, 1):
+        if self._kept.read(offset, 1):
             return 0
-        run = self._run
-        near = max(point.out for point in self._checkpoints if point.alive and point.out <= offset)
+        run = self._loop.run
+        near = self._loop.checkpoints.nearest(offset).out
         return offset - (max(near, run.out) if run.decoder is not None and run.out <= offset else near)
 
     def close(self) -> None:
