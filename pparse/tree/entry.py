@@ -41,11 +41,14 @@ class Unloaded(enum.Enum):
 
 
 UNLOADED_VALUE: Final = Unloaded.UNLOADED_VALUE
+"""The value of a node that is not in memory."""
 
-# Containers of the tree are of two shapes; everything else is a scalar.
 SCALAR: Final = "scalar"
+"""The shape of a node without children."""
 LIST: Final = "list"
+"""The shape of a container whose children have no keys."""
 MAP: Final = "map"
+"""The shape of a container whose children have keys."""
 
 
 class Entry:

@@ -74,28 +74,37 @@ class Parser:
     """
 
     name: ClassVar[str] = ""
+    """What the format is called in listings, options and errors."""
     description: ClassVar[str] = ""
+    """What the format is, in a few words."""
     extensions: ClassVar[tuple[str, ...]] = ()
+    """How names of such files end, with the dot."""
     media_type: ClassVar[str] = "application/octet-stream"
+    """The type that `pparse formats` shows."""
     refines: ClassVar[tuple[str, ...]] = ()
+    """Names of the formats that files of this one are, too: where both match, this one wins."""
     root_at: ClassVar[str] = "front"
-    reads: ClassVar[str] = "file"  # or "folder"
+    """Where the parse begins: ``front`` or ``back``."""
+    reads: ClassVar[str] = "file"
+    """What it reads: ``file`` or ``folder``."""
     references: ClassVar[tuple[str, ...]] = ()
+    """What describes the format."""
     limitations: ClassVar[tuple[str, ...]] = ()
+    """What it does not do or cannot know, a sentence each."""
     options: ClassVar[dict[str, str]] = {}
-
-    # Shapes by kind; a kind that is not named here is a scalar.
+    """Options that `pparse.open` passes on to it: name and meaning."""
     shapes: ClassVar[dict[str, str]] = {}
-    # Name of the state that can begin at any child's `at`; None keeps the entries instead of offsets.
+    """Shapes by kind; a kind that is not named here is a scalar."""
     child_state: ClassVar[str | None] = None
-    # What one of `members` is called.
+    """Name of the state that can begin at any child's `at`; None keeps the entries instead of offsets."""
     member_word: ClassVar[str] = "member"
-    # Whether it stands for a set of files (of a model in shards), which its `shard_names` names.
+    """What one of `members` is called."""
     is_set: ClassVar[bool] = False
-    # Whether `walk` adds every finding to the result itself.
+    """Whether it stands for a set of files (of a model in shards), which its ``shard_names`` names."""
     notes_findings: ClassVar[bool] = False
-    # What one byte of block costs in memory while a state works on it.
+    """Whether `walk` adds every finding to the result itself."""
     block_factor: int = 2
+    """What one byte of block costs in memory while a state works on it."""
 
     def __init__(self, result: Result) -> None:
         self.result = result
