@@ -50,6 +50,7 @@ def _place(target: Path) -> str:
     if path in OUTSIDE:
         return OUTSIDE[path]
     inside = target.is_relative_to(DOCS)
+    path = re.sub(r"(^|/)\.", r"\1", path)  # what begins with a dot is left out of a site
     if target.is_dir():
         return f"source/{path}/index.md"
     if inside and target.suffix != ".py":
