@@ -26,9 +26,9 @@ class Status(enum.StrEnum):
 class Severity(enum.StrEnum):
     """How much a finding matters: only an error changes the exit code. Compares with its word, too."""
 
-    NOTE = "note"
-    WARNING = "warning"
-    ERROR = "error"
+    NOTE = "note"  # worth knowing
+    WARNING = "warning"  # odd, harms nothing; ``--strict`` does not let it pass
+    ERROR = "error"  # something is missing, damaged or not supported
 
 
 # The code of a finding on a value that can be read, while nobody knows which element of its list it is.
