@@ -26,9 +26,9 @@ class Status(enum.StrEnum):
 class Severity(enum.StrEnum):
     """How much a finding matters: only errors change the exit code. Equal to its word."""
 
-    NOTE = "note"
-    WARNING = "warning"
-    ERROR = "error"
+    NOTE = "note"  # worth knowing
+    WARNING = "warning"  # odd, harms nothing; ``--strict`` does not let it pass
+    ERROR = "error"  # something is missing, damaged or not supported
 
 
 # The code of a finding on a value that can be read, but whose element number in its list is unknown.

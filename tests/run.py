@@ -57,9 +57,9 @@ def estimate(arguments: list[str]) -> str:
     return f"running the tests on {cores} core{'s' * (cores > 1)}: about {about} if they are idle{others}"
 
 
-def main() -> int:
+def run_tests(arguments: list[str]) -> int:
+    """Run pytest in the environment that it needs, on all cores."""
     python = environment("[testing]")
-    arguments = sys.argv[1:]
     if not any(argument for argument in arguments if argument not in ("--quick", "--full")):
         print(estimate(arguments), file=sys.stderr, flush=True)
     command = [python, "-m", "pytest", "-n", "auto", "--dist", "worksteal", *arguments]
@@ -69,4 +69,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_tests(sys.argv[1:]))

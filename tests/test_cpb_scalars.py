@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pparse.errors import MalformedError, UnsupportedError
-from pparse.parsers.cpb.scalars import decode_scalar, encode_scalar
+from pparse.parsers.cpb.scalars import decode_scalar
 from pparse.parsers.cpb.versions import JOIN_VERSION, SPLITTER_VERSION, check_versions
 from tests.rows import rows
 
@@ -61,7 +61,6 @@ def decode(name: str, text: bytes) -> object:
 def test_integers_are_decimal_text_within_their_range(name: str) -> None:
     least, most = RANGES[name]
     for value in (least, most, 0, 7):
-        assert encode_scalar(value, TYPES[name]) == str(value).encode()
         assert decode(name, str(value).encode()) == value
     assert decode(name, b"007") == 7
     assert decode(name, b"-0") == 0
@@ -70,8 +69,6 @@ def test_integers_are_decimal_text_within_their_range(name: str) -> None:
             decode(name, str(value).encode())
         assert caught.value.got == value
         assert caught.value.wanted == f"{least}..{most}"
-        with pytest.raises(MalformedError):
-            encode_scalar(value, TYPES[name])
 
 
 # What TensorFlow makes of some of these: 12, 1, 0, 12, the greatest number, an abort.
@@ -101,12 +98,6 @@ def test_integers_are_decimal_text_within_their_range(name: str) -> None:
 def test_what_is_no_decimal_text_is_an_error(name: str, text: bytes) -> None:
     with pytest.raises(MalformedError):
         decode(name, text)
-
-
-@pytest.mark.parametrize("value", [True, 1.0, "1", b"1", None])
-def test_values_of_another_type_are_not_written_as_integers(value: object) -> None:
-    with pytest.raises(MalformedError, match="not a value of type int32"):
-        encode_scalar(value, TYPES["int32"])
 
 
 @pytest.mark.parametrize("name", ["double", "float"])
@@ -167,10 +158,6 @@ def test_the_ranges_of_floats() -> None:
         for text in texts:
             with pytest.raises(MalformedError, match=f"out of the range of {name}"):
                 decode(name, text)
-    with pytest.raises(MalformedError):
-        encode_scalar(1e39, TYPES["float"])
-    with pytest.raises(MalformedError):
-        encode_scalar(10**400, TYPES["double"])
 
 
 def test_a_float_is_rounded_once() -> None:
@@ -183,66 +170,43 @@ def test_a_float_is_rounded_once() -> None:
 
 @given(st.floats(width=32))
 def test_float32_round_trip(value: float) -> None:
-    text = encode_scalar(value, TYPES["float"])
-    assert struct.pack("<f", decode("float", text)) == struct.pack("<f", value) or math.isnan(value)
+    assert struct.pack("<f", decode("float", repr(value).encode())) == struct.pack("<f", value) or math.isnan(value)
 
 
 @given(st.floats())
 def test_double_round_trip(value: float) -> None:
-    text = encode_scalar(value, TYPES["double"])
-    # The reference refuses what is rounded below the least normal number: such values are written exactly.
-    assert text == repr(value).encode() or (0 < abs(value) < 2.0**-1022 and b"e" not in text)
-    assert struct.pack("<d", decode("double", text)) == struct.pack("<d", value) or math.isnan(value)
+    assert struct.pack("<d", decode("double", repr(value).encode())) == struct.pack("<d", value) or math.isnan(value)
 
 
 def test_bools_are_words() -> None:
-    assert encode_scalar(True, TYPES["bool"]) == b"true"
-    assert encode_scalar(False, TYPES["bool"]) == b"false"
     assert decode("bool", b"true") is True
     assert decode("bool", b"false") is False
     for text in (b"", b"1", b"0", b"True", b"tru", b"true ", b" true", b"trueish", b"\x01"):
         with pytest.raises(MalformedError, match="not a value of type bool"):
             decode("bool", text)
-    with pytest.raises(MalformedError):
-        encode_scalar(1, TYPES["bool"])
 
 
 def test_enums_are_names() -> None:
-    names = {number: name for name, number in Enum.numbers.items()}
     for name, number in Enum.numbers.items():
         assert decode("enum", name.encode()) == number
-        assert encode_scalar(number, TYPES["enum"], names) == name.encode()
     for text in (b"", b"1", b"dt_float", b"DT_FLOAT ", b"OTHER", b"\xff"):
         with pytest.raises(MalformedError, match=r"tensorflow\.DataType"):
             decode("enum", text)
-    for number in (2, True, "DT_FLOAT"):
-        with pytest.raises(MalformedError):
-            encode_scalar(number, TYPES["enum"], names if number is not True else {2: "X"})
-    with pytest.raises(MalformedError):
-        encode_scalar(1, TYPES["enum"])
 
 
 def test_text_and_bytes_are_themselves() -> None:
     assert decode("string", "grün\0".encode()) == "grün\0"
-    assert encode_scalar("grün\0", TYPES["string"]) == "grün\0".encode()
     assert decode("bytes", b"\xff\0") == b"\xff\0"
     assert decode("string", b"") == ""
-    assert encode_scalar(bytearray(b"\xff\0"), TYPES["bytes"]) == b"\xff\0"
     assert decode("bytes", bytes(3000)) == bytes(3000)
     with pytest.raises(MalformedError, match=r"not UTF-8 .* at byte 1"):
         decode("string", b"a\xff")
-    with pytest.raises(MalformedError, match="surrogate"):
-        encode_scalar("\ud800", TYPES["string"])
-    with pytest.raises(MalformedError):
-        encode_scalar("text", TYPES["bytes"])
 
 
 @pytest.mark.parametrize("name", ["message", "group"])
 def test_messages_are_no_scalars(name: str) -> None:
     with pytest.raises(MalformedError, match=f"type {name} is no scalar"):
         decode(name, b"1")
-    with pytest.raises(MalformedError, match=f"type {name}"):
-        encode_scalar(b"1", TYPES[name])
 
 
 @given(st.binary(max_size=60), st.sampled_from(sorted(TYPES)))
@@ -251,9 +215,7 @@ def test_any_bytes_give_a_value_or_our_error(text: bytes, name: str) -> None:
         value = decode(name, text)
     except MalformedError:
         return
-    names = {number: word for word, number in Enum.numbers.items()}
-    again = decode(name, encode_scalar(value, TYPES[name], names))
-    assert again == value or value != value
+    assert isinstance(value, {"string": str, "bytes": bytes, "bool": bool}.get(name, int | float))
 
 
 def test_versions_that_we_read() -> None:

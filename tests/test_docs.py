@@ -27,8 +27,9 @@ from tests.rows import rows
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
-PAGES = sorted(DOCS.glob("*.md"))
-LINKED = [*PAGES, *(page for page in (ROOT / "README.md", ROOT / "CHANGELOG.md") if page.exists())]
+PAGES = sorted(DOCS.rglob("*.md"))
+OUTSIDE = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
+LINKED = [*PAGES, *(page for page in (ROOT / name for name in OUTSIDE) if page.exists())]
 FENCE = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -79,6 +80,30 @@ def test_links_resolve(page: Path) -> None:
         if not there.exists() or (anchor and there.suffix == ".md" and anchor not in anchors(there)):
             lost.append(target)
     assert not lost
+
+
+# -- the site ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(not (ROOT / "mkdocs.yml").exists(), reason="not a clone")
+def test_every_page_is_in_the_navigation() -> None:
+    text = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    listed = set(re.findall(r"^ +- (?:[^:\n]+: )?([\w/-]+\.md)$", text, re.MULTILINE))
+    assert {page.relative_to(DOCS).as_posix() for page in PAGES} <= listed
+
+
+def test_the_reference_has_every_public_name() -> None:
+    """By name, or with all of its module: the names themselves are looked up when the site is built."""
+    text = "".join(page.read_text(encoding="utf-8") for page in (DOCS / "api").glob("*.md"))
+    shown = set(re.findall(r"^::: ([\w.]+)$", text, re.MULTILINE))
+    some = re.findall(r"^::: ([\w.]+)\n(?: +.*\n)*? +members: \[(.*)\]$", text, re.MULTILINE)
+    shown |= {f"{module}.{name.strip()}" for module, names in some for name in names.split(",")}
+    for package in ("pparse", "pparse.riegeli", "pparse.proto_splitter", "pparse.testing", "pparse.codecs"):
+        module = importlib.import_module(package)
+        pages = [importlib.import_module(name) for name in ("pparse.errors", f"{package}.errors") if name in shown]
+        missing = [name for name in module.__all__ if f"{package}.{name}" not in shown]
+        lost = [name for name in missing if not any(hasattr(page, name) for page in pages)]
+        assert not lost, f"{package}: not on a page of docs/api"
 
 
 # -- the command reference -------------------------------------------------------------------------------------------

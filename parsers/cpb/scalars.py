@@ -82,8 +82,6 @@ TYPE_NAMES: Final = {
 
 _INTEGER: Final = lazy_pattern(rb"-?[0-9]{1,40}+")
 _REAL: Final = lazy_pattern(rb"-?(?:([0-9]++(?:\.[0-9]*+)?+|\.[0-9]++)(?:[eE][+-]?+[0-9]{1,6}+)?+|inf|nan)")
-_LEAST_FLOAT: Final = 2.0**-126
-_LEAST_DOUBLE: Final = 2.0**-1022
 # A double in full (``%f`` of the least one) has some 1,080 characters.
 _MAX_REAL: Final = 2_000
 _SHOWN: Final = 40
@@ -117,46 +115,6 @@ def decode_scalar(text: bytes, field: ScalarField) -> Scalar:
             raise _not_a(field.type_name, text, "the name of one of its values")
         return number
     raise MalformedError(f"a field of type {field.type_name} is no scalar: a chunk cannot be its value")
-
-
-def encode_scalar(value: object, field_type: int, enum_names: Mapping[int, str] | None = None) -> bytes:
-    """Return the bytes of a chunk that holds ``value``, of a field of ``field_type`` (FieldDescriptorProto.Type).
-
-    ``enum_names`` are the names of an enum's values by number. Raises `MalformedError` for a value that the type
-    cannot have (its Python type, its range, an enum's number without a name, text that has no UTF-8).
-    """
-    name = TYPE_NAMES.get(field_type, f"number {field_type}")
-    if field_type == _BYTES and isinstance(value, bytes | bytearray | memoryview):
-        return bytes(value)
-    if field_type == _STRING and isinstance(value, str):
-        try:
-            return value.encode("utf-8")
-        except UnicodeEncodeError as error:
-            raise MalformedError(f"a string with a lone surrogate at {error.start} has no UTF-8") from error
-    if field_type == _BOOL and isinstance(value, bool):
-        return b"true" if value else b"false"
-    if field_type in _RANGES and isinstance(value, int) and not isinstance(value, bool):
-        least, most = _RANGES[field_type]
-        if least <= value <= most:
-            return b"%d" % value
-    elif field_type == _ENUM and isinstance(value, int) and not isinstance(value, bool):
-        text = (enum_names or {}).get(value)
-        if text is not None:
-            return text.encode("ascii", "replace")
-        raise MalformedError(f"the enum has no name for {value}: a chunk cannot hold it")
-    elif field_type in (_DOUBLE, _FLOAT) and isinstance(value, float | int) and not isinstance(value, bool):
-        try:
-            number = float(value)
-            struct.pack("<f" if field_type == _FLOAT else "<d", number)
-            if 0 < abs(number) < (_LEAST_FLOAT if field_type == _FLOAT else _LEAST_DOUBLE):
-                # What is rounded below the least normal number is out of range for C++; exact digits are not.
-                from decimal import Decimal
-
-                return format(Decimal(number), "f").encode("ascii")
-            return repr(number).encode("ascii")
-        except OverflowError:
-            pass
-    raise MalformedError(f"not a value of type {name}: {_shown(repr(value)[: _SHOWN + 1])}")
 
 
 def _integer(text: bytes, kind: int, name: str) -> int:

@@ -1,4 +1,4 @@
-"""Values of packed repeated protobuf fields, as lists or numpy arrays.
+"""Values of packed repeated protobuf fields, as numpy arrays.
 
 A packed field is one length-delimited payload of values without tags: varints, or little-endian numbers of 4 or 8
 bytes (https://protobuf.dev/programming-guides/encoding/#packed). ``type`` is a number of
@@ -15,14 +15,12 @@ the block, hence its size.
 
 from __future__ import annotations
 
-import struct
-
 from pparse.errors import MalformedError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from array import array
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
     from typing import Any, Final
 
     from numpy.typing import NDArray
@@ -33,17 +31,15 @@ MAX_BYTES: Final = 10
 _SMALL: Final = 2048
 
 _CONTINUED: Final = bytes(range(0x80, 0x100))
-_U32: Final = (1 << 32) - 1
-_U64: Final = (1 << 64) - 1
 
-# Types of fixed size: letter of the struct module, bytes per value, name of the dtype.
+# Types of fixed size: bytes per value, name of the dtype.
 _FIXED: Final = {
-    1: ("d", 8, "float64"),
-    2: ("f", 4, "float32"),
-    6: ("Q", 8, "uint64"),
-    7: ("I", 4, "uint32"),
-    15: ("i", 4, "int32"),
-    16: ("q", 8, "int64"),
+    1: (8, "float64"),
+    2: (4, "float32"),
+    6: (8, "uint64"),
+    7: (4, "uint32"),
+    15: (4, "int32"),
+    16: (8, "int64"),
 }
 _BOOL: Final = 8
 _ZIGZAG: Final = (17, 18)
@@ -64,22 +60,6 @@ _GROUPS: Final = tuple(0x7F7F7F7F7F7F7F7F & ((1 << 8 * min(extra + 1, 8)) - 1) f
 _CLOSE_UP: Final = ((0x7F007F007F007F00, 1), (0x3FFF00003FFF0000, 2), (0x0FFFFFFF00000000, 4))
 
 
-def decode_packed(data: bytes, type: int) -> list[int] | list[float] | list[bool]:
-    """Return the values of ``data``, the payload of a packed field of that type, as Python numbers.
-
-    Raises `MalformedError` where `packed_array` does, and ValueError for a type that is never packed. Meant for small
-    fields: 20 to 1000 ns a value.
-    """
-    if type in _FIXED:
-        letter, size, _ = _FIXED[type]
-        return list(struct.unpack(f"<{_count_fixed(data, size)}{letter}", data))
-    convert = _CONVERT.get(type)
-    if convert is None:
-        raise ValueError(f"fields of type {type} are never packed")
-    values = list(data) if data.isascii() else _varints(data)
-    return list(map(convert, values))
-
-
 def packed_array(data: bytes, type: int) -> NDArray[Any]:
     """Return the values of ``data``, the payload of a packed field of that type, as an array of one dimension.
 
@@ -91,7 +71,7 @@ def packed_array(data: bytes, type: int) -> NDArray[Any]:
     import numpy as np
 
     if type in _FIXED:
-        _, size, name = _FIXED[type]
+        size, name = _FIXED[type]
         count = _count_fixed(data, size)
         return np.frombuffer(data, np.dtype(name).newbyteorder("<"), count).astype(name, copy=False)
     name = _VARINT.get(type, "")
@@ -263,70 +243,9 @@ def _undo_zigzag(values: NDArray[Any]) -> None:
         part ^= ~sign + 1
 
 
-def _varints(data: bytes) -> list[int]:
-    """Return all varints of ``data``, below 2^64."""
-    values: list[int] = []
-    append = values.append
-    start = value = shift = 0
-    for after, byte in enumerate(data, 1):
-        if byte >= 0x80:
-            value |= (byte & 0x7F) << shift
-            shift += 7
-            if shift == 7 * MAX_BYTES:
-                raise _too_long(start)
-        elif shift:
-            append((value | byte << shift) & _U64)
-            start = after
-            value = shift = 0
-        else:
-            append(byte)
-            start = after
-    if shift:
-        raise _cut(start)
-    return values
-
-
 def _cut(offset: int) -> MalformedError:
     return MalformedError("packed varint is cut short", offset=offset)
 
 
 def _too_long(offset: int) -> MalformedError:
     return MalformedError(f"packed varint has more than {MAX_BYTES} bytes", offset=offset)
-
-
-def _as_is(value: int) -> int:
-    return value
-
-
-def _to_int32(value: int) -> int:
-    value &= _U32
-    return value - (value >> 31 << 32)
-
-
-def _to_int64(value: int) -> int:
-    return value - (value >> 63 << 64)
-
-
-def _to_uint32(value: int) -> int:
-    return value & _U32
-
-
-def _from_zigzag32(value: int) -> int:
-    value &= _U32
-    return value >> 1 ^ -(value & 1)
-
-
-def _from_zigzag(value: int) -> int:
-    return value >> 1 ^ -(value & 1)
-
-
-_CONVERT: Final[dict[int, Callable[[int], Any]]] = {
-    3: _to_int64,
-    4: _as_is,
-    5: _to_int32,
-    _BOOL: bool,
-    13: _to_uint32,
-    14: _to_int32,
-    17: _from_zigzag32,
-    18: _from_zigzag,
-}

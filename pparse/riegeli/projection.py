@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     Inside: TypeAlias = "dict[int, Inside] | None"
 
 EXISTENCE_ONLY: Final = 0
+"""At the end of a path: whether the field is there, without its value."""
 
 _MAX_FIELD: Final = (1 << 29) - 1
 
@@ -62,8 +63,3 @@ class FieldProjection:
                 inside[number] = None
             else:
                 inside = inside.setdefault(number, {})
-
-    @property
-    def includes_all(self) -> bool:
-        """Whether everything is kept."""
-        return self.root is None

@@ -31,6 +31,7 @@ class Done(enum.Enum):
 
 
 DONE: Final = Done.DONE
+"""The state after the last one: the node is read."""
 
 
 class NodeContext:

@@ -60,7 +60,6 @@ class GraphIndex:
         self._op_bytes = 0
         self.edge_count = 0
         self.control_count = 0
-        self.missing_count = 0
         self._charge = extraction.session.budget.charge(0, "the index of a graph")
         self._starts = array("Q", [0])  # where the inputs of each node begin in _sources
         self._colocated = array("I")  # pairs of nodes, one after the other: who, with whom
@@ -171,7 +170,6 @@ class GraphIndex:
         ordinal = 0
         for edge, source in enumerate(self._sources):
             if source == NOBODY:
-                self.missing_count += 1
                 ordinal = bisect_right(self._starts, edge, ordinal) - 1
                 if len(strangers) < limit:
                     strangers.add(ordinal)

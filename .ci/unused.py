@@ -1,0 +1,38 @@
+"""Names that nothing in the package uses, and why they stay: a list for vulture, never run."""
+
+from __future__ import annotations
+
+# The names of Riegeli's own bindings, and of TensorFlow's classes: programs written for those call them.
+_.can_read
+_.estimated_size
+_.read_chunked_from_string
+_.read_messages
+_.read_partial
+_.search_for_message
+_.search_for_record
+_.supports_random_access
+_.write_messages
+_.write_records
+min_buffer_size
+
+# For those who use or test the package: what a model, a graph, a folder or a limit says of itself.
+RestartData
+_.assets
+_.collections
+_.cut_files
+_.json_name
+_.open_count
+_.restarts
+_.source_mtime
+_.tensor_rank
+read_fingerprint
+
+# Tests find the last bit of a block by it.
+_.end_bits
+
+# For the resync of seekable streams, which is to come.
+index_blocks
+
+# Called as functions; numpy looks at the flag.
+_.__call__
+_.writeable
