@@ -62,10 +62,17 @@ class Inflated:
         """By byte of the output from ``start`` on: whether it depends on what precedes ``start``."""
         marks = bytearray(len(self.out) - start)
         for at, length, distance in self.copies:
-            for place in range(max(at - start, 0), at - start + length):
-                source = place - distance
-                marks[place] = 1 if source < 0 else marks[source]
+            first, end = max(at - start, 0), at - start + length
+            if first < end:
+                source = first - distance
+                kept = b"\1" * min(max(-source, 0), end - first) + marks[max(source, 0) : first]
+                marks[first:end] = repeated(kept, distance, end - first)
         return marks
+
+
+def repeated(kept: bytes, distance: int, length: int) -> bytes:
+    """Return ``length`` bytes of which each is the one ``distance`` before it; ``kept`` begins at that distance."""
+    return kept[:length] if distance >= length else (kept * (length // distance + 1))[:length]
 
 
 class Bits:
@@ -103,10 +110,23 @@ def make_code(lengths: list[int]) -> dict[tuple[int, int], int]:
     return code
 
 
-FIXED = make_code([8] * 144 + [9] * 112 + [7] * 24 + [8] * 8), make_code([5] * 30)
+def make_table(code: dict[tuple[int, int], int]) -> list[int]:
+    """Return ``symbol << 4 | length`` by the bits that come next, as many as the longest code has; 0: no such code."""
+    width = max((length for length, _ in code), default=0)
+    table = [0] * (1 << width)
+    for (length, value), symbol in code.items():
+        first = int(f"{value:0{length}b}"[::-1], 2)
+        table[first :: 1 << length] = [symbol << 4 | length] * (1 << width - length)
+    return table
 
 
-def read_codes(bits: Bits) -> tuple[dict, dict]:
+FIXED = (
+    make_table(make_code([8] * 144 + [9] * 112 + [7] * 24 + [8] * 8)),
+    make_table(make_code([5] * 30)),
+)
+
+
+def read_tables(bits: Bits) -> tuple[list[int], list[int]]:
     literals, distances, count = bits.take(5) + 257, bits.take(5) + 1, bits.take(4) + 4
     lengths = [0] * 19
     for symbol in ORDER[:count]:
@@ -121,7 +141,7 @@ def read_codes(bits: Bits) -> tuple[dict, dict]:
             lengths += [lengths[-1]] * (3 + bits.take(2))
         else:
             lengths += [0] * (3 + bits.take(3) if symbol == 17 else 11 + bits.take(7))
-    return make_code(lengths[:literals]), make_code(lengths[literals:])
+    return make_table(make_code(lengths[:literals])), make_table(make_code(lengths[literals:]))
 
 
 def inflate(data: bytes, bit: int = 0) -> Inflated:
@@ -143,16 +163,40 @@ def inflate(data: bytes, bit: int = 0) -> Inflated:
             out += data[bits.at // 8 : bits.at // 8 + block.size]
             bits.at += 8 * block.size
             continue
-        literals, distances = FIXED if block.kind == 1 else read_codes(bits)
-        while (symbol := bits.symbol(literals)) != 256:
-            if symbol < 256:
-                out.append(symbol)
-                continue
-            length = LENGTHS[symbol - 257] + bits.take(LENGTH_BITS[symbol - 257])
-            code = bits.symbol(distances)
-            distance = DISTANCES[code] + bits.take(DISTANCE_BITS[code])
-            done.copies.append((len(out), length, distance))
-            for _ in range(length):
-                out.append(out[-distance])
+        tables = FIXED if block.kind == 1 else read_tables(bits)
+        bits.at = copy_out(done, data, bits.at, *tables)
     done.end = bits.at
     return done
+
+
+def copy_out(done: Inflated, data: bytes, at: int, literals: list[int], distances: list[int]) -> int:
+    """Decode the codes of a block, from bit ``at`` on, up to its end; return the bit behind it."""
+    out, end = done.out, 8 * len(data)
+    mask, far_mask = len(literals) - 1, len(distances) - 1
+    while True:
+        # One look for a whole copy, which has 48 bits at most.
+        ahead = int.from_bytes(data[at >> 3 : (at >> 3) + 7], "little") >> (at & 7)
+        entry = literals[ahead & mask]
+        width, symbol = entry & 15, entry >> 4
+        if symbol > 256:
+            length = LENGTHS[symbol - 257] + (ahead >> width & (1 << LENGTH_BITS[symbol - 257]) - 1)
+            width += LENGTH_BITS[symbol - 257]
+            far = distances[ahead >> width & far_mask]
+            width += far & 15
+            distance = DISTANCES[far >> 4] + (ahead >> width & (1 << DISTANCE_BITS[far >> 4]) - 1)
+            width += DISTANCE_BITS[far >> 4]
+            entry = min(entry, far)
+        at += width
+        if at > end:
+            raise EOFError
+        if not entry:
+            raise ValueError("no such code")
+        if symbol < 256:
+            out.append(symbol)
+        elif symbol == 256:
+            return at
+        else:
+            if distance > len(out):
+                raise ValueError("a copy of what precedes the output")
+            done.copies.append((len(out), length, distance))
+            out += repeated(out[-distance:], distance, length)

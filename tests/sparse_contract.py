@@ -15,10 +15,10 @@ class SparseContract(ParserContract):
     """What every parser passes; cuts and changes move with the commit."""
 
     def cuts(self, size: int) -> Iterable[int]:
-        """Every sixth length, and those at either end."""
-        return sweep.some(range(size), 6, ends=24)
+        """Every tenth length, and those at either end."""
+        return sweep.some(range(size), 10, ends=24)
 
     def changed(self, size: int) -> Iterable[tuple[int, int]]:
-        """Two values at every fifth byte, and at all of the first and the last."""
-        places = sweep.some(range(size), 5, ends=16)
+        """Two values at every ninth byte, and at all of the first and the last."""
+        places = sweep.some(range(size), 9, ends=16)
         return [(at, value) for at in places for value in sweep.values(self.changes, at)]

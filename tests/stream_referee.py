@@ -8,6 +8,8 @@ import struct
 import zlib
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from pparse.budget import MemoryBudget
 from pparse.compressed.resumed import ResumedData
 from pparse.data.base import BytesData
@@ -16,6 +18,8 @@ from tests import deflate_oracle
 
 # A known stretch that long says where in the truth it is.
 ANCHOR = 24
+
+INVERTED = b"\1" + bytes(255)
 
 
 def resumed(stream: bytes, codec: str = "gzip", *, budget: int = 64 * MIB, source=None, **more) -> ResumedData:
@@ -153,9 +157,17 @@ def hold_against(truth: bytes, data: ResumedData, blocks: list[tuple[int, int]] 
 
 def mark_right(stretch: Stretch, truth: bytes, place: int, first: int, last: int, covered: bytearray) -> None:
     """Mark the bytes ``[first, last)`` of the truth that ``stretch``, which begins at ``place`` there, has right."""
-    for at in range(max(first, place), min(last, place + len(stretch.content))):
-        if stretch.there[at - place] and stretch.content[at - place] == truth[at]:
-            covered[at] = 1
+    first, last = max(first, place), min(last, place + len(stretch.content))
+    if first < last:
+        content = np.frombuffer(stretch.content, np.uint8, last - first, first - place)
+        right = content == np.frombuffer(truth, np.uint8, last - first, first)
+        right &= np.frombuffer(stretch.there, bool, last - first, first - place)
+        np.frombuffer(covered, bool, last - first, first)[right] = True
+
+
+def both(one: bytes, other: bytes) -> int:
+    """Return how many bytes are marked in both."""
+    return int(np.count_nonzero(np.frombuffer(one, bool) & np.frombuffer(other, bool)))
 
 
 def locate(stretch: Stretch, truth: bytes) -> int | None:
@@ -226,8 +238,7 @@ class Sample:
                     marks[first:final] = b"\1" * (final - first)
                 else:
                     unknown = self._unknown(member, start)
-                    for place in range(block.out, out_end):
-                        marks[member.out + place] = not unknown[place - start]
+                    marks[first:final] = unknown[block.out - start : out_end - start].translate(INVERTED)
         return marks
 
     def blocks(self) -> list[tuple[int, int]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import sys
 import tomllib
+import types
 from pathlib import Path
 
 import pytest
@@ -149,9 +150,13 @@ def test_public_names_are_exactly_those_declared() -> None:
 
     assert sorted(pparse.__all__) == sorted(set(pparse.__all__))
     for name in pparse.__all__:
-        assert getattr(pparse, name).__name__ if hasattr(getattr(pparse, name), "__name__") else True
         value = getattr(pparse, name)
-        assert value is not None
+        if isinstance(value, type) or callable(value):
+            assert value.__name__ == name, f"{name} is {value.__name__}"
+            assert value.__module__.split(".")[0] == "pparse", f"{name} is of {value.__module__}"
+        else:
+            assert not isinstance(value, types.ModuleType), f"{name} is {value!r}"
+            assert value is not None, name
     lazy = set(pparse._WHERE)
     eager = {name for name, value in vars(pparse).items() if isinstance(value, type) and name in pparse.__all__}
     assert lazy | eager == set(pparse.__all__)
@@ -164,8 +169,11 @@ def test_unknown_names_are_refused() -> None:
         _ = pparse.nothing
 
 
-def test_python_version_is_the_declared_one() -> None:
-    assert sys.version_info >= (3, 11)
+def test_this_python_is_one_of_those_that_are_declared() -> None:
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["requires-python"]
+    least = tuple(map(int, declared.removeprefix(">=").split(".")))
+    assert least == (3, 11)
+    assert sys.version_info >= least
 
 
 def test_library_code_neither_prints_nor_swallows() -> None:

@@ -24,6 +24,7 @@ from pparse.proto_splitter import Merger
 from pparse.protos import message_class
 from pparse.riegeli import RecordReader, RecordWriter
 from pparse.testing.contract import tree_of
+from tests import sweep
 from tests.interop.tensorflow.chunked import (
     ALL,
     NUMBER,
@@ -164,7 +165,7 @@ def test_chunks_of_fixtures_by_hash():
 # -- anything, against the Merger ------------------------------------------------------------------------------------
 
 
-@settings(max_examples=100, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
+@settings(max_examples=100 if sweep.full else 40, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
 @given(seed=st.integers(0, 1 << 40))
 def test_random_files(seed):
     case = RandomCase(seed)
@@ -809,8 +810,8 @@ def test_a_field_reads_its_parts_only(large):
 
 
 def test_many_chunked_fields_within_the_budget():
-    """A hundred thousand of them, in one list and in one map."""
-    count = 100_000
+    """Tens of thousands of them, in one list and in one map."""
+    count = 100_000 if sweep.full else 40_000
     half = count // 2
     message = tree(0)
     chunks: list = [body(int64=5, many=[body() for _ in range(10)])]

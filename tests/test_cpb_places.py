@@ -151,7 +151,7 @@ def test_tags_of_thousands_of_chunked_fields_are_parsed_once(model):
         with pparse.open(model(times(count)), options=OPTIONS) as document:
             return instructions(lambda: list(document.check()), cpb_metadata)
 
-    assert work(1200) < 3 * work(600)
+    assert work(600) < 3 * work(300)
 
 
 def test_tags_give_way_to_what_needs_the_budget(model):

@@ -297,7 +297,7 @@ def test_any_bytes_will_do(data, first, last):
 
 
 @given(st.integers(0, 7), st.lists(st.sampled_from([0, 0, 1, 8, 9, 15, 4]), min_size=258, max_size=316), st.data())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200 if sweep.full else 80, deadline=None)
 def test_as_zlib_decides(phase, lengths, data):
     """Any head: found if and only if zlib decodes something."""
     literals = data.draw(st.integers(257, min(len(lengths) - 1, 288)))

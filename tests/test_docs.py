@@ -2,14 +2,15 @@
 
 - ```` ```python ````: run, a page's blocks in order in one namespace, at the repository's root. A line that ends in
   ``# -> TEXT`` is an expression whose ``repr`` is TEXT. Blocks that import torch are left out where there is none.
-- ```` ```console ````: lines after ``$ `` are run by a shell in a copy of the samples, a page's blocks in order in one
-  folder; what follows is their output, both streams. A line ``…`` stands for any lines.
+- ```` ```console ````: lines after ``$ `` are run, by a shell if it takes one, in a copy of the samples, a
+  page's blocks in order in one folder; what follows is their output, both streams. A line ``…`` stands for any lines.
 - ```` ```console with-toy ````: the same, with the toy of docs/examples installed as a plug-in.
 """
 
 from __future__ import annotations
 
 import ast
+import contextlib
 import importlib.util
 import os
 import re
@@ -23,6 +24,7 @@ from urllib.parse import unquote
 
 import pytest
 
+from tests.forked_commands import ForkedCommands, words_of
 from tests.rows import rows
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -227,26 +229,39 @@ def test_transcripts(page: Path, tmp_path: Path) -> None:
     }
     toy = plugin(tmp_path / "plugin") if blocks(page, "console with-toy") else ""
     holes = has_holes(tmp_path)
-    for line, language, text in blocks(page, "console", "console with-toy"):
-        if "truncate " in text and not holes:
-            continue
-        env["PYTHONPATH"] = toy if language == "console with-toy" else ""
-        for command, wanted in commands(text):
-            done = subprocess.run(
-                command,
-                shell=True,
-                cwd=folder,
-                env=env,
-                text=True,
-                encoding="utf-8",
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-            )
-            assert re.fullmatch(pattern(wanted), done.stdout), (
-                f"{name_of(page)}:{line}: $ {command}\n--- the page says\n"
-                + "\n".join(wanted)
-                + f"\n--- it is\n{done.stdout}"
-            )
+    with contextlib.ExitStack() as stack:
+        forked: dict[str, ForkedCommands] = {}
+        for line, language, text in blocks(page, "console", "console with-toy"):
+            if "truncate " in text and not holes:
+                continue
+            env["PYTHONPATH"] = toy if language == "console with-toy" else ""
+            if language not in forked:
+                forked[language] = stack.enter_context(ForkedCommands(env, tmp_path / "output"))
+            for command, wanted in commands(text):
+                words = words_of(command)
+                if words is None:
+                    told = through_a_shell(command, folder, env)
+                else:
+                    _, told = forked[language].run(words, folder)
+                assert re.fullmatch(pattern(wanted), told), (
+                    f"{name_of(page)}:{line}: $ {command}\n--- the page says\n"
+                    + "\n".join(wanted)
+                    + f"\n--- it is\n{told}"
+                )
+
+
+def through_a_shell(command: str, folder: Path, env: dict[str, str]) -> str:
+    """Return what a command writes, both streams."""
+    return subprocess.run(
+        command,
+        shell=True,
+        cwd=folder,
+        env=env,
+        text=True,
+        encoding="utf-8",
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    ).stdout
 
 
 # -- the first screen ------------------------------------------------------------------------------------------------

@@ -454,8 +454,8 @@ def test_duplicate_keys(text, expected, leaf_bytes):
 
 
 def test_many_duplicates_take_linear_time():
-    """50,000 of one key: each name must not be searched for from ``#2`` on."""
-    count = 50_000
+    """Thousands of one key: each name must not be searched for from ``#2`` on."""
+    count = 20_000
     for limits in (Limits(leaf_bytes=1 << 20), Limits(leaf_bytes=1)):
         found = read(b"{" + b'"a":1,' * count + b'"b":1}', limits=limits).root.to_python()
         assert len(found) == count + 1

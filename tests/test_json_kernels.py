@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from pparse.kernels import json_fold, json_numpy
 from pparse.kernels.json_fold import Carry, depth_at_most
+from tests import sweep
 
 KERNELS = pytest.mark.parametrize("kernel", [json_fold.scan, json_numpy.scan], ids=["fold", "numpy"])
 BLOCK_SIZES = (1, 2, 3, 7, 16, 64, 4096, 0)  # 0: the whole text
@@ -186,7 +187,7 @@ PATHOLOGICAL = {
 @pytest.mark.parametrize("name", PATHOLOGICAL)
 def test_pathological_text_is_scanned(kernel, name):
     text, expected = PATHOLOGICAL[name]
-    for size in (256 << 10, 0):
+    for size in sweep.values((256 << 10, 0), list(PATHOLOGICAL).index(name), 1):
         closed, found, carry = fast_scan(kernel, text, size)
         assert (closed, len(found), carry) == expected
 

@@ -10,7 +10,7 @@ import pytest
 import pparse
 from pparse.tree.key_table import SLICE, KeyTable, repeated_hashes
 
-MANY = 120_000
+MANY = 105_000
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +24,7 @@ def wide():
 def test_every_lookup_gives_the_same_answer_where_a_table_has_no_room(wide):
     with pparse.open(wide, budget="1MiB") as doc:
         root = doc.root
-        for _ in range(3):
+        for _ in range(2):  # the second look-up is the one that makes a table
             assert root[f"key{MANY - 1}"].value == MANY - 1
             assert "no such key" not in root
         assert root.index.table is None

@@ -24,6 +24,7 @@ from pparse.data.base import BytesData, Gap, SuspectRange
 from pparse.errors import ClosedError, EndOfDataError, GapError, LimitError, MalformedError, PparseError, SourceError
 from pparse.limits import MIB, Limits
 from pparse.testing.fakes import FailingData, FakeData, GappyData, UnknownSizeData
+from tests import sweep
 from tests.deflate_samples import content, deflate
 from tests.stream_referee import noise, read_all, resumed, sample_of, zeros
 
@@ -271,7 +272,7 @@ reads = st.lists(
 
 
 @pytest.mark.parametrize("name", DAMAGED)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40 if sweep.full else 20, deadline=None)
 @given(steps=reads)
 def test_reads_in_any_order_agree(name, steps):
     known = EXPECTED[name]

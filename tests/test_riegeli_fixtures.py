@@ -79,8 +79,14 @@ def opened(name: str, way: str, tmp_path) -> RecordReader:
     raise ValueError(way)
 
 
-@pytest.mark.parametrize("way", ["path", "bytes", "BytesIO", "pipe"])
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    ("name", "way"),
+    [
+        (name, way)
+        for number, name in enumerate(NAMES)
+        for way in sweep.values(("path", "bytes", "BytesIO", "pipe"), number)
+    ],
+)
 def test_records_of_a_file(name, way, tmp_path):
     with opened(name, way, tmp_path) as reader:
         expected = records(name)

@@ -106,7 +106,7 @@ def huge(tmp_path_factory):
 
 
 @measured
-@pytest.mark.parametrize("options", ["uncompressed", "zstd", "snappy", "brotli:1"])
+@pytest.mark.parametrize("options", sweep.some(["uncompressed", "zstd", "snappy", "brotli:1"], 2))
 def test_a_huge_record_is_written_and_read_in_pieces(tmp_path, huge, options):
     """Neither the record nor what it is compressed to is ever held: by the writer, the reader, and the tree."""
     path = tmp_path / "huge.riegeli"
@@ -173,14 +173,19 @@ finish(count=count, size=size, peak=budget.peak, option=option)
 
 
 @measured
-@pytest.mark.parametrize("how", ["reader", "tree"])
 @pytest.mark.parametrize(
-    ("options", "most"),
+    ("options", "most", "how"),
     [
-        ("snappy", SLACK),  # chunks of 1 MiB: nothing adds up
-        ("snappy,chunk_size:7M", DEFAULT),  # just small enough to be decoded whole
-        ("zstd:1,chunk_size:20M", DEFAULT),  # too large for that
-        ("uncompressed,chunk_size:40M", SLACK),
+        (options, most, how)
+        for number, (options, most) in enumerate(
+            [
+                ("snappy", SLACK),  # chunks of 1 MiB: nothing adds up
+                ("snappy,chunk_size:7M", DEFAULT),  # just small enough to be decoded whole
+                ("zstd:1,chunk_size:20M", DEFAULT),  # too large for that
+                ("uncompressed,chunk_size:40M", SLACK),
+            ]
+        )
+        for how in sweep.values(("reader", "tree"), sweep.offset + number, 1)
     ],
 )
 def test_many_chunks_keep_within_the_default_budget(tmp_path, options, most, how):

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 import pparse
 from pparse import PparseError, Status
 from pparse.errors import EngineError
+from tests import sweep
 
 WAYS = (
     {"options": {"kernel": "stdlib"}},
@@ -156,7 +157,7 @@ def test_any_soup_of_tokens(text):
     survives(text)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150 if sweep.full else 60, deadline=None)
 @given(text=nearly_json())
 def test_anything_that_is_nearly_json(text):
     survives(text)

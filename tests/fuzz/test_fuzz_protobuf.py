@@ -15,6 +15,7 @@ from pparse.errors import EngineError, LimitError
 from pparse.protos import descriptor_set, message_class
 from pparse.riegeli import RecordWriter
 from pparse.testing.contract import tree_of
+from tests import sweep
 from tests.interop.tensorflow.chunked import ALL, RandomCase, all_class, descriptors
 from tests.protobuf_referee import tagged, varint
 from tests.riegeli_damage import bounded
@@ -160,7 +161,7 @@ def test_any_bytes(data):
     survives(data)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150 if sweep.full else 70, deadline=None)
 @given(data=MESSAGES)
 @example(data=tagged(17, 2, b"\x0b\x0b"))
 @example(data=b"\x8a\x01\xff\x01\x0b\x08\x01")
@@ -169,7 +170,7 @@ def test_fields_of_any_contents(data):
     survives(data)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60 if sweep.full else 30, deadline=None)
 @given(seed=st.integers(0, 50), data=st.data())
 def test_messages_that_are_nearly_right(seed, data):
     raw = bytearray(RandomCase(seed).body(2).SerializeToString())
@@ -222,7 +223,7 @@ def test_lengths_that_would_take_all_memory():
 
     raw = descriptor_set()
     chooser = random.Random(0)
-    large = [b"\x12" + varint(1 << power) for power in (31, 40, 62)]
+    large = [b"\x12" + varint(1 << power) for power in (31, 62)]
     large += [tagged(17, 2, head + bytes(20)) for head in large] + [b"\xaa\x01" + varint(1 << 40) + b"\x01" * 50]
     for data in [*large, raw[: chooser.randrange(len(raw))]]:
         tracemalloc.start()

@@ -222,13 +222,13 @@ def test_any_bytes(data, signed):
     survives(FILE_SIGNATURE + data if signed else data)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80 if sweep.full else 40, deadline=None)
 @given(data=mutated())
 def test_files_that_are_nearly_right(data):
     survives(data, moved=True)
 
 
-@settings(max_examples=150 if sweep.full else 60, deadline=None)
+@settings(max_examples=150 if sweep.full else 30, deadline=None)
 @given(chunks=CHUNKS)
 @example(chunks=[("r", b"\0\x01\x01x", 1, 1)])
 @example(chunks=[("r", b"", 1, 1 << 62)])

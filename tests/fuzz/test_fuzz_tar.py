@@ -9,6 +9,7 @@ from pparse.data.base import Gap
 from pparse.errors import EngineError, PparseError
 from pparse.findings import Status
 from pparse.testing.fakes import FakeData
+from tests import sweep
 from tests.contract.test_tar_contract import sparse
 from tests.test_tar import archive, info, opened, read, seal, seen
 
@@ -54,7 +55,7 @@ def damaged(content, edits):
     return bytes(out)
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=400 if sweep.full else 150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.sampled_from(SAMPLES), EDITS, GAPS)
 def test_damaged_archives(content, edits, gaps):
     data = FakeData(damaged(content, edits))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 WAY_NAMES = ("open", "view", "threads", "ls", "info", "get", "check", "extract", "recover")
 # How often a way is drawn: those that look at most find most.
 WEIGHTS = {"view": 4, "recover": 4, "check": 3, "threads": 2}
-DEFAULT_CASES = 600
+DEFAULT_CASES = 450
 
 
 @dataclass(frozen=True)
