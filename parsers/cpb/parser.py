@@ -14,6 +14,7 @@ from array import array
 from bisect import bisect_left
 
 from pparse.data.reader import Range
+from pparse.data.standing import cut_status
 from pparse.errors import (
     PASSING,
     EndOfDataError,
@@ -356,7 +357,7 @@ class CpbParser(ProtobufParser):
             source=self.result.extraction.name,
             offset=self.source().end if cut else problem.offset,
         )
-        self.result.close_node(node, Status.TRUNCATED if cut else Status.DAMAGED, finding)
+        self.result.close_node(node, cut_status(True, damaged=not cut), finding)
         return True
 
     def entries(self, node: Node, index: ChildIndex, first: int, count: int) -> list[Entry]:

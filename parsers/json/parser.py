@@ -25,6 +25,7 @@ import json
 import sys
 from array import array
 
+from pparse.data.standing import cut_status
 from pparse.errors import (
     PASSING,
     EndOfDataError,
@@ -200,7 +201,7 @@ class JsonParser(DamagedText):
                 cut = NUMBER_START.fullmatch(text) is not None
             else:
                 cut = kind.encode().startswith(text)
-            status = Status.TRUNCATED if cut else Status.DAMAGED
+            status = cut_status(True, damaged=not cut)
             finding = self._note("truncated" if cut else "malformed", error.reason, error.offset or pos, None)
         return Entry(None, kind, pos, pos + stop, value, status, finding)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pparse.data.reader import Range
+from pparse.data.standing import cut_status
 from pparse.errors import EndOfDataError, GapError, LimitError, MalformedError, PparseError, UnsupportedError
 from pparse.findings import Finding, Status
 from pparse.kernels.wire import LEN, START_GROUP
@@ -109,7 +110,7 @@ class ValueEntries:
             wanted=found.end - found.start,
             got=max(0, min(part.end, there) - found.start),
         )
-        return Status.TRUNCATED if cut else Status.DAMAGED, finding
+        return cut_status(True, damaged=not cut), finding
 
     def below(self, trail: tuple[int, ...], number: int) -> tuple[int, ...]:
         """Return the trail of a field; no longer than tells that none of `types` means it, however deep that is."""

@@ -21,6 +21,7 @@ content of length-delimited fields is guessed (`pparse.kernels.wire_guess`); the
 from __future__ import annotations
 
 from pparse.data.reader import Range
+from pparse.data.standing import cut_status
 from pparse.errors import (
     EndOfDataError,
     GapError,
@@ -304,7 +305,7 @@ class ProtobufParser(Parser):
             got=min(end, there) - part.part.start,
         )
         worse = node.known_status is Status.DAMAGED
-        self.result.close_node(node, Status.TRUNCATED if truncated and not worse else Status.DAMAGED, finding)
+        self.result.close_node(node, cut_status(True, damaged=worse or not truncated), finding)
 
     def finish(self, ctx: NodeContext) -> None:
         """All parts were scanned: the message is COMPLETE unless something was noted."""
@@ -385,7 +386,7 @@ class ProtobufParser(Parser):
             found = ListIndex(self.make, origin)
             index.keep(found, found.count)
             for reason, offset, cut in found.problems[:1]:
-                self.damage(node, reason, offset, Status.TRUNCATED if cut else Status.DAMAGED)
+                self.damage(node, reason, offset, cut_status(True, damaged=not cut))
         if node.known_status is None:
             self.result.close_node(node, Status.COMPLETE, None)
         return True

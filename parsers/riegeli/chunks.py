@@ -6,6 +6,7 @@ A chunk header is believed when its hash agrees. Damage makes a ``gap``, from th
 
 from __future__ import annotations
 
+from pparse.data.standing import cut_status
 from pparse.errors import PASSING, MalformedError, PparseError
 from pparse.findings import Finding, Severity, Status
 from pparse.limits import count_words
@@ -71,7 +72,7 @@ class ChunkParser(HashedParser):
             status = Status.TRUNCATED if chunk.data_end > size else Status.COMPLETE
             if ctx.collected is None:
                 worse = ctx.node.known_status is Status.DAMAGED
-                self.result.close_node(ctx.node, Status.DAMAGED if worse else Status.TRUNCATED, problem)
+                self.result.close_node(ctx.node, cut_status(True, damaged=worse), problem)
         ctx.emit(Entry(key, chunk.header.type_name, self._start + chunk.begin, end, status=status, finding=problem))
         return (end, self.expect_chunk, 0) if chunk.end <= size else (self._start + size, DONE, 0)
 
@@ -191,4 +192,4 @@ class ChunkParser(HashedParser):
             got=size - begin,
         )
         worse = ctx.node.known_status is Status.DAMAGED
-        self.result.close_node(ctx.node, Status.DAMAGED if worse else Status.TRUNCATED, finding, end=self._start + size)
+        self.result.close_node(ctx.node, cut_status(True, damaged=worse), finding, end=self._start + size)

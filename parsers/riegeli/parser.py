@@ -20,6 +20,7 @@ early. Hashes of data are checked as the option ``verify`` says, and all of them
 
 from __future__ import annotations
 
+from pparse.data.standing import cut_status
 from pparse.errors import (
     GapError,
     LimitError,
@@ -230,7 +231,7 @@ class RiegeliParser(ChunkParser):
             there = records.extent()
             if part.end > there:
                 got = max(0, there - part.start)
-                status, code = Status.TRUNCATED if got else Status.MISSING, "truncated"
+                status, code = cut_status(got), "truncated"
                 if node.known_status is Status.COMPLETE:  # a gap inside the chunk, not its end
                     status, code = Status.DAMAGED, "malformed"
                 finding = Finding(

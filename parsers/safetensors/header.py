@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from array import array
 
+from pparse.data.standing import cut_status
 from pparse.data.zero_runs import unwritten
 from pparse.document.extraction import extraction_of
 from pparse.errors import EndOfDataError, LimitError, MalformedError, UnsupportedError
@@ -380,7 +381,7 @@ class HeaderParser(Parser):
             there = self.result.extraction.known_end() - self.data_start
         if info.end <= there or info.begin == info.end:
             return Status.COMPLETE
-        return Status.TRUNCATED if info.begin < there else Status.MISSING
+        return cut_status(info.begin < there)
 
     def look_behind(self) -> None:
         """Find out whether bytes follow the last tensor, before any status is given."""

@@ -7,6 +7,7 @@ members, or the members before it are all that a reader comes to, nothing else i
 from __future__ import annotations
 
 from pparse.data.base import Access
+from pparse.data.standing import cut_status
 from pparse.data.zero_runs import LEAST, PAGE, unwritten
 from pparse.findings import Finding, Severity, Status
 from pparse.limits import KIB, count_words
@@ -53,7 +54,7 @@ def judge_blank(source: TarSource, blank: int, end: int, *, at_end: bool) -> tup
             reason += f", of which {holes:,} were never written (a file hole): what should be there is missing"
         else:
             reason += ": it was never written"
-        status = Status.TRUNCATED if at_end else Status.DAMAGED
+        status = cut_status(True, damaged=not at_end)
         return status, _finding(source, "unwritten", reason, blank, size, Severity.ERROR)
     if at_end:
         reason = f"{count_words(size, 'byte')} of zeros follow the last member, more than pad the end of an archive: "

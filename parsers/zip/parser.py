@@ -18,6 +18,7 @@ from array import array
 from itertools import islice
 
 from pparse.containers.archive import ArchiveMember, ArchiveParser
+from pparse.data.standing import cut_status
 from pparse.document.named_formats import MOST_NAMES, held_model
 from pparse.errors import MalformedError, UnsupportedError
 from pparse.findings import Finding, Severity, Status
@@ -347,7 +348,7 @@ class ZipParser(ArchiveParser):
             offset=end,
         )
         worse = whole or ctx.node.known_status is Status.DAMAGED
-        self.result.close_node(ctx.node, Status.DAMAGED if worse else Status.TRUNCATED, finding)
+        self.result.close_node(ctx.node, cut_status(True, damaged=worse), finding)
 
     # -- what a member holds -----------------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from array import array
 
+from pparse.data.standing import cut_status
 from pparse.errors import EndOfDataError, Fault, GapError, MalformedError, PathError, UnsupportedError
 from pparse.findings import Finding, Status
 from pparse.limits import MIB, count_words
@@ -387,7 +388,7 @@ def _judge(
         verdict.gaps.add(verdict.size, short)
         damaged = error is not None and not isinstance(error, EndOfDataError)
         verdict.worsen(
-            Status.DAMAGED if damaged else Status.TRUNCATED,
+            cut_status(True, damaged=damaged),
             "malformed" if damaged else "truncated",
             f"it ends after {verdict.size:,} of {wanted:,} bytes" + (f" ({error.reason})" if error is not None else ""),
         )
@@ -398,7 +399,7 @@ def _judge(
         else:
             if data.size is None:
                 verdict.gaps.add(verdict.size, None)
-            verdict.worsen(Status.DAMAGED if damaged else Status.TRUNCATED, "truncated", error.reason)
+            verdict.worsen(cut_status(True, damaged=damaged), "truncated", error.reason)
     if size is not None and verdict.size > size:
         verdict.suspect = ((0, verdict.size),)  # bytes came in somewhere
         verdict.worsen(Status.DAMAGED, "malformed", f"it holds {verdict.size:,} bytes and should hold {size:,}")

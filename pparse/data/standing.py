@@ -155,6 +155,17 @@ class Standing:
         return f"<Standing {self.status}, verified {self.verified}, {self.there} bytes there: {self.reason}>"
 
 
+def cut_status(there: object, *, damaged: bool = False) -> Status:
+    """Return the status of something that ends early, be it a tensor, a node, a member or a file.
+
+    TRUNCATED if its beginning is ``there`` (bytes, a count, or a truth value), MISSING if nothing is; DAMAGED if more
+    than its end is wrong. Where all of that can vary, this decides it; for bytes of a `Data`, `standing` does.
+    """
+    if damaged:
+        return Status.DAMAGED
+    return Status.TRUNCATED if there else Status.MISSING
+
+
 def standing(data: Data, start: int, end: int) -> Standing:
     """Return what is known about ``data[start:end]``.
 
@@ -184,9 +195,8 @@ def standing(data: Data, start: int, end: int) -> Standing:
     at_end = gap is None or gap.end is None or (size is not None and gap.end >= size)
     if gap is not None and not at_end and (there or (gap.end or 0) < end):
         return Standing(Status.DAMAGED, None, _LOST, there)
-    if not there:
-        return Standing(Status.MISSING, None, _BEYOND if at_end else _NOTHING, 0)
-    return Standing(Status.TRUNCATED, None, _CUT, there)
+    reason = _CUT if there else _BEYOND if at_end else _NOTHING
+    return Standing(cut_status(there), None, reason, there)
 
 
 def status_of(parts: Iterable[Range]) -> Status:

@@ -6,7 +6,7 @@ The one place that decides whether a document is whole once everything in it was
 
 from __future__ import annotations
 
-from pparse.data.standing import joined
+from pparse.data.standing import cut_status, joined
 from pparse.errors import PASSING, EndOfDataError, LimitError, PparseError
 from pparse.findings import UNSURE_NUMBER, Finding, FindingList, Severity, Status
 from pparse.limits import count_words
@@ -94,7 +94,7 @@ def judge(extraction: Extraction) -> Judgement:
     except LimitError as error:
         found.findings.add(Finding("limit", f"not looked into: {error.reason}", severity=Severity.WARNING))
     except PparseError as error:
-        found.status = Status.TRUNCATED if isinstance(error, EndOfDataError) else Status.DAMAGED
+        found.status = cut_status(True, damaged=not isinstance(error, EndOfDataError))
         found.findings.add(Finding("malformed", error.reason, offset=error.offset))
     for finding in found.findings:
         finding.source = finding.source or extraction.name

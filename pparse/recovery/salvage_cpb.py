@@ -9,6 +9,7 @@ message of which a chunk is lost may be another element now: it is left out, too
 from __future__ import annotations
 
 from pparse.data.base import BytesData
+from pparse.data.standing import cut_status
 from pparse.errors import PASSING, EndOfDataError, LimitError, MalformedError, PparseError
 from pparse.findings import Status
 from pparse.limits import count_words
@@ -442,7 +443,7 @@ def _report(
     merged: tuple[TargetFile, _Pruned] | None = None,
 ) -> None:
     """Report the file of chunks, what is there of the last of them (in ``folder``), the message, what is lost."""
-    status = Status.DAMAGED if copy.damaged or job.has_gaps else Status.TRUNCATED
+    status = cut_status(True, damaged=copy.damaged or job.has_gaps)
     job.report(file, status, reason)
     try:
         if merged is not None:

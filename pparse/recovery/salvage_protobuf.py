@@ -13,8 +13,8 @@ from __future__ import annotations
 from array import array
 
 from pparse.data.base import BytesData, copy_into
+from pparse.data.standing import cut_status
 from pparse.errors import PASSING, GapError, LimitError, MalformedError, PparseError
-from pparse.findings import Status
 from pparse.kernels.varint import encode_varint
 from pparse.kernels.wire import (
     END_GROUP,
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from typing import Final
 
     from pparse.data.reader import Range
+    from pparse.findings import Status
     from pparse.parsers.protobuf.parser import ProtobufParser
     from pparse.parsers.protobuf.resume import Resumption
     from pparse.protobuf.schema import MessageType
@@ -333,7 +334,7 @@ def salvage_protobuf(job: Job) -> bool:
             return False
     why_suspect = job.data.why_suspect(job.start, job.end)
     damaged = losses.inside or job.has_gaps or job.loose or why_suspect is not None
-    status = Status.DAMAGED if damaged else Status.TRUNCATED
+    status = cut_status(True, damaged=bool(damaged))
     reason = f"{file.bytes:,} of {job.end - job.start:,} bytes are in it; {losses.text()}"
     job.report(file, status, reason if why_suspect is None else f"{reason}; {why_suspect}")
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pparse.data.base import copy_into
+from pparse.data.standing import cut_status
 from pparse.errors import PASSING, LimitError, PparseError
 from pparse.findings import Status
 from pparse.limits import KIB, MIB, count_words
@@ -276,7 +277,7 @@ def salvage_riegeli(job: Job) -> bool:
             file.discard()
             job.is_unharmed = copy.is_whole and copy.records > 0
             return False
-    status = Status.DAMAGED if copy.damaged or job.has_gaps else Status.TRUNCATED
+    status = cut_status(True, damaged=copy.damaged or job.has_gaps)
     job.report(file, status, described(copy))
     try:
         copy.save_tail(f"{file.path}.partial")

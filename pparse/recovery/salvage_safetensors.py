@@ -10,6 +10,7 @@ import json
 from array import array
 
 from pparse.data.base import Access
+from pparse.data.standing import cut_status
 from pparse.errors import EndOfDataError, GapError, MalformedError
 from pparse.findings import Finding, Severity, Status
 from pparse.limits import MIB, count_words
@@ -93,7 +94,7 @@ class _Judge:
                 return Status.MISSING, "it lies in a gap"
             return Status.DAMAGED, "there is a gap in it"
         if stop > self._job.solid:
-            return (Status.TRUNCATED if self._cut else Status.DAMAGED), "it ends early"
+            return cut_status(True, damaged=not self._cut), "it ends early"
         if number in self.spoiled:
             return Status.DAMAGED, "its bytes cannot be read"
         why_suspect = data.why_suspect(start, stop) or self.header_suspect or shifted

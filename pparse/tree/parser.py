@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 
+from pparse.data.standing import cut_status
 from pparse.errors import EngineError, LimitError, MalformedError
 from pparse.findings import Finding, Status
 from pparse.locking import guard
@@ -222,7 +223,7 @@ class Parser:
             wanted=ctx.need,
             got=max(0, end - ctx.pos),
         )
-        self.result.close_node(ctx.node, Status.DAMAGED if whole else Status.TRUNCATED, finding, end=end)
+        self.result.close_node(ctx.node, cut_status(True, damaged=whole), finding, end=end)
         return None
 
     def finish(self, ctx: NodeContext) -> None:

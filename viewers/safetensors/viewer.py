@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pparse.data.standing import cut_status
 from pparse.errors import EndOfDataError, LimitError, MalformedError, UnsupportedError
 from pparse.findings import Finding, Status
 from pparse.tensors.tensor import Span, Tensor
@@ -257,7 +258,7 @@ class SafetensorsViewer(Viewer):
             header = parser.header.status
         except MalformedError as error:
             short = (extent.actual or 0) < 8
-            extent.document_status = Status.TRUNCATED if short else Status.DAMAGED
+            extent.document_status = cut_status(True, damaged=not short)
             extent.expected = 8 if short else None
             extent.at_least = True
             parser.result.findings.add(

@@ -7,6 +7,7 @@ included, but makes neither nodes nor an index that is kept. It lives as long as
 from __future__ import annotations
 
 from pparse.data.reader import Range
+from pparse.data.standing import cut_status
 from pparse.errors import PASSING, EndOfDataError, GapError, LimitError, MalformedError, PparseError
 from pparse.findings import Status
 from pparse.kernels.wire import PADDING, SLACK, scan
@@ -117,7 +118,7 @@ class Message:
         if cut:
             # What goes on to the end of the data was cut there; any other message has a wrong length in it.
             at_end = part.end >= self.make.data_end(part)
-            status = Status.TRUNCATED if at_end else Status.DAMAGED
+            status = cut_status(True, damaged=not at_end)
             self.problem = Problem(
                 status, "the message ends early" if at_end else "a field ends beyond its message", there
             )

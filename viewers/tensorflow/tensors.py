@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from pparse.data.base import BytesData, FileData
 from pparse.data.reader import Range
+from pparse.data.standing import cut_status
 from pparse.errors import (
     PASSING,
     LimitError,
@@ -328,7 +329,7 @@ class TensorMaker:
             )
             made.finding = self._finding(name, problem, made.status, wanted, length)
         elif there < length:
-            made.status = Status.TRUNCATED if there else Status.MISSING
+            made.status = cut_status(there)
             problem = Problem(made.status, "the file ends inside its content", first.offset)
             made.finding = self._finding(name, problem, made.status, length, there)
         elif message.problem is not None and message.problem.status is not Status.TRUNCATED:
@@ -399,9 +400,9 @@ class TensorMaker:
         if not made.size:
             return
         made.encoding = "typed"
-        made.status = Status.TRUNCATED if there else problem.status if problem is not None else Status.MISSING
-        if made.status is Status.TRUNCATED and not there:
-            made.status = Status.MISSING
+        made.status = cut_status(there)
+        if problem is not None and not there and problem.status is not Status.TRUNCATED:
+            made.status = problem.status
         reason = problem.reason if problem is not None else "the file ends inside its values"
         offset = problem.offset if problem is not None else None
         made.finding = self._finding(made.name, Problem(made.status, reason, offset), made.status, made.size, there)
@@ -430,7 +431,7 @@ class TensorMaker:
         cut = content is not None and content.end > self.make.data_end(content)
         if problem is not None or cut:
             damaged = problem is not None and problem.status is Status.DAMAGED
-            made.status = Status.DAMAGED if damaged else Status.TRUNCATED if spans else Status.MISSING
+            made.status = cut_status(spans, damaged=damaged)
             problem = problem or Problem(Status.TRUNCATED, "the file ends inside its strings")
             made.finding = self._finding(name, problem, made.status)
         elif self.lost_content and not spans and made.size:
