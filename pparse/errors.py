@@ -54,6 +54,10 @@ class Fault(enum.Enum):
     UNREADABLE = enum.auto()  # a chunk that a message needs cannot be read
 
 
+# What the trailer of a stream says against what came out of it.
+TRAILER_FAULTS = frozenset({Fault.CHECKSUM, Fault.LENGTH})
+
+
 class PparseError(Exception):
     """Root of all errors of pparse.
 

@@ -46,8 +46,8 @@ def planted(monkeypatch):
     def make(*pieces, suspect_from=None, **more) -> ResumedData:
         seen = []
 
-        def find(source, failure, **settings):
-            seen.append((failure, settings))
+        def find(source, failure, env, *, codec, size):
+            seen.append((failure, codec, size))
             failure.suspect_from = suspect_from
             yield from pieces
 
@@ -183,9 +183,7 @@ def test_pieces_are_looked_for_once(planted):
         data.finish()
         data.pread(0, 10)
     assert len(data.seen) == 1
-    settings = data.seen[0][1]
-    assert settings["codec"] == "zlib"
-    assert settings["size"] is None
+    assert data.seen[0][1:] == ("zlib", None)
 
 
 def test_the_end_is_told_once(planted):
