@@ -58,10 +58,10 @@ def pieces(source: Range, failure: Failure, env: DecodeEnv, *, codec: str, size:
     ``failure.out`` may count bytes of the block that failed: a block whose CRC does not match comes out all the same,
     before that is known. What came out before ``suspect_from`` is confirmed by its CRCs.
     """
-    return _Walk(source, failure, env, _Opener(source, failure, env)).pieces()
+    return _Bz2Walk(source, failure, env, _Bz2Opener(source, failure, env)).pieces()
 
 
-class _Opener(Opener):
+class _Bz2Opener(Opener):
     """Opens blocks, which begin and end at bits."""
 
     codec = "bz2"
@@ -93,7 +93,7 @@ class _Block:
         self.size = self.low = self.high = self.failed = self.out = 0
 
 
-class _Walk(BlockWalk):
+class _Bz2Walk(BlockWalk):
     """One pass over the source, from before the failure to the end."""
 
     joins = proved = small = True

@@ -66,7 +66,7 @@ _CONTRADICTED: Final = "the checksum of the stream contradicts what was decoded"
 
 def pieces(source: Range, failure: Failure, env: DecodeEnv, *, codec: str, size: int | None = None) -> Iterator[Piece]:
     """Yield what can be decoded behind ``failure``, in order; sets ``failure.suspect_from``."""
-    return _Walk(source, failure, codec, env, size).pieces()
+    return _DeflateWalk(source, failure, codec, env, size).pieces()
 
 
 def judge_cut(source: Range, failure: Failure, codec: str) -> PparseError:
@@ -76,7 +76,7 @@ def judge_cut(source: Range, failure: Failure, codec: str) -> PparseError:
     over. If it ends with zeros, as a download does for which room was made in advance, they are none of the stream's.
     """
     end = real_end(source)
-    chain = _Walk(source, failure, codec, DecodeEnv(MemoryBudget(64 * MIB)), None).first_position().chain
+    chain = _DeflateWalk(source, failure, codec, DecodeEnv(MemoryBudget(64 * MIB)), None).first_position().chain
     if chain is None:
         return failure.error
     out = failure.out - failure.start_out
@@ -134,7 +134,7 @@ class _Position:
         return other
 
 
-class _Found:
+class _Reentry:
     """A place where decoding goes on: the block at bit ``bit``, what is known before it, and its trial.
 
     ``weak``: it may be a stream inside this one, all the same. ``fresh``: a member begins there. ``tail``: what comes
@@ -166,7 +166,7 @@ class _Found:
         self.resolved = resolved
 
 
-class _Walk:
+class _DeflateWalk:
     """One pass over what lies behind the first failure."""
 
     def __init__(self, source: Range, failure: Failure, codec: str, env: DecodeEnv, size: int | None) -> None:
@@ -194,14 +194,15 @@ class _Walk:
             behind = body_end + self._source.trailer
             if self._source.may_end(behind):
                 failure.suspect_from, failure.why_suspect = failure.start_out, _CONTRADICTED
-                yield from self._members(behind, failure.out, None)
+                yield from self._members(_Position(behind, failure.out), None)
                 return
             here = self.first_position(body_end)
         found, here = self._next(here)
         while found is not None:
             trial = found.trial
             if found.fresh and trial.ended:  # a whole member: those behind it may be whole, too
-                here = yield from self._members(found.bit // 8, None, None, joins=False, too_far=here.too_far)
+                here = _Position(found.bit // 8, None, too_far=here.too_far)
+                here = yield from self._members(here, None, joins=False)
             else:
                 piece, member_out = self._make_piece(found, here)
                 piece.limit, failure.limit = failure.limit, None
@@ -209,15 +210,15 @@ class _Walk:
                 if trial.cut:
                     return
                 if trial.ended:
-                    end = trial.end + self._source.trailer
-                    here = yield from self._members(end, member_out, piece, too_far=here.too_far)
+                    here = _Position(trial.end + self._source.trailer, member_out, too_far=here.too_far)
+                    here = yield from self._members(here, piece)
                 else:
                     here = self._damaged_again(found, here, piece)
             if here.at >= self._end:
                 return
             found, here = self._next(here)
 
-    def _damaged_again(self, found: _Found, here: _Position, piece: Piece) -> _Position:
+    def _damaged_again(self, found: _Reentry, here: _Position, piece: Piece) -> _Position:
         """Return where the chain of blocks fails that ``piece`` is made of."""
         tail = 0 if found.tail is None else len(found.tail.content)
         place = None if piece.position is None else piece.position + tail
@@ -269,25 +270,25 @@ class _Walk:
         return self._codec in ("gzip", "zlib") and error.fault in TRAILER_FAULTS
 
     def _members(
-        self, at: int, member_out: int | None, piece: Piece | None, *, joins: bool = True, too_far: bool = False
+        self, here: _Position, piece: Piece | None, *, joins: bool = True
     ) -> Generator[Piece, None, _Position]:
-        """Yield what the members hold that begin at ``at`` or behind zeros there; return where that fails.
+        """Yield what the members hold that begin at ``here`` or behind zeros there; return where that fails.
 
         ``piece`` is what precedes them, and learns what follows it if that is none.
         """
-        source = self._source
+        source, end = self._source, self._end
         while True:
-            at = source.skip_zeros(at)
-            if at >= self._end:
-                return _Position(at, member_out)
+            at = source.skip_zeros(here.at)
+            here = _Position(at, here.member_out, too_far=here.too_far)
+            if at >= end:
+                return here
             if self._codec != "gzip" or source.header(at) is None:
                 if piece is not None and piece.error is None:
-                    piece.error = MalformedError(
-                        f"bytes follow the {self._codec} stream", offset=at, fault=Fault.TRAILING
-                    )
-                return _Position(at if self._codec == "gzip" else self._end, member_out, too_far=too_far)
+                    reason = f"bytes follow the {self._codec} stream"
+                    piece.error = MalformedError(reason, offset=at, fault=Fault.TRAILING)
+                return here if self._codec == "gzip" else _Position(end, None)
             inner = InflatedData(
-                self._data.range(at, self._end),
+                self._data.range(at, end),
                 "gzip",
                 budget=self._env.budget,
                 limits=self._env.limits,
@@ -296,45 +297,39 @@ class _Walk:
             )
             inner.finish()
             error = inner.error
-            failed_at = self._end if error is None or error.offset is None else error.offset
+            failed_at = end if error is None or error.offset is None else error.offset
             data = EnteredData(inner, inner.name, inner.produced, array("q"), None)
-            piece = Piece(data, at, failed_at, position=member_out, joins=joins, error=error)
+            piece = Piece(data, at, failed_at, position=here.member_out, joins=joins, error=error)
             yield piece
             joins = True
             if error is None or isinstance(error, EndOfDataError):
-                return _Position(self._end, member_out)
-            if not self._contradicted(error):
-                return self._failed_in(inner, failed_at, error, piece, member_out, too_far)
-            body_end = failed_at - (8 if error.fault is Fault.LENGTH else 4)
-            if not source.may_end(body_end + 8):
-                return self._failed_in(inner, body_end, error, piece, member_out, too_far)
+                return _Position(end, None)
+            if self._contradicted(error):
+                failed_at -= 8 if error.fault is Fault.LENGTH else 4
+            if not self._contradicted(error) or not source.may_end(failed_at + 8):
+                return self._failed_in(inner, failed_at, error, piece, here)
             data.suspect_ranges = (SuspectRange(inner.member_out, inner.produced, _CONTRADICTED),)
-            member_out = None if member_out is None else member_out + inner.produced
-            at = body_end + 8
+            member_out = None if here.member_out is None else here.member_out + inner.produced
+            here = _Position(failed_at + 8, member_out, too_far=here.too_far)
 
     def _failed_in(
-        self,
-        inner: InflatedData,
-        failed_at: int,
-        error: PparseError,
-        piece: Piece,
-        member_out: int | None,
-        too_far: bool,
+        self, inner: InflatedData, failed_at: int, error: PparseError, piece: Piece, here: _Position
     ) -> _Position:
-        """Return where members that were whole until then come to damage."""
+        """Return where the members of ``piece``, whole until then, come to damage."""
         start, chain = inner.member_start, None
         header = self._source.header(start)
         if header is not None and error.fault is not Fault.TRAILING and start + header.length < failed_at:
             place = None if piece.position is None else piece.position + inner.member_out
             chain = Chain(8 * (start + header.length), _BEGINNING, inner.member_out, noter(piece), place)
+        member_out = here.member_out
         if member_out is not None:
             member_out += inner.produced if chain is None else inner.member_out
         by_gap = isinstance(error, GapError)
-        return _Position(failed_at, member_out, chain=chain, by_gap=by_gap, too_far=too_far, sound_at=start)
+        return _Position(failed_at, member_out, chain=chain, by_gap=by_gap, too_far=here.too_far, sound_at=start)
 
     # -- looking for a block -----------------------------------------------------------------------------------------
 
-    def _next(self, here: _Position) -> tuple[_Found | None, _Position]:
+    def _next(self, here: _Position) -> tuple[_Reentry | None, _Position]:
         """Return where decoding goes on; if it failed at a gap inside a block, in that block, if possible.
 
         With it comes the position, with what was learned of it on the way.
@@ -366,7 +361,7 @@ class _Walk:
     def _is_vague(self, start: int, end: int) -> bool:
         return isinstance(self._data, HiddenData) and self._data.is_vague(start, end)
 
-    def _in_stored(self, before: Before, here: _Position) -> _Found | None:
+    def _in_stored(self, before: Before, here: _Position) -> _Reentry | None:
         resumed = self._inside.in_stored(before)
         if resumed is None or resumed.tail is None or before.block is None:
             return None
@@ -381,9 +376,9 @@ class _Walk:
         wanted = self._member_end(here, resumed.bit, trial)
         if place is not None and wanted not in (None, place + len(resumed.tail.content) + trial.length):
             return None
-        return _Found(resumed.bit, resumed.entry, trial, tail=resumed.tail, place=place)
+        return _Reentry(resumed.bit, resumed.entry, trial, tail=resumed.tail, place=place)
 
-    def _in_codes(self, before: Before, found: _Found | None, here: _Position) -> _Found | None:
+    def _in_codes(self, before: Before, found: _Reentry | None, here: _Position) -> _Reentry | None:
         if found is None or found.fresh:  # nothing begins behind it but, perhaps, a member: it is the last block
             limit = self._end if found is None else found.bit // 8
             if self._is_vague(before.start // 8, limit):
@@ -395,7 +390,7 @@ class _Walk:
             if resumed is None:
                 return None
             last = ended_at(resumed.bit // 8)
-            return _Found(resumed.bit, resumed.entry, last, tail=resumed.tail, resolved=last.length)
+            return _Reentry(resumed.bit, resumed.entry, last, tail=resumed.tail, resolved=last.length)
         trial, end = found.trial, self._member_end(here, found.bit, found.trial)
         if found.weak or end is None or self._is_vague(before.start // 8, found.bit // 8):
             return None
@@ -406,7 +401,7 @@ class _Walk:
         if (again.length, again.end, again.ended) != (trial.length, trial.end, trial.ended):
             return None
         resolved = trial.edges[-1] if trial.edges else 0
-        return _Found(found.bit, resumed.entry, again, tail=resumed.tail, resolved=resolved)
+        return _Reentry(found.bit, resumed.entry, again, tail=resumed.tail, resolved=resolved)
 
     def _place_of_end(self, here: _Position, limit: int, at: int) -> int | None:
         """Return how much output there is if the stream ends at ``at``; None if it cannot end there."""
@@ -415,14 +410,14 @@ class _Walk:
             return None  # sizes end with zeros: a few are no padding
         return self._member_end(here, 8 * at, ended_at(at))
 
-    def _find(self, position: _Position) -> tuple[_Found | None, _Position]:
+    def _find(self, position: _Position) -> tuple[_Reentry | None, _Position]:
         """Return the first block behind the failure that is to be believed, None if there is none; and the position."""
         if position.chain is None:
             found = self._behind_header(position.at)
             if found is not None:
                 return found, position
         here = position
-        fallback: _Found | None = None
+        fallback: _Reentry | None = None
         tries = _MORE_TRIES
         for bit, is_member, passed, here in self._untried(position):
             found = self._believe(bit, is_member, here)
@@ -466,7 +461,7 @@ class _Walk:
                     continue
             yield bit, is_member, passed, here
 
-    def _believe(self, bit: int, is_member: bool, here: _Position) -> _Found | None:
+    def _believe(self, bit: int, is_member: bool, here: _Position) -> _Reentry | None:
         """Try what may begin at ``bit``; return it if it is to be believed."""
         if is_member:
             return self._whole_member(bit // 8)
@@ -478,13 +473,13 @@ class _Walk:
         trial = self._try(bit, _UNKNOWN)
         taken = trial.end - bit // 8
         if self._believed(bit, trial):
-            return _Found(bit, _UNKNOWN, trial)
+            return _Reentry(bit, _UNKNOWN, trial)
         if not trial.ended and not trial.cut and taken >= _SHORT:
-            return _Found(bit, _UNKNOWN, trial, weak=True)
+            return _Reentry(bit, _UNKNOWN, trial, weak=True)
         self._work -= taken
         return None
 
-    def _whole_member(self, at: int) -> _Found | None:
+    def _whole_member(self, at: int) -> _Reentry | None:
         """Return the gzip member at ``at`` if its checksum agrees."""
         header = self._source.header(at, most=4 * KIB)
         self._work -= _TRIAL
@@ -495,7 +490,7 @@ class _Walk:
         self._work -= trial.end - at
         if not trial.ended or self._source.sums(trial) is not True:
             return None
-        return _Found(8 * at, _BEGINNING, trial, fresh=True)
+        return _Reentry(8 * at, _BEGINNING, trial, fresh=True)
 
     def _note_sound(self, here: _Position, at: int, out: int) -> _Position:
         """Note that everything before byte ``at`` was decoded well: ``out`` bytes of the chain."""
@@ -504,7 +499,7 @@ class _Walk:
             here.chain.noted(here.chain.out + (0 if here.too_far else out))
         return here.sound_to(at, out)
 
-    def _behind_header(self, at: int) -> _Found | None:
+    def _behind_header(self, at: int) -> _Reentry | None:
         """Return the first block of a member whose header is damaged, if it can be told where that ends."""
         if self._codec == "gzip":
             header = self._source.header(at, tolerant=True)
@@ -514,7 +509,7 @@ class _Walk:
         if start is None or start >= self._end:
             return None
         trial = self._try(8 * start, _BEGINNING)
-        return _Found(8 * start, _BEGINNING, trial) if self._believed(8 * start, trial) else None
+        return _Reentry(8 * start, _BEGINNING, trial) if self._believed(8 * start, trial) else None
 
     def _try(self, bit: int, entry: Entry) -> Trial:
         """Decode from ``bit`` on as far as that goes."""
@@ -532,7 +527,7 @@ class _Walk:
 
     # -- pieces ------------------------------------------------------------------------------------------------------
 
-    def _make_piece(self, found: _Found, here: _Position) -> tuple[Piece, int | None]:
+    def _make_piece(self, found: _Reentry, here: _Position) -> tuple[Piece, int | None]:
         """Return the piece that begins at ``found``, and where the next member begins in the output."""
         from pparse.codecs.deflate_entry import entry_stream
 

@@ -46,7 +46,7 @@ _TRAILER: Final = 8  # the end mark, and the checksum of all
 
 def pieces(source: Range, failure: Failure, env: DecodeEnv, *, codec: str, size: int | None = None) -> Iterator[Piece]:
     """Yield what can be had behind ``failure``, ending a piece at each damage; sets ``failure.suspect_from``."""
-    return _Walk(source, failure, env, _Opener(source, env)).pieces()
+    return _Lz4Walk(source, failure, env, _Lz4Opener(source, env)).pieces()
 
 
 def judge_cut(source: Range, failure: Failure, codec: str) -> PparseError:
@@ -66,7 +66,7 @@ def judge_cut(source: Range, failure: Failure, codec: str) -> PparseError:
     return failure.error
 
 
-class _Opener(Opener):
+class _Lz4Opener(Opener):
     """Opens blocks and frames. The tag of a block: twice its size code, plus 1 with a checksum."""
 
     codec = "lz4"
@@ -108,7 +108,7 @@ class _Frame:
         return 1 << (8 + 2 * self.code)
 
 
-class _Walk(FrameWalk):
+class _Lz4Walk(FrameWalk):
     """One pass over what lies behind the failure."""
 
     magic = MAGIC

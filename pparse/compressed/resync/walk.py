@@ -30,19 +30,7 @@ class Found:
     sound. ``sure``: its size is right even if it turns out to be damaged.
     """
 
-    __slots__ = (
-        "at",
-        "end",
-        "follows",
-        "position",
-        "proved",
-        "reach",
-        "size",
-        "start",
-        "sure",
-        "tag",
-        "why_suspect",
-    )
+    __slots__ = ("at", "end", "follows", "position", "proved", "reach", "size", "start", "sure", "tag", "why_suspect")
 
     def __init__(self, start: int, end: int, size: int, tag: int = 0) -> None:
         self.start = self.at = start

@@ -59,10 +59,10 @@ def pieces(source: Range, failure: Failure, env: DecodeEnv, *, codec: str, size:
 
     A piece's ``position`` may be less than ``failure.out``: a damaged block may yield more than it should.
     """
-    return _Walk(source, failure, env, _Opener(source, env)).pieces()
+    return _XzWalk(source, failure, env, _XzOpener(source, env)).pieces()
 
 
-class _Opener(Opener):
+class _XzOpener(Opener):
     """Opens blocks. The tag is the kind of check, or `CUT`."""
 
     codec = "xz"
@@ -75,7 +75,7 @@ class _Opener(Opener):
         return spliced(self._data.name, stream_header(tag), block, stream_end(tag, end - start, size or 0))
 
 
-class _Walk(BlockWalk):
+class _XzWalk(BlockWalk):
     """One pass over what lies behind the failure."""
 
     head = HEADER

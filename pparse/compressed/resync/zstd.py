@@ -41,17 +41,17 @@ _TABLE_END: Final = b"\xb1\xea\x92\x8f"
 
 def pieces(source: Range, failure: Failure, env: DecodeEnv, *, codec: str, size: int | None = None) -> Iterator[Piece]:
     """Yield what can be had behind ``failure``, ending a piece at each damage; sets ``failure.suspect_from``."""
-    return _Walk(source, failure, env, _Opener(source, env)).pieces()
+    return _ZstdWalk(source, failure, env, _ZstdOpener(source, env)).pieces()
 
 
-class _Opener(Opener):
+class _ZstdOpener(Opener):
     """Opens frames."""
 
     codec = "zstd"
     concatenated = True
 
 
-class _Walk(FrameWalk):
+class _ZstdWalk(FrameWalk):
     """One pass over what lies behind the failure."""
 
     magic = MAGIC
