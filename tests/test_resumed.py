@@ -18,8 +18,10 @@ from hypothesis import strategies as st
 
 import pparse.compressed.resync
 from pparse.budget import MemoryBudget
+from pparse.compressed.environment import DecodeEnv
 from pparse.compressed.resumed import ResumedData
-from pparse.compressed.resync.pieces import Piece
+from pparse.compressed.resync import pieces_for
+from pparse.compressed.resync.pieces import Failure, Piece
 from pparse.data.base import BytesData, Gap, SuspectRange
 from pparse.errors import ClosedError, EndOfDataError, GapError, LimitError, MalformedError, PparseError, SourceError
 from pparse.limits import MIB, Limits
@@ -69,6 +71,14 @@ def piece(text: bytes, at: int, position=None, *, gaps=(), suspect_ranges=(), **
 
 def all_of(data) -> tuple[bytes, list[tuple[int, int]]]:
     return data.read_known(0, 1 << 20)
+
+
+@pytest.mark.parametrize("codec", ["gzip", "bz2", "xz", "zstd", "lz4"])
+def test_a_misspelt_keyword_of_pieces_is_refused(codec):
+    source = BytesData(b"").range(0, 0)
+    failure, env = Failure(0, 0, 0, MalformedError("damaged")), DecodeEnv(MemoryBudget())
+    with pytest.raises(TypeError, match="sise"):
+        pieces_for(codec)(source, failure, env, codec=codec, sise=3)
 
 
 # -- placing ---------------------------------------------------------------------------------------------------------
