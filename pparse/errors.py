@@ -57,6 +57,10 @@ class Fault(enum.Enum):
     UNREADABLE = "unreadable"  # a chunk that a message needs cannot be read
 
 
+# What the trailer of a stream says against what came out of it.
+TRAILER_FAULTS = frozenset({Fault.CHECKSUM, Fault.LENGTH})
+
+
 class PparseError(Exception):
     """Root of all errors of pparse. An attribute is None where unknown."""
 

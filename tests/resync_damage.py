@@ -6,11 +6,12 @@ import functools
 import random
 
 from pparse.budget import MemoryBudget
+from pparse.compressed.environment import DecodeEnv
 from pparse.compressed.inflated import InflatedData
 from pparse.compressed.resync import Failure, pieces_for
-from pparse.data.base import BytesData
-from pparse.errors import GapError
-from pparse.limits import MIB, Limits
+from pparse.data.base import BytesData, Data
+from pparse.errors import GapError, MalformedError
+from pparse.limits import MIB
 
 
 @functools.lru_cache(8)
@@ -32,10 +33,24 @@ def flip(data, at, mask=4):
     return data[:at] + bytes([data[at] ^ mask]) + data[at + 1 :]
 
 
+def found_behind(source, failure, codec, budget, limits=None):
+    """Return the pieces behind ``failure``."""
+    return list(pieces_for(codec)(source, failure, DecodeEnv(budget, limits), codec=codec, size=None))
+
+
+def blocks_from_start(codec, data, budget=None, limits=None):
+    """Return the one piece that all blocks of ``data`` are, as if nothing was decoded yet."""
+    source = data if isinstance(data, Data) else BytesData(data)
+    failure = Failure(0, 0, 0, MalformedError("not decoded yet"))
+    (piece,) = found_behind(source.range(0, source.size), failure, codec, budget or MemoryBudget(64 * MIB), limits)
+    assert piece.position == 0
+    return piece.data
+
+
 class Salvage:
     """What comes out of a damaged stream: the ``head`` before the failure, the ``pieces`` behind it."""
 
-    def __init__(self, codec, data, budget=64 * MIB, source=None, **options):
+    def __init__(self, codec, data, budget=64 * MIB, source=None):
         self.budget = MemoryBudget(budget)
         self.source = (BytesData(data) if source is None else source).range(0, len(data))
         first = InflatedData(self.source, codec, budget=self.budget, concatenated=True)
@@ -46,9 +61,7 @@ class Salvage:
         if first.error is not None:
             at = len(data) if first.error.offset is None else first.error.offset
             self.failure = Failure(at, first.produced, first.member_start, first.error, first.member_out)
-            find = pieces_for(codec)
-            settings = {"codec": codec, "size": None, "budget": self.budget, "limits": Limits(), "scratch": None}
-            self.pieces = list(find(self.source, self.failure, poll=None, **(settings | options)))
+            self.pieces = found_behind(self.source, self.failure, codec, self.budget)
         self.end = len(self.head)
         if self.failure is not None and self.failure.suspect_from is not None:
             self.end = self.failure.suspect_from

@@ -200,7 +200,7 @@ def test_reads_anywhere_give_the_same_within_a_small_budget():
     for _ in range(40):
         at = rng.randrange(len(truth))
         assert data.read_known(at, 3_000)[0] == whole[at : at + 3_000]
-    assert data._budget.peak <= 8 << 20
+    assert data._env.budget.peak <= 8 << 20
 
 
 def test_a_gap_is_passed_when_gzip_itself_wrote_the_stream():

@@ -18,8 +18,10 @@ from hypothesis import strategies as st
 
 import pparse.compressed.resync
 from pparse.budget import MemoryBudget
+from pparse.compressed.environment import DecodeEnv
 from pparse.compressed.resumed import ResumedData
-from pparse.compressed.resync.pieces import Piece
+from pparse.compressed.resync import pieces_for
+from pparse.compressed.resync.pieces import Failure, Piece
 from pparse.data.base import BytesData, Gap, SuspectRange
 from pparse.errors import ClosedError, EndOfDataError, GapError, LimitError, MalformedError, PparseError, SourceError
 from pparse.limits import MIB, Limits
@@ -47,8 +49,8 @@ def planted(monkeypatch):
     def make(*pieces, suspect_from=None, **more) -> ResumedData:
         seen = []
 
-        def find(source, failure, **settings):
-            seen.append((failure, settings))
+        def find(source, failure, env, *, codec, size):
+            seen.append((failure, codec, size))
             failure.suspect_from = suspect_from
             yield from pieces
 
@@ -70,6 +72,14 @@ def piece(text: bytes, at: int, position=None, *, gaps=(), suspect_ranges=(), **
 
 def all_of(data) -> tuple[bytes, list[tuple[int, int]]]:
     return data.read_known(0, 1 << 20)
+
+
+@pytest.mark.parametrize("codec", ["gzip", "bz2", "xz", "zstd", "lz4"])
+def test_a_misspelt_keyword_of_pieces_is_refused(codec):
+    source = BytesData(b"").range(0, 0)
+    failure, env = Failure(0, 0, 0, MalformedError("damaged")), DecodeEnv(MemoryBudget())
+    with pytest.raises(TypeError, match="sise"):
+        pieces_for(codec)(source, failure, env, codec=codec, sise=3)
 
 
 # -- placing ---------------------------------------------------------------------------------------------------------
@@ -184,9 +194,7 @@ def test_pieces_are_looked_for_once(planted):
         data.finish()
         data.pread(0, 10)
     assert len(data.seen) == 1
-    settings = data.seen[0][1]
-    assert settings["codec"] == "zlib"
-    assert settings["size"] is None
+    assert data.seen[0][1:] == ("zlib", None)
 
 
 def test_the_end_is_told_once(planted):

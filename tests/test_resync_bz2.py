@@ -6,13 +6,10 @@ import random
 import pytest
 
 from pparse.budget import MemoryBudget
-from pparse.compressed.resync.bz2 import index_blocks
-from pparse.data.base import BytesData
-from pparse.errors import LimitError, MalformedError
+from pparse.errors import LimitError
 from pparse.limits import KIB, MIB, Limits
 from pparse.testing.fakes import GappyData
-from tests import sweep
-from tests.resync_damage import Salvage, flip, hole, text
+from tests.resync_damage import Salvage, blocks_from_start, flip, hole, text
 from tests.rows import rows
 
 TRUTH = text(800 * KIB)
@@ -49,22 +46,17 @@ BLOCKS = blocks_of(PACKED)
 JOINED_BLOCKS = blocks_of(JOINED)
 
 
-def index(data, **options):
-    options = {"budget": MemoryBudget(64 * MIB), "limits": Limits()} | options
-    return index_blocks(BytesData(data).range(0, len(data)), **options)
-
-
 def test_the_referee_knows_the_blocks():
     assert len(BLOCKS) > 7
     assert sum(size for *_, size in BLOCKS) == len(TRUTH)
 
 
-@rows("at", sweep.some(range(100, len(PACKED) - 100, 9_973), 3, ends=1))
+@rows("at", range(100, len(PACKED) - 100, 9_973))
 def test_a_hole_costs_the_blocks_it_touches(at):
     Salvage("bz2", hole(PACKED, at, seed=at)).check(TRUTH, BLOCKS, at, at + 512)
 
 
-@rows("at", sweep.some([*range(34), *(BLOCKS[2][0] + byte for byte in range(24))], 4, keep=range(4)))
+@rows("at", [*range(34), *(BLOCKS[2][0] + byte for byte in range(24))])
 def test_any_byte_of_a_header_may_be_wrong(at):
     salvage = Salvage("bz2", flip(PACKED, at))
     salvage.check(TRUTH, BLOCKS, at, at + 1)
@@ -124,8 +116,7 @@ def test_bytes_missing_or_added_are_no_obstacle():
 
 def test_many_marks_take_no_time():
     at = BLOCKS[2][0] + 50
-    marks = (0x314159265359).to_bytes(6) * (20_000 if sweep.full else 8_000)
-    data = PACKED[:at] + marks + PACKED[at:]
+    data = PACKED[:at] + (0x314159265359).to_bytes(6) * 20_000 + PACKED[at:]
     assert Salvage("bz2", data).pieces[-1].data.pread(0, MIB) == TRUTH[BLOCKS[3][2] :]
 
 
@@ -147,7 +138,7 @@ def test_cut_streams_have_nothing_behind(cut):
 def test_reading_at_random_equals_the_truth():
     for data in (PACKED, JOINED):
         budget = MemoryBudget(8 * MIB)
-        blocks = index(data, budget=budget)
+        blocks = blocks_from_start("bz2", data, budget)
         assert blocks.size == len(TRUTH)
         source = random.Random(2)
         for _ in range(200):
@@ -163,23 +154,17 @@ def test_reading_at_random_equals_the_truth():
 def test_blocks_that_unfold_are_not_held():
     truth = bytes(30 * MIB) + b"end"
     budget = MemoryBudget(8 * MIB)
-    blocks = index(bz2.compress(truth), budget=budget)
+    blocks = blocks_from_start("bz2", bz2.compress(truth), budget)
     for at in (30 * MIB, 3, 29 * MIB, 1):
         assert blocks.pread(at, 9) == truth[at : at + 9]
     assert budget.peak <= 8 * MIB
 
 
-def test_only_a_sound_stream_is_indexed():
-    for data in (flip(PACKED, 4), flip(PACKED, 5000), PACKED[:-1], PACKED + b"x", b"", b"BZh9"):
-        with pytest.raises(MalformedError):
-            index(data)
-
-
 def test_the_limit_holds():
     with pytest.raises(LimitError, match="inflated_bytes"):
-        index(PACKED, limits=Limits(inflated_bytes=100_000))
+        blocks_from_start("bz2", PACKED, limits=Limits(inflated_bytes=100_000))
 
 
 def test_a_budget_too_small_is_said():
     with pytest.raises(LimitError, match="--budget"):
-        index(bz2.compress(TRUTH, 9), budget=MemoryBudget(2 * MIB))
+        blocks_from_start("bz2", bz2.compress(TRUTH, 9), MemoryBudget(2 * MIB))

@@ -15,7 +15,7 @@ from pparse.codecs import deflate_entry
 from pparse.codecs.deflate_entry import DeflateEntry
 from pparse.compressed.inflated import InflatedData
 from pparse.compressed.resumed import ResumedData
-from pparse.compressed.resync import Failure, pieces_for
+from pparse.compressed.resync import Failure
 from pparse.data.base import BytesData
 from pparse.errors import EndOfDataError, LimitError, MalformedError
 from pparse.kernels import deflate_blocks
@@ -23,6 +23,7 @@ from pparse.limits import MIB, Limits
 from pparse.testing.fakes import GappyData
 from tests import sweep
 from tests.deflate_samples import STREAMS, content, deflate, sample
+from tests.resync_damage import found_behind
 from tests.rows import rows
 from tests.stream_referee import (
     DAMAGES,
@@ -634,14 +635,13 @@ def test_little_memory_is_enough(budget):
 # -- the function itself ---------------------------------------------------------------------------------------------
 
 
-def found_behind(stream: bytes, codec: str = "gzip", **more):
+def pieces_of(stream: bytes, codec: str = "gzip"):
     source = BytesData(stream).range(0, len(stream))
     head = InflatedData(source, codec, budget=MemoryBudget(64 * MIB), concatenated=codec == "gzip")
     head.finish()
     assert head.error is not None
     failure = Failure(head.error.offset, head.produced, head.member_start, head.error, head.member_out)
-    settings = {"size": None, "limits": Limits(), "scratch": None, "poll": None, "budget": MemoryBudget(64 * MIB)}
-    return failure, list(pieces_for(codec)(source, failure, codec=codec, **(settings | more)))
+    return failure, found_behind(source, failure, codec, MemoryBudget(64 * MIB))
 
 
 @pytest.mark.parametrize("codec", ["gzip", "zlib", "deflate"])
@@ -651,7 +651,7 @@ def test_pieces_ascend_and_do_not_overlap(codec):
     cut = known.stream
     for at in (headers[10], headers[45]):
         cut, _, _ = noise(cut, at, 300)
-    failure, pieces = found_behind(cut, codec)
+    failure, pieces = pieces_of(cut, codec)
     assert pieces
     assert failure.suspect_from is not None
     assert failure.start <= failure.at
@@ -667,9 +667,9 @@ def test_pieces_ascend_and_do_not_overlap(codec):
 def test_the_last_piece_says_how_the_stream_ends():
     known = built("mixed", 6, 3)
     cut, _, _ = noise(known.stream, known.block_headers()[8])
-    _, pieces = found_behind(cut)
+    _, pieces = pieces_of(cut)
     assert pieces[-1].error is None
-    _, pieces = found_behind(cut[:-5000])
+    _, pieces = pieces_of(cut[:-5000])
     assert isinstance(pieces[-1].error, EndOfDataError)
 
 

@@ -11,14 +11,7 @@ from pparse.codecs.decoding import decompressor
 from pparse.codecs.output_cache import Checkpoint, Run, reread
 from pparse.codecs.table import CODECS
 from pparse.compressed.checkpoints import Checkpoints
-from pparse.errors import (
-    DataChangedError,
-    EndOfDataError,
-    GapError,
-    MalformedError,
-    PparseError,
-    UnsupportedError,
-)
+from pparse.errors import DataChangedError, EndOfDataError, GapError, MalformedError, PparseError, UnsupportedError
 from pparse.limits import KIB
 
 TYPE_CHECKING = False
@@ -93,20 +86,6 @@ class DecodeLoop:
     member, the first 262,144. ``entered`` makes the decoder where the source begins in the middle of a stream. Raises
     `UnsupportedError` for a codec that is not there.
     """
-
-    __slots__ = (
-        "_codec",
-        "_concatenated",
-        "_entered",
-        "_env",
-        "_input",
-        "_source",
-        "checkpoints",
-        "member_out",
-        "member_start",
-        "places",
-        "run",
-    )
 
     def __init__(
         self,

@@ -17,7 +17,7 @@ from pparse.codecs.library import fault_of
 from pparse.compressed.gzip_index import COMPLETE, FOOTER, MAGIC, POINT, SPACING, checksum_of, fingerprint
 from pparse.compressed.inflated import InflatedData
 from pparse.data.base import FileData
-from pparse.errors import CancelledError, EndOfDataError, Fault, GapError, MalformedError, PparseError
+from pparse.errors import TRAILER_FAULTS, CancelledError, EndOfDataError, Fault, GapError, MalformedError, PparseError
 from pparse.kernels.deflate_blocks import LOOKAHEAD, find_blocks
 from pparse.limits import KIB, MIB, Limits
 
@@ -218,7 +218,7 @@ class _Builder:
             return self._size, self._out, self._members + (self._out > self._member_out)
         # What came out before damage may be wrong already. Members before this one have been checked.
         end, out, members = self._member_at, self._member_out, self._members
-        if error.fault not in (Fault.CHECKSUM, Fault.LENGTH):
+        if error.fault not in TRAILER_FAULTS:
             number = len(table) - 1
             while number and (error.offset or 0) - (table.row(number)[0] >> 3) < _SUSPECTED:
                 number -= 1

@@ -13,14 +13,7 @@ from pparse.compressed.decoded import DecodedData
 from pparse.compressed.environment import DecodeEnv
 from pparse.compressed.kept_output import KeptOutput
 from pparse.data.base import Access, Gap
-from pparse.errors import (
-    DataChangedError,
-    EndOfDataError,
-    Fault,
-    LimitError,
-    MalformedError,
-    PparseError,
-)
+from pparse.errors import DataChangedError, EndOfDataError, Fault, LimitError, MalformedError, PparseError
 from pparse.limits import KIB
 
 TYPE_CHECKING = False

@@ -8,43 +8,42 @@ from the end); else the gap before it is inexact, and offsets behind it are an e
 
 from __future__ import annotations
 
-import threading
-from bisect import bisect_right
 from contextlib import suppress
 from functools import partial
+from itertools import pairwise
 from operator import attrgetter
 
 from pparse.codecs.gzip_header import MAX_HEADER, parse_header
 from pparse.codecs.table import CODECS
+from pparse.compressed.decoded import DecodedData
+from pparse.compressed.environment import DecodeEnv
 from pparse.compressed.inflated import InflatedData
-from pparse.compressed.resync.pieces import Failure
-from pparse.data.base import Data, GapTable
+from pparse.compressed.placing import Placement
+from pparse.compressed.resync.pieces import BEFORE_DAMAGE, Failure
 from pparse.data.standing import SuspectRange
-from pparse.errors import ClosedError, EndOfDataError, Fault, GapError, LimitError, UnsupportedError
+from pparse.errors import TRAILER_FAULTS, EndOfDataError, Fault, GapError, LimitError, UnsupportedError
 from pparse.findings import Status
-from pparse.limits import Limits
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Sequence
     from typing import Final
 
     from pparse.budget import MemoryBudget
     from pparse.compressed.gzip_index import GzipIndex
+    from pparse.compressed.placing import Placed
     from pparse.compressed.resync.pieces import Piece
     from pparse.data.base import IoStats
     from pparse.data.reader import Range
     from pparse.data.scratch import Scratch
     from pparse.errors import PparseError
-
+    from pparse.limits import Limits
 
 # Streams of xz whose headers are looked at; the checks that liblzma knows: CRC-32, CRC-64, SHA-256.
 _MOST_HEADS: Final = 1_000
 _XZ_CHECKS: Final = (b"\x01", b"\x04", b"\x0a")
-
-
 # What the end of a stream says against what came out of it.
-_CONTRADICTIONS: Final = (Fault.SHORT, Fault.OVERRUN, Fault.SIZE, Fault.CHECKSUM, Fault.LENGTH)
+_CONTRADICTIONS: Final = TRAILER_FAULTS | {Fault.SHORT, Fault.OVERRUN, Fault.SIZE}
 # Codecs without checksums between those of a whole stream.
 _NO_BLOCK_CHECKS: Final = ("gzip", "zlib", "deflate")
 _WRONG_SIZE: Final = "the stream does not hold as many bytes as it should"
@@ -72,19 +71,7 @@ class Problem:
         return f"Problem({self.reason!r}, {self.at}, {self.end})"
 
 
-class _Placed:
-    """``data[skip:]`` at ``[start, end)`` of the whole."""
-
-    __slots__ = ("data", "end", "skip", "start")
-
-    def __init__(self, start: int, end: int, data: Data, skip: int = 0) -> None:
-        self.start = start
-        self.end = end
-        self.data = data
-        self.skip = skip
-
-
-class ResumedData(Data):
+class ResumedData(DecodedData):
     """What a compressed stream holds, behind damage too; readable at any offset with bounded memory. Thread-safe.
 
     Parameters as of `InflatedData`; ``index``, of a gzip file, makes reads in its middle cheap, and knows the size;
@@ -116,28 +103,20 @@ class ResumedData(Data):
     ) -> None:
         if index is not None and index.complete and size is None:
             size = index.size
-        super().__init__(name, size, stats)
-        self.codec = codec
-        self.checksum = checksum
+        env = DecodeEnv(budget, limits, scratch, poll)
+        super().__init__(source, codec, env, size=size, name=name, stats=stats, checksum=checksum, bounded=bounded)
         self._suspect = suspect
-        self._bounded = bounded
         self.problems: list[Problem] = []
         # Called once, when all is final; with this lock held, and perhaps those of data on top: it may take none but
         # the innermost ones (see `pparse.locking`).
         self.on_end: Callable[[], object] | None = None
-        self._source = source
-        self._budget = budget
-        self._limits = limits or Limits()
-        self._scratch = scratch
         self._declared = size
-        self._poll = poll
-        self._lock = threading.RLock()
         self._inflate = partial(
             InflatedData,
             codec=codec,
             size=size,
             budget=budget,
-            limits=limits,
+            limits=env.limits,
             scratch=scratch,
             concatenated=concatenated,
             name=name,
@@ -152,7 +131,7 @@ class ResumedData(Data):
 
             self._head = IndexedData(source, index=index, **self._inflate.keywords)
         self.access = self._head.access
-        self._placed: list[_Placed] = []
+        self._placement = Placement(self._head, 0)  # nothing, before all is final
         self._learned = False
         self._passed_over: list[SuspectRange] = []  # where a limit of ours kept more from being had
         # (output before, end in the source) of stretches with damage inside
@@ -172,11 +151,11 @@ class ResumedData(Data):
         with self._lock:
             if self._source_revision != self._source.data.revision:
                 self._source_revision = self._source.data.revision
-                for placed in self._placed:
-                    placed.data.close()
                 self._head.close()
+                self._placement.close()
                 self._head = self._inflate(self._source)
-                self._placed, self.problems, self.suspect_ranges, self.gaps, self.error = [], [], (), (), None
+                self._placement = Placement(self._head, 0)
+                self.problems, self.suspect_ranges, self.gaps, self.error = [], (), (), None
                 self.size, self._learned = self._declared, False
 
     def _pread(self, offset: int, length: int) -> bytes:
@@ -187,7 +166,7 @@ class ResumedData(Data):
                 if chunk or not self.finished:
                     return chunk
             # Raises if it lies in a gap that was found just now, perhaps by another thread.
-            return self._read_placed(offset, self._clip(offset, length))
+            return self._placement.read(offset, self._clip(offset, length))
 
     def _read_head(self, offset: int, length: int) -> bytes:
         revision = self.revision
@@ -200,27 +179,6 @@ class ResumedData(Data):
             raise
         self._notice()
         return chunk if self.revision == revision else b""  # else it is read again, from what is known now
-
-    def _read_placed(self, offset: int, length: int) -> bytes:
-        pieces: list[bytes] = []
-        for placed, first, count in self._stretches(offset, length):
-            chunk = placed.data.pread(first, count)
-            pieces.append(chunk)
-            if len(chunk) < count:
-                break
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
-
-    def _stretches(self, offset: int, length: int) -> Iterator[tuple[_Placed, int, int]]:
-        place = bisect_right(self._placed, offset, key=attrgetter("start")) - 1
-        while length and 0 <= place < len(self._placed):
-            placed = self._placed[place]
-            if not placed.start <= offset < placed.end:
-                return
-            count = min(length, placed.end - offset)
-            yield placed, placed.skip + offset - placed.start, count
-            offset += count
-            length -= count
-            place += 1
 
     def keep(self, start: int, end: int) -> None:
         """Keep ``[start, end)`` at hand, as long as nothing is known to be wrong with the stream."""
@@ -250,8 +208,8 @@ class ResumedData(Data):
         end = offset + length
         while offset < end:
             came = offset
-            for placed, first, count in self._stretches(offset, end - offset):
-                chunk, missing = placed.data.read_known(first, count)
+            for data, first, count in self._placement.stretches(offset, end - offset):
+                chunk, missing = data.read_known(first, count)
                 unknown += [(offset + start - first, size) for start, size in missing]
                 chunks.append(chunk)
                 offset += len(chunk)
@@ -326,7 +284,7 @@ class ResumedData(Data):
     @property
     def flawed(self) -> bool:
         """Whether anything is known against this stream or its source."""
-        return self._suspect or super().flawed or self._source.data.flawed
+        return self._suspect or super().flawed
 
     def look(self) -> None:
         """Decode to the end if the stream is suspect, or its source is cut or damaged. Raises `LimitError`."""
@@ -337,12 +295,6 @@ class ResumedData(Data):
             source = self._source
             if self._suspect or source.data.standing(source.start, source.end).status is not Status.COMPLETE:
                 self.finish()
-
-    def is_proved(self, start: int, end: int) -> bool:
-        """Say whether a checksum of this, or of its source, confirmed the bytes."""
-        if super().is_proved(start, end):
-            return True
-        return not self.is_suspect and self._source.data.is_proved(self._source.start, self._source.end)
 
     def add_suspect_range(self, start: int, end: int, reason: str) -> None:
         """Note that ``[start, end)`` may be wrong, by what was found out from what the bytes say."""
@@ -376,28 +328,27 @@ class ResumedData(Data):
         error = head.error
         self.problems, self.suspect_ranges, self.error = [], (), None  # a search before may have been interrupted
         self._passed_over = []
-        self._placed = [_Placed(0, head.produced, head)]
-        gaps = GapTable()
+        self._placement = placement = Placement(head, head.produced)
         self.contradiction = head.contradiction
         if head.contradiction is not None and error is not None:
             self.problems.append(Problem(error, self._source.start, self._source.end))
             self.suspect_ranges = (SuspectRange(0, head.produced, error.reason),)
             error = None
         if isinstance(error, EndOfDataError) and self.codec in ("gzip", "zlib", "deflate", "lz4"):
-            error = self._judge_cut(error, gaps)
+            error = self._judge_cut(error)
         proved = head.is_proved(0, head.produced)
         if proved and error is not None and error.fault is Fault.TRAILING:
             self.problems.append(Problem(error, error.offset or self._source.start, self._source.end))
             self.error = error
         elif error is not None and not isinstance(error, EndOfDataError | UnsupportedError):
             failure = self._failure(error)
-            self._place_all(failure, gaps)
-            self._note_suspect(failure, self._placed[0].end)
-            self._suspect_end(error, self._placed[0].end)
+            self._resume(failure, placement)
+            self._note_suspect(failure, placement.placed[0].end)
+            self._suspect_end(error, placement.placed[0].end)
         elif error is not None:
             self.problems.append(Problem(error, error.offset or self._source.start, self._source.end))
             self.error = error
-        self._determine_size(gaps)
+        self._determine_size(placement)
         if self.is_sound or (not self.is_suspect and head.is_proved(0, head.produced)):
             self.vouch(0, head.produced)
 
@@ -434,7 +385,7 @@ class ResumedData(Data):
         head = self._head
         return Failure(at=at, out=head.produced, start=head.member_start, error=error, start_out=head.member_out)
 
-    def _judge_cut(self, error: EndOfDataError, gaps: GapTable) -> PparseError:
+    def _judge_cut(self, error: EndOfDataError) -> PparseError:
         """A stream that ends early may have its end all the same, or zeros where it was never written."""
         if self.codec == "lz4":
             from pparse.compressed.resync.lz4 import judge_cut
@@ -447,98 +398,69 @@ class ResumedData(Data):
             self._note_suspect(failure, self._head.produced)
         return found
 
-    def _place_all(self, failure: Failure, gaps: GapTable) -> None:
+    def _resume(self, failure: Failure, placement: Placement) -> None:
+        """Find the pieces behind ``failure``, place them, and note what is wrong with them."""
         from pparse.compressed.resync import pieces_for
 
         find = pieces_for(self.codec)
-        end_of_source = failure.at  # of what was decoded
-        reason: PparseError = failure.error
-        self.error = failure.error
         if find is None:
             failure.suspect_from = failure.start_out
             failure.why_suspect = f"{self.codec} shows damage late, and nothing checks what was decoded before"
-        found = (
-            []
-            if find is None
-            else find(
-                self._source,
-                failure,
-                codec=self.codec,
-                size=self._declared,
-                budget=self._budget,
-                limits=self._limits,
-                scratch=self._scratch,
-                poll=self._poll,
-            )
-        )
-        pieces: list[tuple[Piece, int]] = []
-        for piece in found:
-            lost = max(0, piece.at - end_of_source)
-            self.problems.append(Problem(reason, end_of_source, max(piece.at, end_of_source)))
-            pieces.append((piece, lost))
-            end_of_source, self.error = piece.end, piece.error
+            found: Iterable[Piece] = ()
+        else:
+            found = find(self._source, failure, self._env, codec=self.codec, size=self._declared)
+        pieces, lost = self._note_problems(failure, found)
+        ratio = min(max(1.0, failure.out / max(1, failure.at - self._source.start)), 1032)
+        placement.place_all([(piece, int(count * ratio)) for piece, count in zip(pieces, lost, strict=True)])
+        self._note_limits(failure, pieces, placement)
+        self._suspect_candidates([failure.at, *(piece.end for piece in pieces)], placement)
+        for placed in placement.placed[1:]:
+            for suspect in placed.data.suspect_ranges:  # known only after the failure behind it
+                self._suspect_within(placed.start + suspect.start, placed.start + suspect.end, suspect.reason, placed)
+
+    def _note_problems(self, failure: Failure, found: Iterable[Piece]) -> tuple[list[Piece], list[int]]:
+        """Note what stands between pieces; return these, and how much of the source is passed over before each."""
+        end = failure.at  # of what was decoded
+        reason: PparseError = failure.error
+        self.error = failure.error
+        pieces, lost = [], []
+        for piece in found:  # as it is now: who found it may learn more of it
+            pieces.append(piece)
+            lost.append(max(0, piece.at - end))
+            self.problems.append(Problem(reason, end, max(piece.at, end)))
+            end, self.error = piece.end, piece.error
             reason = piece.error or reason
         if self.error is not None:
-            self.problems.append(Problem(self.error, end_of_source, self._source.end))
-        ratio = min(max(1.0, failure.out / max(1, failure.at - self._source.start)), 1032)
-        waiting: list[tuple[Piece, int]] = []
-        for piece, lost in pieces:
-            waiting.append((piece, int(lost * ratio)))
-            if piece.position is not None:
-                self._lay(waiting, piece.position, gaps)
-                waiting = []
-        self._lay(waiting, None, gaps)
-        for before, placed, (piece, _) in zip(self._placed, self._placed[1:], pieces, strict=False):
+            self.problems.append(Problem(self.error, end, self._source.end))
+        return pieces, lost
+
+    def _note_limits(self, failure: Failure, pieces: Sequence[Piece], placement: Placement) -> None:
+        """Note where a limit of ours kept more from being had."""
+        for (before, after), piece in zip(pairwise(placement.placed), pieces, strict=True):
             if piece.limit is not None:
-                self._passed_over.append(SuspectRange(before.end, placed.end, piece.limit))
+                self._passed_over.append(SuspectRange(before.end, after.end, piece.limit))
         if failure.limit is not None:
-            self._passed_over.append(SuspectRange(self._placed[-1].end, 1 << 62, failure.limit))
-        for out, end in self._candidates:  # what was decoded of them, up to the place where it begins again
-            for placed, reached in zip(self._placed, (failure.at, *(piece.end for piece, _ in pieces)), strict=True):
-                if end <= reached + 1 and out < placed.end:
-                    self.suspect_ranges += (SuspectRange(max(out, placed.start), placed.end, _SUSPECT),)
-                    break
-        for placed, (piece, _) in zip(self._placed[1:], pieces, strict=True):
-            for suspect in piece.data.suspect_ranges:  # known only after the failure behind it
-                start, end = placed.start + suspect.start - placed.skip, placed.start + suspect.end - placed.skip
-                if max(start, placed.start) < min(end, placed.end):
-                    self.suspect_ranges += (
-                        SuspectRange(max(start, placed.start), min(end, placed.end), suspect.reason),
-                    )
+            self._passed_over.append(SuspectRange(placement.end, 1 << 62, failure.limit))
 
-    def _lay(self, pieces: list[tuple[Piece, int]], position: int | None, gaps: GapTable) -> None:
-        """Place ``pieces`` behind what is there; the last one begins at ``position``, if that is known.
+    def _suspect_candidates(self, ends: Sequence[int], placement: Placement) -> None:
+        """Suspect what was decoded of stretches with damage inside, up to the place where decoding begins again.
 
-        With each piece comes an estimate of what is missing before it. If just one place lacks bytes, their number
-        follows from ``position``; else the room there is gets divided.
+        ``ends``: where in the source what is placed ends.
         """
-        rooms = [0 if piece.joins and not lost else max(1, lost) for piece, lost in pieces]
-        exact = False
-        if position is not None:
-            base = self._placed[-1].end
-            slack = position - base - sum(piece.data.size or 0 for piece, _ in pieces[:-1])
-            lacking = [place for place, room in enumerate(rooms) if room]
-            if slack < 0 and len(pieces) == 1:  # what was decoded last was too much
-                before = self._placed[-1]
-                before.end = max(before.start, before.end + slack)
-                slack = max(0, position - before.end)
-            exact = len(lacking) <= 1
-            total = sum(rooms)
-            for place in lacking:
-                rooms[place] = max(0, slack) * rooms[place] // total if not exact else max(0, slack)
-            if lacking and not exact:
-                rooms[lacking[-1]] = max(1, slack - sum(rooms[place] for place in lacking[:-1]))
-        for (piece, _), room in zip(pieces, rooms, strict=True):
-            start = self._placed[-1].end
-            if room:
-                gaps.add(start, room, exact)
-            start += room
-            self._placed.append(_Placed(start, start + (piece.data.size or 0), piece.data))
-            gaps.add_all(piece.data.gaps, start)
+        for out, end in self._candidates:
+            for placed, reached in zip(placement.placed, ends, strict=True):
+                if end <= reached + 1 and out < placed.end:
+                    self._suspect_within(out, placed.end, _SUSPECT, placed)
+                    break
+
+    def _suspect_within(self, start: int, end: int, reason: str, placed: Placed) -> None:
+        start, end = max(start, placed.start), min(end, placed.end)
+        if start < end:
+            self.suspect_ranges += (SuspectRange(start, end, reason),)
 
     def _note_suspect(self, failure: Failure, end: int) -> None:
         if failure.suspect_from is not None and failure.suspect_from < end:
-            reason = failure.why_suspect or "decoded from damaged data shortly before that showed"
+            reason = failure.why_suspect or BEFORE_DAMAGE
             self.suspect_ranges = (SuspectRange(failure.suspect_from, end, reason), *self.suspect_ranges)
 
     def _suspect_end(self, error: PparseError, end: int) -> None:
@@ -559,8 +481,8 @@ class ResumedData(Data):
             kept.insert(0, SuspectRange(start, end, reason))
         self.suspect_ranges = tuple(kept)
 
-    def _determine_size(self, gaps: GapTable) -> None:
-        end = self._placed[-1].end
+    def _determine_size(self, placement: Placement) -> None:
+        end, gaps = placement.end, placement.gaps
         if self._declared is not None:
             if end < self._declared:
                 gaps.add(end, self._declared - end)
@@ -572,38 +494,18 @@ class ResumedData(Data):
 
     def _sums_up(self) -> bool:
         """Say whether the stream came to its proper end, and only a checksum contradicts."""
-        return (
-            bool(self.suspect_ranges) and self.error is not None and self.error.fault in (Fault.CHECKSUM, Fault.LENGTH)
-        )
+        return bool(self.suspect_ranges) and self.error is not None and self.error.fault in TRAILER_FAULTS
 
     # -- the rest ----------------------------------------------------------------------------------------------------
-
-    def _check_open(self) -> None:
-        if self.closed:
-            raise ClosedError("the data is closed", source=self.name)
-
-    def why_suspect(self, start: int, end: int) -> str | None:
-        """Say what damage of this stream, or of its source, touches ``[start, end)``."""
-        own = super().why_suspect(start, end)
-        if own is not None or super().is_proved(start, end):
-            return own
-        return self._source.data.why_suspect(self._source.start, self._source.end)
 
     def passed_over(self, start: int, end: int) -> str | None:
         """Say which limit of ours kept bytes of ``[start, end)`` from being had."""
         found = (stretch.reason for stretch in self._passed_over if stretch.start < end and start < stretch.end)
         return next(found, None) or self._source.data.passed_over(self._source.start, self._source.end)
 
-    def check_unchanged(self) -> None:
-        """Check the source."""
-        self._check_open()
-        self._source.data.check_unchanged()
-
     def close(self) -> None:
         """Give back memory and scratch space; the source belongs to whoever opened it."""
         with self._lock:
             super().close()
             self._head.close()
-            for placed in self._placed:
-                placed.data.close()
-            self._placed = []
+            self._placement.close()

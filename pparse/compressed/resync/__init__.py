@@ -1,6 +1,6 @@
 """Where a damaged compressed stream can be entered again: for each codec, what can be had behind damage.
 
-`pieces_for` names the function of a codec. It is called as ``pieces(source, failure, codec=…, budget=…, …)`` and
+`pieces_for` names the function of a codec. It is called as ``pieces(source, failure, env, codec=…, size=…)`` and
 yields `Piece` after `Piece`, in the order of the source. Memory is bounded and charged to the budget; the time is
 linear in the source and in what it holds, whatever false beginnings are planted in it. Errors of reading the source
 pass through, and so do `LimitError` and `UnsupportedError` (a library that is missing).
@@ -13,30 +13,19 @@ from pparse.compressed.resync.pieces import Failure, Piece
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from typing import Protocol
 
-    from pparse.budget import MemoryBudget
+    from pparse.compressed.environment import DecodeEnv
     from pparse.data.reader import Range
-    from pparse.data.scratch import Scratch
-    from pparse.limits import Limits
 
     class Pieces(Protocol):
         """Finds what can be had of ``source`` behind ``failure``."""
 
         def __call__(
-            self,
-            source: Range,
-            failure: Failure,
-            *,
-            codec: str,
-            size: int | None,
-            budget: MemoryBudget,
-            limits: Limits,
-            scratch: Scratch | None,
-            poll: Callable[[], object] | None,
+            self, source: Range, failure: Failure, env: DecodeEnv, *, codec: str, size: int | None
         ) -> Iterator[Piece]:
-            """Yield the pieces. ``size``: of the whole output, if known; ``poll`` is called often, and may raise."""
+            """Yield the pieces. ``codec``: the stream's; ``size``: of the whole output, if known."""
 
 
 __all__ = ["Failure", "Piece", "pieces_for"]

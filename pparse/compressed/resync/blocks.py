@@ -6,6 +6,7 @@ import threading
 from array import array
 from bisect import bisect_left, bisect_right
 
+from pparse.compressed.resync.pieces import BEFORE_DAMAGE, CONTRADICTED
 from pparse.data.base import Access, Data, Gap
 from pparse.data.standing import SuspectRange
 from pparse.errors import EndOfDataError, GapError, LimitError, MalformedError
@@ -33,9 +34,6 @@ _STEP: Final = 1 * KIB
 LARGEST: Final = 1 << 62
 # In the tag of a block: of it just so much can be decoded as its size says.
 CUT: Final = 1 << 16
-# Why decoded bytes may be wrong.
-BEFORE_DAMAGE: Final = "decoded from damaged data shortly before that showed"
-CONTRADICTED: Final = "the checksum contradicts what was decoded"
 # What is read at once, by who looks at single things and by who searches.
 _BLOCK: Final = 64 * KIB
 _WINDOW: Final = 256 * KIB

@@ -17,27 +17,24 @@ import zlib
 from array import array
 from bisect import bisect_left
 from functools import partial
-from itertools import islice
 
 from pparse.codecs.decoding import decompressor
-from pparse.compressed.inflated import InflatedData
-from pparse.compressed.resync.blocks import Blocks, Effort, Look, windows
-from pparse.compressed.resync.pieces import Failure, Piece
-from pparse.data.base import BytesData, Data
-from pparse.data.spliced import SplicedData
-from pparse.errors import EndOfDataError, GapError, MalformedError
+from pparse.codecs.output_cache import reread
+from pparse.compressed.resync.blocks import Effort, Look, windows
+from pparse.compressed.resync.walk import BlockWalk, Found, Opener, spliced
+from pparse.data.base import Data
+from pparse.errors import GapError, MalformedError
 from pparse.limits import KIB, MIB
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from typing import Any, Final
+    from collections.abc import Iterator
+    from typing import Final
 
-    from pparse.budget import MemoryBudget
     from pparse.codecs.base import Decompressor
+    from pparse.compressed.environment import DecodeEnv
+    from pparse.compressed.resync.pieces import Failure, Piece
     from pparse.data.reader import Range
-    from pparse.data.scratch import Scratch
-    from pparse.limits import Limits
 
 _MARKS: Final = (0x314159265359, 0x177245385090)  # of a block, of the end of a stream
 _MARK_BITS: Final = 48
@@ -55,38 +52,31 @@ _FEED: Final = 64 * KIB
 _REVERSED: Final = bytes(int(f"{byte:08b}"[::-1], 2) for byte in range(256))
 
 
-def pieces(
-    source: Range,
-    failure: Failure,
-    *,
-    budget: MemoryBudget,
-    limits: Limits,
-    scratch: Scratch | None = None,
-    poll: Callable[[], object] | None = None,
-    **_: Any,
-) -> Iterator[Piece]:
+def pieces(source: Range, failure: Failure, env: DecodeEnv, *, codec: str, size: int | None = None) -> Iterator[Piece]:
     """Yield the runs of sound blocks behind ``failure``; sets ``failure.suspect_from``.
 
     ``failure.out`` may count bytes of the block that failed: a block whose CRC does not match comes out all the same,
     before that is known. What came out before ``suspect_from`` is confirmed by its CRCs.
     """
-    yield from _Search(source, failure, budget, limits, scratch, poll).pieces()
+    return _Bz2Walk(source, failure, env, _Bz2Opener(source, failure, env)).pieces()
 
 
-def index_blocks(source: Range, *, budget: MemoryBudget, limits: Limits, scratch: Scratch | None = None) -> Blocks:
-    """Decode the streams in ``source`` once, and return their blocks for access at random.
+class _Bz2Opener(Opener):
+    """Opens blocks, which begin and end at bits."""
 
-    Raises `MalformedError` if they are not sound from the first to the last byte.
-    """
-    failure = Failure(source.start, 0, source.start, MalformedError("not decoded yet"))
-    search = _Search(source, failure, budget, limits, scratch, None)
-    found = list(islice(search.pieces(), 2))
-    blocks = found[0].data if found else None
-    if len(found) != 1 or found[0].position != 0 or not search.at_end() or not isinstance(blocks, Blocks):
-        for piece in found:
-            piece.data.close()
-        raise MalformedError("the bz2 stream is not sound", source=source.data.name)
-    return blocks
+    codec = "bz2"
+
+    def __init__(self, source: Range, failure: Failure, env: DecodeEnv) -> None:
+        super().__init__(source, env)
+        self._end = Look(source).end
+        # The level in the head of the stream may be damaged, and the highest one serves for all.
+        level = source.data.read_known(failure.start, 4)[0][3:]
+        self._level = b"9" if env.budget.fits(_MEMORY) or not b"1" <= level <= b"9" else level
+
+    def stream(self, start: int, end: int, size: int | None, tag: int) -> Range:
+        """Return the bits ``[start, end)`` of the source behind the head of a stream."""
+        body = _Shifted(self._data, self._end, start, end)
+        return spliced(self._data.name, b"BZh" + self._level, body.range(0, body.length))
 
 
 class _Block:
@@ -103,41 +93,22 @@ class _Block:
         self.size = self.low = self.high = self.failed = self.out = 0
 
 
-class _Search:
+class _Bz2Walk(BlockWalk):
     """One pass over the source, from before the failure to the end."""
 
-    def __init__(
-        self,
-        source: Range,
-        failure: Failure,
-        budget: MemoryBudget,
-        limits: Limits,
-        scratch: Scratch | None,
-        poll: Callable[[], object] | None,
-    ) -> None:
-        self._look = Look(source)
-        self._failure = failure
-        self._budget = budget
-        self._limits = limits
-        self._scratch = scratch
-        self._poll = poll or (lambda: None)
-        # The failed block begins no further back. One whose head is damaged fails there.
-        self._first = max(source.start, failure.start, failure.at - _LONGEST)
-        self._marks = _Marks(self._look, self._first)
-        self._effort = Effort(self._first)
-        self._total = 0
-        self._last: _Block | None = None
-        # The level in the head of the stream may be damaged, and the highest one serves for all.
-        level = self._look.get(failure.start, 4)[3:]
-        self._level = b"9" if budget.fits(_MEMORY) or not b"1" <= level <= b"9" else level
+    joins = proved = small = True
 
-    def pieces(self) -> Iterator[Piece]:
-        """Yield the pieces, in order."""
+    def __init__(self, source: Range, failure: Failure, env: DecodeEnv, open_block: Opener) -> None:
+        super().__init__(source, failure, env, open_block)
+        # The failed block begins no further back. One whose head is damaged fails there.
+        self._search_from = max(source.start, failure.start, failure.at - _LONGEST)
+        self._marks = _Marks(self._look, self._search_from)
+        self._effort = Effort(self._search_from)
+
+    def _behind(self) -> Iterator[Found]:
         failure = self._failure
         border = 8 * failure.at - 7  # blocks that begin here cannot have been decoded
-        broken = False
-        run: Blocks | None = None
-        piece: Piece | None = None
+        broken = began = False
         last: _Block | None = None
         for block in self._blocks():
             if not block.size:
@@ -145,49 +116,33 @@ class _Search:
                     broken = True
                     self._note_suspect(block)
                 continue
+            found = Found(block.bit, block.high, block.size)
+            found.at = max(block.bit // 8, 0 if last is None else -(-last.high // 8))
+            found.reach = -(-block.high // 8)
+            found.proved = True
             # The first block of a stream of which nothing came out; or the one that follows the last.
-            adjoins = block.bit == 8 * failure.start + 32 or (last is not None and block.bit - last.low < _LEAST)
-            before, last = last, block
+            found.follows = block.bit == 8 * failure.start + 32 or (last is not None and block.bit - last.low < _LEAST)
+            last = block
             if not broken and block.bit < border:
                 continue
-            if piece is not None and run is not None and adjoins:
-                piece.end = -(-block.high // 8)
-            else:
-                if piece is not None:
-                    yield piece
-                follows = adjoins and piece is None and not broken
-                run = Blocks(self._look.data.name, self._open, self._budget, joins=True, proved=True, small=True)
-                position = failure.out if follows else None
-                piece = Piece(run, block.bit // 8, -(-block.high // 8), position=position, joins=follows)
-                if before is not None:
-                    piece.at = max(piece.at, -(-before.high // 8))
-            self._last = block
-            run.add(block.bit, block.high, block.size)
-            self._total += block.size
-            self._limits.check("inflated_bytes", self._total, f"what {self._look.data.name} holds")
-        if piece is not None:
-            yield piece
-
-    def at_end(self) -> bool:
-        """Say whether the last block is followed by the end of its stream, and that by the end of the source."""
-        if self._last is None:
-            return False
-        mark = self._marks.after(self._last.low, self._last.low)
-        return mark is not None and mark & 1 == 1 and self._look.end == (self._last.low + 80 + 7) // 8
+            if found.follows and not began and not broken:
+                found.position = failure.out
+            began = True
+            yield found
 
     def _note_suspect(self, block: _Block) -> None:
         """``block`` is the one that failed: what came out of it is in doubt."""
         came = min(block.out, self._failure.out)
-        if came and not isinstance(self._failure.error, GapError | EndOfDataError):
+        if came and not self._failure.by_source:
             self._failure.suspect_from = self._failure.out - came
 
     # -- blocks --------------------------------------------------------------------------------------------------
 
     def _blocks(self) -> Iterator[_Block]:
         """Yield what was tried: sound blocks, none in another one, and what did not turn out to be one."""
-        bit = 8 * self._first
+        bit = 8 * self._search_from
         while (mark := self._marks.after(bit, 8 * self._look.end)) is not None:
-            self._poll()
+            self._env.poll()
             bit = (mark >> 1) + 1
             if mark & 1 or not self._effort.allows(mark >> 4):
                 continue
@@ -199,11 +154,12 @@ class _Search:
 
     def _try(self, bit: int) -> _Block:
         block = _Block(bit)
-        whole = self._stream(bit, 8 * self._look.end).data
-        stream = decompressor("bz2", budget=self._budget, reread=partial(_reread, whole))
+        whole = self._open.stream(bit, 8 * self._look.end, None, 0)
+        again = partial(reread, whole.data, whole.start, whole.end)
+        stream = decompressor("bz2", budget=self._env.budget, reread=again)
         taker = _Taker(stream, self._crc_at(bit))
         try:
-            self._feed(block, whole, taker)
+            self._feed(block, whole.data, taker)
         except MalformedError as error:  # what follows it is no block; the CRC says whether it is one itself
             block.failed = bit // 8 + max(0, (error.offset or 0) - 4)
             if taker.matches:
@@ -227,7 +183,7 @@ class _Search:
             mark = min(longest, 8 * self._look.end) if found is None else found >> 1
             end = 4 + -(-(mark - bit) // 8) + _MORE
             while taker.fed < end:
-                self._poll()
+                self._env.poll()
                 try:
                     data = whole.pread(taker.fed, min(_FEED, end - taker.fed))
                 except GapError:
@@ -244,24 +200,6 @@ class _Search:
     def _crc_at(self, bit: int) -> int:
         head = self._look.get((bit + _MARK_BITS) // 8, 5)
         return int.from_bytes(head.ljust(5, b"\0")) >> (8 - (bit + _MARK_BITS) % 8) & 0xFFFFFFFF
-
-    def _stream(self, bit: int, end: int) -> Range:
-        """Return the bits ``[bit, end)`` of the source behind the head of a stream."""
-        head = BytesData(b"BZh" + self._level)
-        body = _Shifted(self._look, bit, end)
-        whole = SplicedData([head.range(0, 4), body.range(0, body.length)], name=self._look.data.name)
-        return whole.range(0, 4 + body.length)
-
-    def _open(self, start: int, end: int, size: int, tag: int) -> InflatedData:
-        return InflatedData(
-            self._stream(start, end),
-            "bz2",
-            size=size,
-            budget=self._budget,
-            limits=self._limits,
-            scratch=self._scratch,
-            name=self._look.data.name,
-        )
 
 
 class _Taker:
@@ -300,11 +238,11 @@ class _Shifted(Data):
     Python's decoder keeps back what it has of a block until it gets more input. Zeros follow the end of the source.
     """
 
-    def __init__(self, look: Look, bit: int, end: int) -> None:
+    def __init__(self, data: Data, data_end: int, bit: int, end: int) -> None:
         self.length = max(0, -(-(end - bit) // 8)) + _MORE
-        super().__init__(look.data.name, self.length)
-        self._data = look.data
-        self._end = look.end
+        super().__init__(data.name, self.length)
+        self._data = data
+        self._end = data_end
         self._bit = bit
 
     def _pread(self, offset: int, length: int) -> bytes:
@@ -378,10 +316,3 @@ def _marks_in(base: int, block: bytes) -> Iterator[int]:
             if first >= 0 and enough and bits & (1 << _MARK_BITS) - 1 == mark:
                 yield 2 * (8 * (base + first) + shift) + (mark == _MARKS[1])
             at = block.find(needle, at + 1)
-
-
-def _reread(whole: Data, offset: int, length: int) -> bytes:
-    try:
-        return whole.pread(offset, length)
-    except GapError:
-        return b""

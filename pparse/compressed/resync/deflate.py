@@ -19,26 +19,26 @@ from __future__ import annotations
 
 from array import array
 from contextlib import suppress
+from copy import copy
 from functools import partial
 
 from pparse.budget import MemoryBudget
-from pparse.codecs.gzip_header import MAX_HEADER, may_go_on, parse_header
+from pparse.compressed.environment import DecodeEnv
 from pparse.compressed.inflated import InflatedData
-from pparse.compressed.resync.deflate_chain import FEED, Chain, EnteredData, Entry, Pace, ended_at, noter, try_chain
+from pparse.compressed.resync.deflate_chain import Chain, EnteredData, Entry, Pace, ended_at, noter, try_chain
 from pparse.compressed.resync.deflate_inside import WINDOW, Goal, Inside
-from pparse.compressed.resync.deflate_source import MAGIC, Candidates, real_end, zeros_at_end
+from pparse.compressed.resync.deflate_source import Candidates, DeflateSource, real_end, zeros_at_end
 from pparse.compressed.resync.pieces import Failure, Piece
 from pparse.data.hidden import HiddenData
 from pparse.data.standing import SuspectRange
-from pparse.errors import EndOfDataError, Fault, GapError, LimitError, MalformedError, PparseError
-from pparse.limits import KIB, MIB, Limits
+from pparse.errors import TRAILER_FAULTS, EndOfDataError, Fault, GapError, LimitError, MalformedError, PparseError
+from pparse.limits import KIB, MIB
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from typing import Any, Final
+    from collections.abc import Generator, Iterator
+    from typing import Final
 
-    from pparse.codecs.gzip_header import GzipHeader
     from pparse.compressed.resync.deflate_chain import Tail, Trial
     from pparse.compressed.resync.deflate_inside import Before
     from pparse.data.reader import Range
@@ -60,22 +60,13 @@ _CUT_ZEROS: Final = 16
 # What is known before a stream is entered: that there is nothing, or nothing.
 _BEGINNING: Final = Entry(0)
 _UNKNOWN: Final = Entry(WINDOW)
-_TRAILER: Final = {"gzip": 8, "zlib": 4, "deflate": 0}
+_PUT_TOGETHER: Final = "it copies from where bytes are lost, and was put together by where the next block must begin"
+_CONTRADICTED: Final = "the checksum of the stream contradicts what was decoded"
 
 
-def pieces(
-    source: Range,
-    failure: Failure,
-    *,
-    codec: str,
-    budget: MemoryBudget,
-    limits: Limits,
-    size: int | None = None,
-    poll: Callable[[], object] | None = None,
-    **_: Any,
-) -> Iterator[Piece]:
+def pieces(source: Range, failure: Failure, env: DecodeEnv, *, codec: str, size: int | None = None) -> Iterator[Piece]:
     """Yield what can be decoded behind ``failure``, in order; sets ``failure.suspect_from``."""
-    return _Walk(source, failure, codec, budget, limits, size, poll).pieces()
+    return _DeflateWalk(source, failure, codec, env, size).pieces()
 
 
 def judge_cut(source: Range, failure: Failure, codec: str) -> PparseError:
@@ -85,8 +76,7 @@ def judge_cut(source: Range, failure: Failure, codec: str) -> PparseError:
     over. If it ends with zeros, as a download does for which room was made in advance, they are none of the stream's.
     """
     end = real_end(source)
-    walk = _Walk(source, failure, codec, MemoryBudget(64 * MIB), Limits(), None, None)
-    chain = walk.first_chain()
+    chain = _DeflateWalk(source, failure, codec, DecodeEnv(MemoryBudget(64 * MIB)), None).first_position().chain
     if chain is None:
         return failure.error
     out = failure.out - failure.start_out
@@ -102,7 +92,49 @@ def judge_cut(source: Range, failure: Failure, codec: str) -> PparseError:
     return failure.error
 
 
-class _Found:
+class _Position:
+    """Where decoding failed, and what is known there; not changed once it is made.
+
+    ``at``: the byte of the source. ``chain``: what failed there, if it came as far as a block; ``by_gap``: the source
+    has a gap there; ``too_far``: what failed was a distance. ``member_out``: where the member in question begins in the
+    output, if known. Up to byte ``sound_at`` of the source decoding was right, and so ``least`` bytes of the member
+    come before what follows, at least; ``before`` of them precede the chain.
+    """
+
+    __slots__ = ("at", "before", "by_gap", "chain", "least", "member_out", "sound_at", "too_far")
+
+    def __init__(
+        self,
+        at: int,
+        member_out: int | None,
+        *,
+        chain: Chain | None = None,
+        by_gap: bool = False,
+        too_far: bool = False,
+        sound_at: int | None = None,
+        least: int = 0,
+    ) -> None:
+        self.at = at
+        self.member_out = member_out
+        self.chain = chain
+        self.by_gap = by_gap
+        self.too_far = too_far
+        self.sound_at = at if sound_at is None else sound_at
+        self.least = self.before = least
+
+    @property
+    def chain_bit(self) -> int:
+        """Where the chain begins; -1 if there is none."""
+        return -1 if self.chain is None else self.chain.bit
+
+    def sound_to(self, at: int, out: int) -> _Position:
+        """Return it, with everything before byte ``at`` decoded well: ``out`` bytes of the chain."""
+        other = copy(self)
+        other.sound_at, other.least = at, self.before + out
+        return other
+
+
+class _Reentry:
     """A place where decoding goes on: the block at bit ``bit``, what is known before it, and its trial.
 
     ``weak``: it may be a stream inside this one, all the same. ``fresh``: a member begins there. ``tail``: what comes
@@ -134,84 +166,90 @@ class _Found:
         self.resolved = resolved
 
 
-class _Walk:
+class _DeflateWalk:
     """One pass over what lies behind the first failure."""
 
-    def __init__(
-        self,
-        source: Range,
-        failure: Failure,
-        codec: str,
-        budget: MemoryBudget,
-        limits: Limits,
-        size: int | None,
-        poll: Callable[[], object] | None,
-    ) -> None:
+    def __init__(self, source: Range, failure: Failure, codec: str, env: DecodeEnv, size: int | None) -> None:
+        self._source = DeflateSource(source, codec)
         self._data = source.data
-        self._start = source.start
-        self._end = real_end(source)
+        self._end = self._source.end
         self._candidates = Candidates(self._data, self._end)
         self._failure = failure
         self._codec = codec
-        self._budget = budget
-        self._limits = limits
+        self._env = env
         self._size = size
-        self._poll = poll or (lambda: None)
         self._work = 4 * (source.end - source.start) + 64 * MIB  # source bytes that may be decoded in vain
-        self._at = failure.at  # where decoding failed last
-        self._chain: Chain | None = None  # what failed there
-        self._inside = Inside(self._data, self._end, self._end - self._start, budget, self._poll)
-        self._too_far = failure.error.fault is Fault.TOO_FAR
-        self._by_gap = isinstance(failure.error, GapError)  # the source has a gap there
-        self._member_out: int | None = failure.start_out  # where the member in question begins, in the output
-        self._sound_at = failure.start  # as far as here in the source decoding was right, and so many bytes of the
-        self._least = 0  # member come before what follows, at least:
-        self._before = 0  # these before the chain, and what the chain gave
+        self._inside = Inside(self._data, self._end, self._end - source.start, env)
 
     # -- the walk ----------------------------------------------------------------------------------------------------
 
     def pieces(self) -> Iterator[Piece]:
         """Yield the pieces, in order."""
-        failure = self._failure
-        self._chain = self.first_chain()
-        if self._chain is None and failure.error.fault is not Fault.TRAILING:
-            self._at = failure.start  # its header is damaged
+        failure, here = self._failure, self.first_position()
         if failure.error.fault is Fault.SIZE:  # where, nobody can tell
             failure.suspect_from, failure.why_suspect = 0, "the stream holds more bytes than it should"
             return
-        if self._chain is not None and self._contradicted(failure.error):
+        if here.chain is not None and self._contradicted(failure.error):
             body_end = failure.at - (8 if failure.error.fault is Fault.LENGTH else 4)
-            behind = body_end + _TRAILER[self._codec]
-            if self._may_end(behind):
+            behind = body_end + self._source.trailer
+            if self._source.may_end(behind):
                 failure.suspect_from, failure.why_suspect = failure.start_out, _CONTRADICTED
-                self._member_out = failure.out
-                yield from self._members(behind, None)
+                yield from self._members(_Position(behind, failure.out), None)
                 return
-            self._at = body_end
-        while (found := self._next()) is not None:
+            here = self.first_position(body_end)
+        found, here = self._next(here)
+        while found is not None:
             trial = found.trial
             if found.fresh and trial.ended:  # a whole member: those behind it may be whole, too
-                self._member_out = None
-                yield from self._members(found.bit // 8, None, joins=False)
+                here = _Position(found.bit // 8, None, too_far=here.too_far)
+                here = yield from self._members(here, None, joins=False)
             else:
-                piece = self._make_piece(found)
+                piece, member_out = self._make_piece(found, here)
                 piece.limit, failure.limit = failure.limit, None
                 yield piece
                 if trial.cut:
                     return
                 if trial.ended:
-                    yield from self._members(trial.end + _TRAILER[self._codec], piece)
+                    here = _Position(trial.end + self._source.trailer, member_out, too_far=here.too_far)
+                    here = yield from self._members(here, piece)
                 else:
-                    self._at, self._by_gap = trial.end, trial.by_gap
-                    tail = 0 if found.tail is None else len(found.tail.content)
-                    place = None if piece.position is None else piece.position + tail
-                    self._chain = Chain(found.bit, found.entry, tail, noter(piece), place)
-                    self._too_far = False
-                    self._sound_at, self._before = found.bit // 8, self._least
-            if self._at >= self._end:
+                    here = self._damaged_again(found, here, piece)
+            if here.at >= self._end:
                 return
+            found, here = self._next(here)
 
-    def first_chain(self) -> Chain | None:
+    def _damaged_again(self, found: _Reentry, here: _Position, piece: Piece) -> _Position:
+        """Return where the chain of blocks fails that ``piece`` is made of."""
+        tail = 0 if found.tail is None else len(found.tail.content)
+        place = None if piece.position is None else piece.position + tail
+        return _Position(
+            found.trial.end,
+            here.member_out,
+            chain=Chain(found.bit, found.entry, tail, noter(piece), place),
+            by_gap=found.trial.by_gap,
+            sound_at=found.bit // 8,
+            least=here.least,
+        )
+
+    def first_position(self, at: int | None = None) -> _Position:
+        """Return where decoding failed at first; ``at``, if it was there and not where that showed."""
+        failure = self._failure
+        if failure.error.fault is Fault.TRAILING and self._codec != "deflate":
+            # Another member, that cannot be read. Of raw deflate, it was a false end.
+            return _Position(failure.at, failure.out)
+        chain = self._first_chain()
+        if chain is None and failure.error.fault is not Fault.TRAILING:
+            at = failure.start  # its header is damaged
+        return _Position(
+            failure.at if at is None else at,
+            failure.start_out,
+            chain=chain,
+            by_gap=isinstance(failure.error, GapError),
+            too_far=failure.error.fault is Fault.TOO_FAR,
+            sound_at=failure.start,
+        )
+
+    def _first_chain(self) -> Chain | None:
         """Return the decoding that failed; None if it did not come as far as a block."""
         failure = self._failure
 
@@ -219,12 +257,8 @@ class _Walk:
             failure.suspect_from = start
 
         start = failure.start
-        if failure.error.fault is Fault.TRAILING and self._codec != "deflate":
-            # Another member, that cannot be read. Of raw deflate, it was a false end.
-            self._member_out, self._sound_at = failure.out, failure.at
-            return None
         if self._codec == "gzip":
-            header = self._header(start)
+            header = self._source.header(start)
             if header is None:
                 return None
             start += header.length
@@ -233,300 +267,268 @@ class _Walk:
         return Chain(8 * start, _BEGINNING, failure.start_out, note, failure.start_out) if start < failure.at else None
 
     def _contradicted(self, error: PparseError) -> bool:
-        return self._codec in ("gzip", "zlib") and error.fault in (Fault.CHECKSUM, Fault.LENGTH)
+        return self._codec in ("gzip", "zlib") and error.fault in TRAILER_FAULTS
 
-    def _members(self, at: int, piece: Piece | None, *, joins: bool = True) -> Iterator[Piece]:
-        """Yield what the members hold that begin at ``at`` or behind zeros there; sets where that fails."""
+    def _members(
+        self, here: _Position, piece: Piece | None, *, joins: bool = True
+    ) -> Generator[Piece, None, _Position]:
+        """Yield what the members hold that begin at ``here`` or behind zeros there; return where that fails.
+
+        ``piece`` is what precedes them, and learns what follows it if that is none.
+        """
+        source, end = self._source, self._end
         while True:
-            at = self._skip_zeros(at)
-            self._at, self._chain, self._by_gap = at, None, False
-            self._sound_at, self._before, self._least = at, 0, 0
-            if at >= self._end:
-                return
-            if self._codec != "gzip" or self._header(at) is None:
+            at = source.skip_zeros(here.at)
+            here = _Position(at, here.member_out, too_far=here.too_far)
+            if at >= end:
+                return here
+            if self._codec != "gzip" or source.header(at) is None:
                 if piece is not None and piece.error is None:
-                    piece.error = MalformedError(
-                        f"bytes follow the {self._codec} stream", offset=at, fault=Fault.TRAILING
-                    )
-                if self._codec != "gzip":
-                    self._at = self._end
-                return
+                    reason = f"bytes follow the {self._codec} stream"
+                    piece.error = MalformedError(reason, offset=at, fault=Fault.TRAILING)
+                return here if self._codec == "gzip" else _Position(end, None)
             inner = InflatedData(
-                self._data.range(at, self._end),
+                self._data.range(at, end),
                 "gzip",
-                budget=self._budget,
-                limits=self._limits,
+                budget=self._env.budget,
+                limits=self._env.limits,
                 concatenated=True,
                 name=self._data.name,
             )
             inner.finish()
             error = inner.error
-            failed_at = self._end if error is None or error.offset is None else error.offset
+            failed_at = end if error is None or error.offset is None else error.offset
             data = EnteredData(inner, inner.name, inner.produced, array("q"), None)
-            piece = Piece(data, at, failed_at, position=self._member_out, joins=joins, error=error)
+            piece = Piece(data, at, failed_at, position=here.member_out, joins=joins, error=error)
             yield piece
-            self._at, joins = self._end, True
+            joins = True
             if error is None or isinstance(error, EndOfDataError):
-                return
-            if not self._contradicted(error):
-                self._failed_in(inner, failed_at, error, piece)
-                return
-            body_end = failed_at - (8 if error.fault is Fault.LENGTH else 4)
-            if not self._may_end(body_end + 8):
-                self._failed_in(inner, body_end, error, piece)
-                return
+                return _Position(end, None)
+            if self._contradicted(error):
+                failed_at -= 8 if error.fault is Fault.LENGTH else 4
+            if not self._contradicted(error) or not source.may_end(failed_at + 8):
+                return self._failed_in(inner, failed_at, error, piece, here)
             data.suspect_ranges = (SuspectRange(inner.member_out, inner.produced, _CONTRADICTED),)
-            self._member_out = None if self._member_out is None else self._member_out + inner.produced
-            at = body_end + 8
+            member_out = None if here.member_out is None else here.member_out + inner.produced
+            here = _Position(failed_at + 8, member_out, too_far=here.too_far)
 
-    def _failed_in(self, inner: InflatedData, failed_at: int, error: PparseError, piece: Piece) -> None:
-        """Note where members that were whole until then come to damage."""
-        start = inner.member_start
-        header = self._header(start)
-        self._at = failed_at
-        self._by_gap = isinstance(error, GapError)
+    def _failed_in(
+        self, inner: InflatedData, failed_at: int, error: PparseError, piece: Piece, here: _Position
+    ) -> _Position:
+        """Return where the members of ``piece``, whole until then, come to damage."""
+        start, chain = inner.member_start, None
+        header = self._source.header(start)
         if header is not None and error.fault is not Fault.TRAILING and start + header.length < failed_at:
             place = None if piece.position is None else piece.position + inner.member_out
-            self._chain = Chain(8 * (start + header.length), _BEGINNING, inner.member_out, noter(piece), place)
-        if self._member_out is not None:
-            self._member_out += inner.produced if self._chain is None else inner.member_out
-        self._sound_at = start
+            chain = Chain(8 * (start + header.length), _BEGINNING, inner.member_out, noter(piece), place)
+        member_out = here.member_out
+        if member_out is not None:
+            member_out += inner.produced if chain is None else inner.member_out
+        by_gap = isinstance(error, GapError)
+        return _Position(failed_at, member_out, chain=chain, by_gap=by_gap, too_far=here.too_far, sound_at=start)
 
     # -- looking for a block -----------------------------------------------------------------------------------------
 
-    def _next(self) -> _Found | None:
-        """Return where decoding goes on; if it failed at a gap inside a block, in that block, if possible."""
+    def _next(self, here: _Position) -> tuple[_Reentry | None, _Position]:
+        """Return where decoding goes on; if it failed at a gap inside a block, in that block, if possible.
+
+        With it comes the position, with what was learned of it on the way.
+        """
         limit, before, found = None, None, None
         with suppress(LimitError):
             limit = self._inside.wanting  # unless there is nothing to go on with, or it was gone on with
-            before = self._before_gap()
-            found = None if before is None else self._in_stored(before)
+            before = self._before_gap(here)
+            found = None if before is None else self._in_stored(before, here)
             limit = None if before is None or found is not None else limit
         if found is None:
-            found = self._find()
+            found, here = self._find(here)
             if before is not None:
                 with suppress(LimitError):
-                    inside = self._in_codes(before, found)
+                    inside = self._in_codes(before, found, here)
                     found, limit = (found, limit) if inside is None else (inside, None)
         self._failure.limit = limit
-        return found
+        return found, here
 
-    def _before_gap(self) -> Before | None:
+    def _before_gap(self, here: _Position) -> Before | None:
         """Return what precedes the gap that decoding came to; None if it came to none. Raises `LimitError`."""
-        gap = self._data.next_gap(self._at) if self._by_gap else None
-        if gap is None or self._chain is None or gap.offset > self._at or gap.end is None or gap.end >= self._end:
+        gap = self._data.next_gap(here.at) if here.by_gap else None
+        if gap is None or here.chain is None or gap.offset > here.at or gap.end is None or gap.end >= self._end:
             return None
         if self._is_vague(gap.offset, gap.end):
             return None
-        return self._inside.before(self._chain, gap.offset)
+        return self._inside.before(here.chain, gap.offset)
 
     def _is_vague(self, start: int, end: int) -> bool:
         return isinstance(self._data, HiddenData) and self._data.is_vague(start, end)
 
-    def _in_stored(self, before: Before) -> _Found | None:
+    def _in_stored(self, before: Before, here: _Position) -> _Reentry | None:
         resumed = self._inside.in_stored(before)
         if resumed is None or resumed.tail is None or before.block is None:
             return None
         end = resumed.bit // 8
         trial = ended_at(end) if before.block.final else self._try(resumed.bit, resumed.entry)
         if trial.ended:
-            if not self._may_end(trial.end + _TRAILER[self._codec]):
+            if not self._source.may_end(trial.end + self._source.trailer):
                 return None
         elif not trial.by_gap and not trial.length:
             return None  # there is no block
         place = None if before.place is None else before.place + resumed.tail.at - before.at
-        total = self._total(resumed.bit, trial)
-        wanted = None if total is None or self._member_out is None else self._member_out + total
+        wanted = self._member_end(here, resumed.bit, trial)
         if place is not None and wanted not in (None, place + len(resumed.tail.content) + trial.length):
             return None
-        return _Found(resumed.bit, resumed.entry, trial, tail=resumed.tail, place=place)
+        return _Reentry(resumed.bit, resumed.entry, trial, tail=resumed.tail, place=place)
 
-    def _in_codes(self, before: Before, found: _Found | None) -> _Found | None:
+    def _in_codes(self, before: Before, found: _Reentry | None, here: _Position) -> _Reentry | None:
         if found is None or found.fresh:  # nothing begins behind it but, perhaps, a member: it is the last block
             limit = self._end if found is None else found.bit // 8
             if self._is_vague(before.start // 8, limit):
                 return None
-            alone = found is None and self._failure.start == self._start
-            bit = 8 * (limit - _TRAILER[self._codec])
-            resumed = self._inside.in_codes(before, Goal(bit, None, partial(self._place_of_end, limit), alone=alone))
+            alone = found is None and self._failure.start == self._source.start
+            bit = 8 * (limit - self._source.trailer)
+            last_place = partial(self._place_of_end, here, limit)
+            resumed = self._inside.in_codes(before, Goal(bit, None, last_place, alone=alone))
             if resumed is None:
                 return None
             last = ended_at(resumed.bit // 8)
-            return _Found(resumed.bit, resumed.entry, last, tail=resumed.tail, resolved=last.length)
-        trial, total = found.trial, self._total(found.bit, found.trial)
-        if found.weak or total is None or self._member_out is None or self._is_vague(before.start // 8, found.bit // 8):
+            return _Reentry(resumed.bit, resumed.entry, last, tail=resumed.tail, resolved=last.length)
+        trial, end = found.trial, self._member_end(here, found.bit, found.trial)
+        if found.weak or end is None or self._is_vague(before.start // 8, found.bit // 8):
             return None
-        resumed = self._inside.in_codes(before, Goal(found.bit, self._member_out + total - trial.length))
+        resumed = self._inside.in_codes(before, Goal(found.bit, end - trial.length))
         if resumed is None:
             return None
         again = self._try(found.bit, resumed.entry)
         if (again.length, again.end, again.ended) != (trial.length, trial.end, trial.ended):
             return None
         resolved = trial.edges[-1] if trial.edges else 0
-        return _Found(found.bit, resumed.entry, again, tail=resumed.tail, resolved=resolved)
+        return _Reentry(found.bit, resumed.entry, again, tail=resumed.tail, resolved=resolved)
 
-    def _place_of_end(self, limit: int, at: int) -> int | None:
+    def _place_of_end(self, here: _Position, limit: int, at: int) -> int | None:
         """Return how much output there is if the stream ends at ``at``; None if it cannot end there."""
-        behind = at + _TRAILER[self._codec]
-        if not (behind == limit or behind <= limit - _ZEROS) or not self._may_end(behind):
+        behind = at + self._source.trailer
+        if not (behind == limit or behind <= limit - _ZEROS) or not self._source.may_end(behind):
             return None  # sizes end with zeros: a few are no padding
-        total = self._total(8 * at, ended_at(at))
-        return None if total is None or self._member_out is None else self._member_out + total
+        return self._member_end(here, 8 * at, ended_at(at))
 
-    def _find(self) -> _Found | None:
-        """Return the first block behind the failure that is to be believed; None if there is none."""
-        begin = self._at
-        if self._chain is None:
-            found = self._behind_header()
+    def _find(self, position: _Position) -> tuple[_Reentry | None, _Position]:
+        """Return the first block behind the failure that is to be believed, None if there is none; and the position."""
+        if position.chain is None:
+            found = self._behind_header(position.at)
             if found is not None:
-                return found
-        elif not self._by_gap:
-            begin = max(self._chain.bit // 8, self._at - _BACK)
-        pace = None if self._chain is None or self._by_gap else Pace(self._chain, self._data, self._end, begin)
-        if pace is not None and self._chain is not None:
-            self._note_sound(begin, pace.out)
-        fallback: _Found | None = None
+                return found, position
+        here = position
+        fallback: _Reentry | None = None
         tries = _MORE_TRIES
-        for bit, is_member in self._candidates.find(8 * begin, members=self._codec == "gzip"):
-            self._poll()
-            if bit <= self._chain_bit:
-                continue
-            passed = pace is not None and bit // 8 < self._at and not is_member
-            if passed and pace is not None:
-                in_step = pace.compare(bit)
-                if in_step:
-                    self._note_sound(bit // 8, pace.out)
-                if in_step is not False:
-                    # Entered here, not knowing what precedes it, a decoder might pass over the damage unseen.
-                    continue
-            found = self._believe(bit, is_member)
+        for bit, is_member, passed, here in self._untried(position):
+            found = self._believe(bit, is_member, here)
             if found is None:
                 if self._work < 0:
-                    return fallback
+                    break
                 continue
             trial = found.trial
-            if passed and trial.end == self._at and not trial.ended:  # it fails where that failed: it is in step
+            if passed and trial.end == here.at and not trial.ended:  # it fails where that failed: it is in step
                 continue
             if not trial.cut:
-                return found
+                return found, here
             # The source ends: that is believed only if nothing near comes to a proper end.
             fallback = fallback or found
             tries -= 1
             if not tries:
-                return fallback
-        return fallback
+                break
+        return fallback, here
 
-    def _believe(self, bit: int, is_member: bool) -> _Found | None:
+    def _untried(self, here: _Position) -> Iterator[tuple[int, bool, bool, _Position]]:
+        """Yield the bits where a block may begin, whether it is a member, and whether the chain passed it.
+
+        Left out is where the chain was in step; what that says of the position comes with what is yielded next.
+        """
+        begin, pace = here.at, None
+        if here.chain is not None and not here.by_gap:
+            begin = max(here.chain.bit // 8, here.at - _BACK)
+            pace = Pace(here.chain, self._data, self._end, begin)
+            here = self._note_sound(here, begin, pace.out)
+        for bit, is_member in self._candidates.find(8 * begin, members=self._codec == "gzip"):
+            self._env.poll()
+            if bit <= here.chain_bit:
+                continue
+            passed = pace is not None and bit // 8 < here.at and not is_member
+            if passed and pace is not None:
+                in_step = pace.compare(bit)
+                if in_step:
+                    here = self._note_sound(here, bit // 8, pace.out)
+                if in_step is not False:
+                    # Entered here, not knowing what precedes it, a decoder might pass over the damage unseen.
+                    continue
+            yield bit, is_member, passed, here
+
+    def _believe(self, bit: int, is_member: bool, here: _Position) -> _Reentry | None:
         """Try what may begin at ``bit``; return it if it is to be believed."""
         if is_member:
             return self._whole_member(bit // 8)
-        start = self._header_before(bit // 8) if bit % 8 == 0 and self._codec == "gzip" else None
+        start = None
+        if bit % 8 == 0 and self._codec == "gzip":
+            start = self._source.header_before(bit // 8, here.at if here.chain is None else here.chain.bit // 8)
         if start is not None:
             return self._whole_member(start)
         trial = self._try(bit, _UNKNOWN)
         taken = trial.end - bit // 8
         if self._believed(bit, trial):
-            return _Found(bit, _UNKNOWN, trial)
+            return _Reentry(bit, _UNKNOWN, trial)
         if not trial.ended and not trial.cut and taken >= _SHORT:
-            return _Found(bit, _UNKNOWN, trial, weak=True)
+            return _Reentry(bit, _UNKNOWN, trial, weak=True)
         self._work -= taken
         return None
 
-    def _whole_member(self, at: int) -> _Found | None:
+    def _whole_member(self, at: int) -> _Reentry | None:
         """Return the gzip member at ``at`` if its checksum agrees."""
-        header = self._header(at, most=4 * KIB)
+        header = self._source.header(at, most=4 * KIB)
         self._work -= _TRIAL
         if header is None:
             return None
         start = at + header.length
         trial = self._try(8 * start, _BEGINNING)
         self._work -= trial.end - at
-        if not trial.ended or self._sums(trial) is not True:
+        if not trial.ended or self._source.sums(trial) is not True:
             return None
-        return _Found(8 * at, _BEGINNING, trial, fresh=True)
+        return _Reentry(8 * at, _BEGINNING, trial, fresh=True)
 
-    def _header_before(self, at: int) -> int | None:
-        """Return where a gzip header begins that ends at ``at``, if one does."""
-        start = max(self._at if self._chain is None else self._chain_bit // 8, at - 4 * KIB, 0)
-        head = self._peek(start, at - start)
-        place = head.rfind(MAGIC)
-        while place >= 0:
-            header = parse_header(head[place:])
-            if header is not None and start + place + header.length == at:
-                return start + place
-            place = head.rfind(MAGIC, 0, place)
-        return None
-
-    def _is_whole(self, found: _Found) -> bool:
-        """Say whether all of a member was found: nothing is unknown, and its size is what the trailer says."""
-        trial = found.trial
-        if not trial.ended or len(trial.edges):
-            return False
-        size = self._peek(trial.end + 4, 4) if self._codec == "gzip" else b""
-        return not found.entry.unknown or (
-            len(size) == 4 and int.from_bytes(size, "little") == trial.length & 0xFFFFFFFF
-        )
-
-    def _sums(self, trial: Trial) -> bool | None:
-        """Say whether the checksum behind a stream of which all is known agrees; None if there is none."""
-        trailer = self._peek(trial.end, _TRAILER[self._codec])
-        if self._codec != "gzip" or len(trailer) < 8:
-            return None
-        size = int.from_bytes(trailer[4:], "little")
-        return int.from_bytes(trailer[:4], "little") == trial.crc and size == trial.length & 0xFFFFFFFF
-
-    @property
-    def _chain_bit(self) -> int:
-        return -1 if self._chain is None else self._chain.bit
-
-    def _note_sound(self, at: int, out: int) -> None:
-        """Everything before byte ``at`` was decoded well: ``out`` bytes of the chain."""
-        if self._chain is not None:
-            self._sound_at, self._least = at, self._before + out
+    def _note_sound(self, here: _Position, at: int, out: int) -> _Position:
+        """Note that everything before byte ``at`` was decoded well: ``out`` bytes of the chain."""
+        if here.chain is not None:
             # A distance that is too far says that bytes are missing, anywhere before.
-            self._chain.noted(self._chain.out + (0 if self._too_far else out))
+            here.chain.noted(here.chain.out + (0 if here.too_far else out))
+        return here.sound_to(at, out)
 
-    def _behind_header(self) -> _Found | None:
+    def _behind_header(self, at: int) -> _Reentry | None:
         """Return the first block of a member whose header is damaged, if it can be told where that ends."""
         if self._codec == "gzip":
-            header = self._header(self._at, tolerant=True)
-            start = None if header is None else self._at + header.length
+            header = self._source.header(at, tolerant=True)
+            start = None if header is None else at + header.length
         else:
-            start = self._at + 2 if self._codec == "zlib" else None
+            start = at + 2 if self._codec == "zlib" else None
         if start is None or start >= self._end:
             return None
         trial = self._try(8 * start, _BEGINNING)
-        return _Found(8 * start, _BEGINNING, trial) if self._believed(8 * start, trial) else None
+        return _Reentry(8 * start, _BEGINNING, trial) if self._believed(8 * start, trial) else None
 
     def _try(self, bit: int, entry: Entry) -> Trial:
         """Decode from ``bit`` on as far as that goes."""
         self._work -= _TRIAL
-        source = self._data.range(bit // 8, self._end)
-        return try_chain(source, bit % 8, entry, budget=self._budget, limits=self._limits, poll=self._poll)
+        return try_chain(self._data.range(bit // 8, self._end), bit % 8, entry, self._env)
 
     def _believed(self, bit: int, trial: Trial) -> bool:
         """Say whether a chain of blocks is this stream's own; see rule 2 at the head of the file."""
         taken = trial.end - bit // 8
         if trial.ended:
-            return self._may_end(trial.end + _TRAILER[self._codec])
+            return self._source.may_end(trial.end + self._source.trailer)
         if trial.cut:
             return taken > 64 or trial.length > 64
         return taken >= (_ENDED_BY_GAP if trial.by_gap else _LONG)
 
-    def _may_end(self, at: int) -> bool:
-        """Say whether the stream, trailer and all, may end at ``at``."""
-        if self._codec == "deflate":
-            return at == self._end
-        if at >= self._end:
-            return True
-        at = self._skip_zeros(at)
-        if at >= self._end:
-            return True
-        return self._codec == "gzip" and self._header(at) is not None
-
     # -- pieces ------------------------------------------------------------------------------------------------------
 
-    def _make_piece(self, found: _Found) -> Piece:
+    def _make_piece(self, found: _Reentry, here: _Position) -> tuple[Piece, int | None]:
+        """Return the piece that begins at ``found``, and where the next member begins in the output."""
         from pparse.codecs.deflate_entry import entry_stream
 
         trial, tail, entry = found.trial, found.tail, found.entry
@@ -537,8 +539,8 @@ class _Walk:
             else InflatedData(
                 self._data.range(start, self._end),
                 "deflate",
-                budget=self._budget,
-                limits=self._limits,
+                budget=self._env.budget,
+                limits=self._env.limits,
                 name=self._data.name,
                 entered=partial(entry_stream, found.bit % 8, entry.window, entry.unknown, entry.holes),
             )
@@ -547,78 +549,41 @@ class _Walk:
         size = data.size or 0
         if found.weak:
             data.suspect_ranges = (SuspectRange(0, size, "it may belong to a compressed file inside this one"),)
-        elif self._is_whole(found) and self._sums(trial) is False:
+        elif self._source.is_whole(trial, entry.unknown) and self._source.sums(trial) is False:
             data.suspect_ranges = (SuspectRange(0, size, _CONTRADICTED),)
         elif found.resolved is not None:
             data.suspect_ranges = (SuspectRange(0, size - trial.length + found.resolved, _PUT_TOGETHER),)
-        position = None if found.fresh else self._position(found)
-        if found.place is not None:
-            position = found.place
-        elif position is not None:
-            position -= size - trial.length
-        whole = self._chain is None and not entry.unknown
+        member_end = None if found.fresh else self._member_end(here, found.bit, trial)
+        member_out = member_end if trial.ended and not found.fresh else here.member_out
+        position = found.place
+        if position is None and member_end is not None:
+            position = member_end - size
+        whole = here.chain is None and not entry.unknown
         if whole and position is None:
-            position = self._member_out
-        end = trial.end + (_TRAILER[self._codec] if trial.ended else 0)
+            position = member_out
+        end = trial.end + (self._source.trailer if trial.ended else 0)
         at = start if tail is None else tail.at
-        return Piece(data, at, min(end, self._end), position=position, joins=whole, error=trial.error)
+        return Piece(data, at, min(end, self._end), position=position, joins=whole, error=trial.error), member_out
 
-    def _position(self, found: _Found) -> int | None:
-        """Return where the block begins in the output, and note where the next member does."""
-        before, total = self._member_out, self._total(found.bit, found.trial)
-        if found.trial.ended:
-            self._member_out = None if before is None or total is None else before + total
-        return None if before is None or total is None else before + total - found.trial.length
+    def _member_end(self, here: _Position, bit: int, trial: Trial) -> int | None:
+        """Return where in the output the member ends of which ``trial`` is the last, if it says so at its end.
 
-    def _total(self, bit: int, trial: Trial) -> int | None:
-        """Return how long the member's output is by what it says at its end, if that agrees with what is known."""
-        if not trial.ended or self._member_out is None:
+        And if that agrees with what is known of it.
+        """
+        if not trial.ended or here.member_out is None:
             return None
         if self._codec == "gzip":
-            trailer = self._peek(trial.end, 8)
+            trailer = self._source.peek(trial.end, 8)
             if len(trailer) < 8:
                 return None
             total = int.from_bytes(trailer[4:], "little")
-            wanting = self._least + trial.length - total  # the size is stored modulo 2^32
+            wanting = here.least + trial.length - total  # the size is stored modulo 2^32
             total += (max(0, wanting) + (1 << 32) - 1) >> 32 << 32
         elif self._codec == "deflate" and self._size is not None:
             total = self._size
         else:
             return None
-        lost = bit // 8 - self._sound_at + 1
-        if not self._least <= total - trial.length <= self._least + 1032 * lost + 64 * KIB:
+        lost = bit // 8 - here.sound_at + 1
+        if not here.least <= total - trial.length <= here.least + 1032 * lost + 64 * KIB:
             return None  # the trailer is damaged, too
-        return total
-
-    # -- the source --------------------------------------------------------------------------------------------------
-
-    def _peek(self, at: int, count: int) -> bytes:
-        """Return what is known of the next ``count`` bytes, up to the first gap."""
-        try:
-            return self._data.pread(at, max(0, min(count, self._end - at))) if at < self._end else b""
-        except GapError:
-            return b""
-
-    def _header(self, at: int, *, tolerant: bool = False, most: int = MAX_HEADER) -> GzipHeader | None:
-        """Return the gzip header at ``at``; more than its first bytes are read only for one that goes on."""
-        for count in (64, 1 * KIB, most):
-            head = self._peek(at, count)
-            header = parse_header(head, tolerant=tolerant)
-            if header is not None or len(head) < count or not may_go_on(head, tolerant=tolerant):
-                return header
-        return None
-
-    def _skip_zeros(self, at: int) -> int:
-        count = 64
-        while at < self._end:
-            block = self._peek(at, count)
-            rest = block.lstrip(b"\0")
-            if rest or not block:
-                return at + len(block) - len(rest)
-            at += len(block)
-            count = min(4 * count, FEED)
-        return at
-
-
-_PUT_TOGETHER: Final = "it copies from where bytes are lost, and was put together by where the next block must begin"
-_CONTRADICTED: Final = "the checksum of the stream contradicts what was decoded"
+        return here.member_out + total

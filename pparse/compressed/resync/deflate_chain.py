@@ -8,6 +8,7 @@ from functools import partial
 from zlib import crc32
 
 from pparse.codecs.output_cache import reread
+from pparse.compressed.resync.pieces import BEFORE_DAMAGE
 from pparse.data.base import Access, Data, GapTable
 from pparse.data.standing import SuspectRange
 from pparse.errors import EndOfDataError, GapError, MalformedError
@@ -18,13 +19,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any, Final
 
-    from pparse.budget import Charge, MemoryBudget
+    from pparse.budget import Charge
     from pparse.codecs.deflate_entry import DeflateEntry, EntryDecompressor
+    from pparse.compressed.environment import DecodeEnv
     from pparse.compressed.inflated import InflatedData
     from pparse.compressed.resync.pieces import Piece
     from pparse.data.reader import Range
     from pparse.errors import PparseError
-    from pparse.limits import Limits
 
 # Output compared to see whether two decoders are in step, input for it, and known bytes needed for an answer.
 _COMPARED: Final = 4 * KIB
@@ -111,9 +112,7 @@ def ended_at(end: int) -> Trial:
     return trial
 
 
-def try_chain(
-    source: Range, phase: int, entry: Entry, *, budget: MemoryBudget, limits: Limits, poll: Callable[[], object]
-) -> Trial:
+def try_chain(source: Range, phase: int, entry: Entry, env: DecodeEnv) -> Trial:
     """Decode from bit ``phase`` of the first byte of ``source`` on, as far as that goes."""
     from pparse.codecs.deflate_entry import entry_stream
 
@@ -124,12 +123,12 @@ def try_chain(
         entry.window,
         entry.unknown,
         entry.holes,
-        budget=budget,
+        budget=env.budget,
         reread=partial(reread, data, source.start, source.end),
     )
     try:
         while not stream.eof:
-            poll()
+            env.poll()
             part = b""
             if stream.needs_input:
                 try:
@@ -145,7 +144,7 @@ def try_chain(
             _take_unknown(stream, trial)
             if not trial.edges:
                 trial.crc = crc32(out, trial.crc)
-            limits.check("inflated_bytes", trial.length, f"what {data.name} holds")
+            env.limits.check("inflated_bytes", trial.length, f"what {data.name} holds")
         trial.ended = True
     except EndOfDataError as error:
         trial.cut, trial.error = not trial.by_gap, error
@@ -305,9 +304,7 @@ def noter(piece: Piece) -> Callable[[int], None]:
     def note(start: int) -> None:
         size = piece.data.size or 0
         if not piece.data.suspect_ranges or piece.data.suspect_ranges[0].start:
-            piece.data.suspect_ranges = (
-                SuspectRange(start, size, "decoded from damaged data shortly before that showed"),
-            )
+            piece.data.suspect_ranges = (SuspectRange(start, size, BEFORE_DAMAGE),)
 
     return note
 

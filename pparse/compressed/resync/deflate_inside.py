@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Final
 
-    from pparse.budget import Charge, MemoryBudget
+    from pparse.budget import Charge
+    from pparse.compressed.environment import DecodeEnv
     from pparse.compressed.resync.deflate_chain import Chain
     from pparse.data.base import Data
     from pparse.kernels.deflate_tokens import Codes, CutShort, Head, Tokens
@@ -107,13 +108,13 @@ class Resumed:
 class Inside:
     """Goes on inside blocks of one stream, as long as its work stays in proportion."""
 
-    def __init__(self, data: Data, end: int, length: int, budget: MemoryBudget, poll: Callable[[], object]) -> None:
+    def __init__(self, data: Data, end: int, length: int, env: DecodeEnv) -> None:
         self._data = data
         self._end = end
-        self._budget = budget
-        self._poll = poll
+        self._budget = env.budget
+        self._poll = env.poll
         self._left = _TOKENS + length // 4
-        self.most = min(_MOST, budget.limit // _OF_BUDGET)
+        self.most = min(_MOST, env.budget.limit // _OF_BUDGET)
 
     def may_go_on(self) -> bool:
         """Say whether there may be more work."""

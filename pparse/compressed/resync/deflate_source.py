@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 
+from pparse.codecs.gzip_header import MAX_HEADER, may_go_on, parse_header
 from pparse.compressed.resync.deflate_chain import FEED
 from pparse.errors import GapError
 from pparse.limits import KIB, MIB
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Final
 
+    from pparse.codecs.gzip_header import GzipHeader
+    from pparse.compressed.resync.deflate_chain import Trial
     from pparse.data.base import Data
     from pparse.data.reader import Range
 
@@ -22,7 +25,86 @@ _AHEAD: Final = 72 * KIB
 # Searched first, then four times as much; what of a block's head may stand before the byte it is found by.
 _FIRST: Final = 1 * KIB
 _BEFORE: Final = 4
-MAGIC: Final = b"\x1f\x8b\x08"
+_MAGIC: Final = b"\x1f\x8b\x08"
+_TRAILER: Final = {"gzip": 8, "zlib": 4, "deflate": 0}
+
+
+class DeflateSource:
+    """What can be read of the source of a damaged stream of ``codec``, and where streams may begin and end there.
+
+    ``trailer``: bytes behind the blocks of a stream.
+    """
+
+    __slots__ = ("codec", "data", "end", "start", "trailer")
+
+    def __init__(self, source: Range, codec: str) -> None:
+        self.data = source.data
+        self.start = source.start
+        self.end = real_end(source)
+        self.codec = codec
+        self.trailer = _TRAILER[codec]
+
+    def peek(self, at: int, count: int) -> bytes:
+        """Return what is known of the next ``count`` bytes, up to the first gap."""
+        try:
+            return self.data.pread(at, max(0, min(count, self.end - at))) if at < self.end else b""
+        except GapError:
+            return b""
+
+    def header(self, at: int, *, tolerant: bool = False, most: int = MAX_HEADER) -> GzipHeader | None:
+        """Return the gzip header at ``at``; more than its first bytes are read only for one that goes on."""
+        for count in (64, 1 * KIB, most):
+            head = self.peek(at, count)
+            header = parse_header(head, tolerant=tolerant)
+            if header is not None or len(head) < count or not may_go_on(head, tolerant=tolerant):
+                return header
+        return None
+
+    def header_before(self, at: int, start: int) -> int | None:
+        """Return where a gzip header begins that ends at ``at``, if one does, at ``start`` or behind."""
+        start = max(start, at - 4 * KIB, 0)
+        head = self.peek(start, at - start)
+        place = head.rfind(_MAGIC)
+        while place >= 0:
+            header = parse_header(head[place:])
+            if header is not None and start + place + header.length == at:
+                return start + place
+            place = head.rfind(_MAGIC, 0, place)
+        return None
+
+    def skip_zeros(self, at: int) -> int:
+        """Return where what is not zero begins, from ``at`` on."""
+        count = 64
+        while at < self.end:
+            block = self.peek(at, count)
+            rest = block.lstrip(b"\0")
+            if rest or not block:
+                return at + len(block) - len(rest)
+            at += len(block)
+            count = min(4 * count, FEED)
+        return at
+
+    def may_end(self, at: int) -> bool:
+        """Say whether a stream, trailer and all, may end at ``at``."""
+        if self.codec == "deflate":
+            return at == self.end
+        at = self.skip_zeros(at)
+        return at >= self.end or (self.codec == "gzip" and self.header(at) is not None)
+
+    def sums(self, trial: Trial) -> bool | None:
+        """Say whether the checksum behind a stream of which all is known agrees; None if there is none."""
+        trailer = self.peek(trial.end, self.trailer)
+        if self.codec != "gzip" or len(trailer) < 8:
+            return None
+        size = int.from_bytes(trailer[4:], "little")
+        return int.from_bytes(trailer[:4], "little") == trial.crc and size == trial.length & 0xFFFFFFFF
+
+    def is_whole(self, trial: Trial, unknown: int) -> bool:
+        """Say whether all of a member was found: nothing is unknown, and its size is what the trailer says."""
+        if not trial.ended or len(trial.edges):
+            return False
+        size = self.peek(trial.end + 4, 4) if self.codec == "gzip" else b""
+        return not unknown or (len(size) == 4 and int.from_bytes(size, "little") == trial.length & 0xFFFFFFFF)
 
 
 class Candidates:
@@ -72,11 +154,11 @@ class Candidates:
 
 def _headers(buffer: bytes, first: int, last: int) -> Iterator[tuple[int, bool]]:
     """Yield the bits of ``buffer`` where the header of a gzip member may begin."""
-    place = buffer.find(MAGIC, first)
+    place = buffer.find(_MAGIC, first)
     while 0 <= place < last:
         if len(buffer) - place > 10 and not buffer[place + 3] & 0xE0:
             yield 8 * place, True
-        place = buffer.find(MAGIC, place + 1)
+        place = buffer.find(_MAGIC, place + 1)
 
 
 def zeros_at_end(source: Range, start: int, end: int) -> int:

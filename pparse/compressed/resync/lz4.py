@@ -16,28 +16,24 @@ from copy import copy
 from itertools import islice
 
 from pparse.codecs.lz4 import MAGIC
-from pparse.compressed.inflated import InflatedData
-from pparse.compressed.resync.blocks import BEFORE_DAMAGE, CONTRADICTED, CUT, LARGEST, Effort, Look, windows
-from pparse.compressed.resync.runs import Found, Runs
-from pparse.data.base import BytesData
-from pparse.data.spliced import SplicedData
-from pparse.errors import EndOfDataError, Fault, GapError
+from pparse.compressed.resync.blocks import LARGEST, Effort, Look, windows
+from pparse.compressed.resync.frames import FrameWalk, skip
+from pparse.compressed.resync.pieces import BEFORE_DAMAGE, CONTRADICTED
+from pparse.compressed.resync.walk import Found, Opener, spliced
+from pparse.errors import Fault
 from pparse.kernels.lz4 import short_xxh32
 from pparse.limits import MIB
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from typing import Any, Final
+    from collections.abc import Iterator
+    from typing import Final
 
-    from pparse.budget import MemoryBudget
+    from pparse.compressed.environment import DecodeEnv
     from pparse.compressed.resync.pieces import Failure, Piece
     from pparse.data.reader import Range
-    from pparse.data.scratch import Scratch
     from pparse.errors import PparseError
-    from pparse.limits import Limits
 
-_SKIPPABLE: Final = b"\x2a\x4d\x18"
 _HEADER: Final = 7  # of a frame without options
 _LONGEST_HEADER: Final = 20
 # Longer than what is stored, uncut, in one block.
@@ -46,21 +42,11 @@ _LONG: Final = 4 * MIB + 64
 _ENOUGH: Final = 2
 _WHOLE: Final = 1 << 8  # in a tag: a frame, not a block
 _TRAILER: Final = 8  # the end mark, and the checksum of all
-_STORED: Final = "it may be a frame that was stored in a damaged one"
 
 
-def pieces(
-    source: Range,
-    failure: Failure,
-    *,
-    budget: MemoryBudget,
-    limits: Limits,
-    scratch: Scratch | None = None,
-    poll: Callable[[], object] | None = None,
-    **_: Any,
-) -> Iterator[Piece]:
+def pieces(source: Range, failure: Failure, env: DecodeEnv, *, codec: str, size: int | None = None) -> Iterator[Piece]:
     """Yield what can be had behind ``failure``, ending a piece at each damage; sets ``failure.suspect_from``."""
-    yield from _Walk(source, failure, budget, limits, scratch, poll).pieces()
+    return _Lz4Walk(source, failure, env, _Lz4Opener(source, env)).pieces()
 
 
 def judge_cut(source: Range, failure: Failure, codec: str) -> PparseError:
@@ -80,35 +66,19 @@ def judge_cut(source: Range, failure: Failure, codec: str) -> PparseError:
     return failure.error
 
 
-class _Opener:
-    """Opens blocks and frames; see `Blocks`. The tag of a block: twice its size code, plus 1 with a checksum."""
+class _Lz4Opener(Opener):
+    """Opens blocks and frames. The tag of a block: twice its size code, plus 1 with a checksum."""
 
-    def __init__(self, source: Range, budget: MemoryBudget, limits: Limits, scratch: Scratch | None) -> None:
-        self._data = source.data
-        self._budget = budget
-        self._limits = limits
-        self._scratch = scratch
+    codec = "lz4"
 
-    def __call__(self, start: int, end: int, size: int | None, tag: int) -> InflatedData:
-        whole = self._data.range(start, end)
-        if not tag & _WHOLE:
-            flags = bytes([0x60 | (tag & 1) << 4, (tag & 0xE) << 3])
-            head = MAGIC + flags + bytes([short_xxh32(flags) >> 8 & 0xFF])
-            data = SplicedData([_made_up(head), whole, _made_up(bytes(4))], name=self._data.name)
-            whole = data.range(0, data.size or 0)
-        return InflatedData(
-            whole,
-            "lz4",
-            size=size,
-            budget=self._budget,
-            limits=self._limits,
-            scratch=self._scratch,
-            name=self._data.name,
-        )
-
-
-def _made_up(content: bytes) -> Range:
-    return BytesData(content).range(0, len(content))
+    def stream(self, start: int, end: int, size: int | None, tag: int) -> Range:
+        """Return a frame of one block; or a frame as it stands."""
+        whole = super().stream(start, end, size, tag)
+        if tag & _WHOLE:
+            return whole
+        flags = bytes([0x60 | (tag & 1) << 4, (tag & 0xE) << 3])
+        head = MAGIC + flags + bytes([short_xxh32(flags) >> 8 & 0xFF])
+        return spliced(self._data.name, head, whole, bytes(4))
 
 
 class _Frame:
@@ -138,28 +108,12 @@ class _Frame:
         return 1 << (8 + 2 * self.code)
 
 
-class _Walk:
+class _Lz4Walk(FrameWalk):
     """One pass over what lies behind the failure."""
 
-    def __init__(
-        self,
-        source: Range,
-        failure: Failure,
-        budget: MemoryBudget,
-        limits: Limits,
-        scratch: Scratch | None,
-        poll: Callable[[], object] | None,
-    ) -> None:
-        self._look = Look(source)
-        self._failure = failure
-        self._poll = poll or (lambda: None)
-        self._open = _Opener(source, budget, limits, scratch)
-        self._runs = Runs(self._look.data.name, self._open, budget, limits, head=_HEADER, joins=True, small=True)
-        self._search_from = failure.start + 1
-
-    def pieces(self) -> Iterator[Piece]:
-        """Yield the pieces, in order."""
-        yield from self._runs.pieces(self._behind(), self._failure.out, self._poll)
+    magic = MAGIC
+    head = _HEADER
+    small = True
 
     def _behind(self) -> Iterator[Found]:
         failure = self._failure
@@ -190,7 +144,7 @@ class _Walk:
         """Yield what lies behind the block at ``failed``, and the frames that follow."""
         end, count, last = self._extent(frame)
         cut = end is None and self._look.end - last <= frame.most + 8
-        if (end is not None and _follows(self._look, end)) or (cut and self._blocks_after(frame) >= _ENOUGH):
+        if (end is not None and self._follows(end)) or (cut and self._blocks_after(frame) >= _ENOUGH):
             full = self._full(frame, end, count, last)
             if not frame.linked:
                 yield from self._blocks(frame, self._failure.start_out if full else None, behind=failed, end=end)
@@ -214,34 +168,28 @@ class _Walk:
         words = re.compile(b"(?=..[" + re.escape(high) + b"][\\x00\\x80])", re.DOTALL)
         effort = Effort(at, base=1 * MIB, rate=1)
         for base, data in windows(self._look, at, 3, self._next_frame(at, at + frame.most + 16)):
-            self._poll()
+            self._env.poll()
             for match in words.finditer(data):
                 place = base + match.start()
                 if not effort.allows(place):
                     return
                 again = frame.entered(place)
                 end, count, _ = self._extent(again, effort)
-                if count and end is not None and _follows(self._look, end):
+                if count and end is not None and self._follows(end):
                     first = islice(_blocks_at(self._look, again, place), _ENOUGH)
                     if all(self._measured(start, stop, again).proved for start, stop, _ in first):
                         yield place
 
     def _next_frame(self, at: int, end: int) -> int:
         """Return where the next frame before ``end`` begins, or ``end``."""
-        for base, data in windows(self._look, at, len(MAGIC) - 1, end):
-            place = data.find(MAGIC)
-            while place >= 0:
-                if _frame_at(self._look, base + place) is not None:
-                    return base + place
-                place = data.find(MAGIC, place + 1)
-        return end
+        return next((place for place in self._magics(at, end) if _frame_at(self._look, place) is not None), end)
 
     def _without_header(self, at: int) -> Iterator[Found]:
         """Yield the blocks of a frame with a damaged header, if some way to read them leads to its end."""
         for length in (_HEADER, _HEADER + 8):
             for frame in _made_up_frames(at, length, 7):
                 end, count, _ = self._extent(frame)
-                if count < _ENOUGH or end is None or not _follows(self._look, end):
+                if count < _ENOUGH or end is None or not self._follows(end):
                     continue
                 first = islice(_blocks_at(self._look, frame, frame.body), _ENOUGH)
                 if all(self._measured(start, stop, frame).proved for start, stop, _ in first):
@@ -266,7 +214,7 @@ class _Walk:
 
     def _note_suspect(self, frame: _Frame, failed: int) -> None:
         failure = self._failure
-        if isinstance(failure.error, GapError | EndOfDataError):
+        if failure.by_source:
             return
         if failure.error.fault is Fault.FRAME:
             failure.suspect_from, failure.why_suspect = failure.start_out, CONTRADICTED
@@ -307,15 +255,7 @@ class _Walk:
         """Decode the block at ``[start, end)``; or all of ``frame``, if its blocks are linked."""
         tag = _WHOLE if frame.linked else 2 * frame.code + (1 if frame.checksum else 0)
         found = Found(start, end, 0, tag)
-        data = self._open(start, end, None, tag)
-        try:
-            data.finish()
-            found.size = data.produced
-            found.proved = data.error is None
-        finally:
-            data.close()
-        if not found.proved:
-            found.tag |= CUT
+        self._measure(found)
         return found
 
     def _blocks(
@@ -329,7 +269,7 @@ class _Walk:
     ) -> Iterator[Found]:
         """Yield the blocks of ``frame`` behind a place; with ``base``, all are full, and the frame begins there."""
         for number, (at, stop, _) in enumerate(_blocks_at(self._look, frame, frame.body)):
-            self._poll()
+            self._env.poll()
             if at > behind:
                 found = self._measured(at, stop, frame)
                 found.why_suspect, found.follows = why_suspect, follows
@@ -344,7 +284,7 @@ class _Walk:
         """Yield what the frames hold that follow each other from ``at`` on."""
         follows = position is not None
         look = self._look
-        while (at := _skip(look, at)) < look.end and (frame := _frame_at(look, at)) is not None:
+        while (at := skip(look, at)) < look.end and (frame := _frame_at(look, at)) is not None:
             end, count, last = self._extent(frame)
             self._search_from = max(self._search_from, at + 1)
             whole, size = True, 0
@@ -368,27 +308,12 @@ class _Walk:
             at, follows = end, whole
             self._search_from = max(self._search_from, at)
 
-    # -- looking for a frame -------------------------------------------------------------------------------------
-
-    def _search(self) -> Iterator[Found]:
-        """Yield what the frames hold that begin somewhere behind."""
-        effort = Effort(self._search_from, base=4 * MIB, rate=1)
-        latest = self._search_from - 1
-        for base, data in windows(self._look, self._search_from, 3):
-            place = data.find(MAGIC)
-            while place >= 0:
-                at = base + place
-                place = data.find(MAGIC, place + 1)
-                self._poll()
-                if at <= latest or at < self._search_from or not effort.allows(at):
-                    continue
-                latest = at
-                frame = _frame_at(self._look, at)
-                if frame is None:
-                    continue
-                end, _, last = self._extent(frame, effort)
-                believed = last - at >= _LONG or (end is not None and _follows(self._look, end))
-                yield from self._chain(at, None, None if believed else _STORED)
+    def _is_frame(self, at: int, effort: Effort) -> bool | None:
+        frame = _frame_at(self._look, at)
+        if frame is None:
+            return None
+        end, _, last = self._extent(frame, effort)
+        return last - at >= _LONG or (end is not None and self._follows(end))
 
 
 def _blocks_at(look: Look, frame: _Frame, at: int) -> Iterator[tuple[int, int, bool]]:
@@ -421,17 +346,3 @@ def _made_up_frames(at: int, length: int, code: int) -> Iterator[_Frame]:
     for checksum in (16, 0):
         for trailer in (4, 0):
             yield _Frame(at, (bytes(4) + bytes([0x20 | checksum | trailer, code << 4])).ljust(length, b"\0"))
-
-
-def _skip(look: Look, at: int) -> int:
-    """Return where what is no skippable frame begins, from ``at`` on."""
-    while True:
-        head = look.get(at, 8)
-        if len(head) < 8 or head[0] & 0xF0 != 0x50 or head[1:4] != _SKIPPABLE:
-            return at
-        at += 8 + int.from_bytes(head[4:], "little")
-
-
-def _follows(look: Look, at: int) -> bool:
-    """Say whether at ``at`` the source ends, or a frame begins."""
-    return at == look.end or _skip(look, at) > at or look.get(at, 4) == MAGIC

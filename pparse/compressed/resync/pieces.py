@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from pparse.errors import EndOfDataError, GapError
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Final
+
     from pparse.data.base import Data
     from pparse.errors import PparseError
+
+# Why decoded bytes may be wrong.
+BEFORE_DAMAGE: Final = "decoded from damaged data shortly before that showed"
+CONTRADICTED: Final = "the checksum contradicts what was decoded"
 
 
 class Failure:
@@ -32,6 +40,11 @@ class Failure:
         self.suspect_from: int | None = None
         self.why_suspect: str | None = None
         self.limit: str | None = None
+
+    @property
+    def by_source(self) -> bool:
+        """Whether the source ends or has a gap there: that does not say that anything is wrong with what came out."""
+        return isinstance(self.error, GapError | EndOfDataError)
 
     def __repr__(self) -> str:
         return f"Failure(at={self.at}, out={self.out}, start={self.start}, start_out={self.start_out})"

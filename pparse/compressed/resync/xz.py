@@ -16,9 +16,9 @@ from __future__ import annotations
 import zlib
 from bisect import bisect_left
 
-from pparse.compressed.inflated import InflatedData
-from pparse.compressed.resync.blocks import BEFORE_DAMAGE, CONTRADICTED, CUT, LARGEST, Blocks, Effort, Look, windows
-from pparse.compressed.resync.runs import Found, Runs
+from pparse.compressed.resync.blocks import CUT, LARGEST, Effort, windows
+from pparse.compressed.resync.pieces import BEFORE_DAMAGE, CONTRADICTED
+from pparse.compressed.resync.walk import BlockWalk, Found, Opener, spliced
 from pparse.compressed.resync.xz_layout import (
     HEADER,
     MAGIC,
@@ -34,21 +34,16 @@ from pparse.compressed.resync.xz_layout import (
     stream_header,
     walk_chunks,
 )
-from pparse.data.base import BytesData
-from pparse.data.spliced import SplicedData
-from pparse.errors import EndOfDataError, GapError, MalformedError
 from pparse.limits import KIB
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from typing import Any, Final
+    from collections.abc import Iterator
+    from typing import Final
 
-    from pparse.budget import MemoryBudget
+    from pparse.compressed.environment import DecodeEnv
     from pparse.compressed.resync.pieces import Failure, Piece
     from pparse.data.reader import Range
-    from pparse.data.scratch import Scratch
-    from pparse.limits import Limits
 
 # How far before a failure the damage may begin: a chunk whose length is damaged may reach over the end of its block.
 _BACK: Final = 72 * KIB
@@ -59,106 +54,46 @@ _BEFORE: Final = 38
 _HEAD: Final = 1 * KIB
 
 
-def pieces(
-    source: Range,
-    failure: Failure,
-    *,
-    budget: MemoryBudget,
-    limits: Limits,
-    scratch: Scratch | None = None,
-    poll: Callable[[], object] | None = None,
-    **_: Any,
-) -> Iterator[Piece]:
+def pieces(source: Range, failure: Failure, env: DecodeEnv, *, codec: str, size: int | None = None) -> Iterator[Piece]:
     """Yield what can be had behind ``failure``, ending a piece at each damage; sets ``failure.suspect_from``.
 
     A piece's ``position`` may be less than ``failure.out``: a damaged block may yield more than it should.
     """
-    yield from _Walk(source, failure, budget, limits, scratch, poll).pieces()
+    return _XzWalk(source, failure, env, _XzOpener(source, env)).pieces()
 
 
-def index_blocks(source: Range, *, budget: MemoryBudget, limits: Limits, scratch: Scratch | None = None) -> Blocks:
-    """Return the blocks of the streams in ``source`` for access at random. Nothing is decoded.
+class _XzOpener(Opener):
+    """Opens blocks. The tag is the kind of check, or `CUT`."""
 
-    Damage of a block is found by reading. Raises `MalformedError` where the indexes do not account for every byte.
-    """
-    layout = layout_from_the_end(Look(source), budget)
-    if layout.start != source.start or layout.end == source.start or sum(layout.sizes) > LARGEST:
-        raise MalformedError("the indexes of the xz streams do not account for all of it", source=source.data.name)
-    blocks = Blocks(source.data.name, _Opener(source, budget, limits, scratch), budget)
-    for start, length, size, check in zip(layout.starts, layout.lengths, layout.sizes, layout.checks, strict=True):
-        blocks.add(start, start + length, size, check)
-    return blocks
+    codec = "xz"
 
-
-class _Opener:
-    """Opens blocks; see `Blocks`. The tag is the kind of check, or `CUT`."""
-
-    def __init__(self, source: Range, budget: MemoryBudget, limits: Limits, scratch: Scratch | None) -> None:
-        self._source = source
-        self._budget = budget
-        self._limits = limits
-        self._scratch = scratch
-
-    def __call__(self, start: int, end: int, size: int, tag: int) -> InflatedData:
-        data = self._source.data
-        check = 0 if tag == CUT else tag
-        parts = [_made_up(stream_header(check)), data.range(start, end if tag == CUT else start + padded(end - start))]
-        if tag != CUT:
-            parts.append(_made_up(stream_end(check, end - start, size)))
-        whole = SplicedData(parts, name=data.name)
-        return InflatedData(
-            whole.range(0, whole.size or 0),
-            "xz",
-            size=size,
-            budget=self._budget,
-            limits=self._limits,
-            scratch=self._scratch,
-            name=data.name,
-        )
+    def stream(self, start: int, end: int, size: int | None, tag: int) -> Range:
+        """Return a stream of one block."""
+        if tag == CUT:
+            return spliced(self._data.name, stream_header(0), self._data.range(start, end))
+        block = self._data.range(start, start + padded(end - start))
+        return spliced(self._data.name, stream_header(tag), block, stream_end(tag, end - start, size or 0))
 
 
-def _made_up(content: bytes) -> Range:
-    return BytesData(content).range(0, len(content))
-
-
-class _Walk:
+class _XzWalk(BlockWalk):
     """One pass over what lies behind the failure."""
 
-    def __init__(
-        self,
-        source: Range,
-        failure: Failure,
-        budget: MemoryBudget,
-        limits: Limits,
-        scratch: Scratch | None,
-        poll: Callable[[], object] | None,
-    ) -> None:
-        self._look = Look(source)
-        self._failure = failure
-        self._budget = budget
-        self._limits = limits
-        self._poll = poll or (lambda: None)
-        self._open = _Opener(source, budget, limits, scratch)
-        # What a walk from block to block leaves behind: where it came to grief (or to the end, if there `ended` it),
-        # and from where on a search has to go on.
-        self._broken = self._search_from = 0
+    head = HEADER
+
+    def __init__(self, source: Range, failure: Failure, env: DecodeEnv, open_block: Opener) -> None:
+        super().__init__(source, failure, env, open_block)
+        # What a walk from block to block leaves behind: where it came to grief (or to the end, if there `ended` it).
+        self._broken = 0
         self._ended = False
         self._lost = False
         self._layout = Layout(self._look.end)
 
-    # -- pieces --------------------------------------------------------------------------------------------------
-
-    def pieces(self) -> Iterator[Piece]:
-        """Yield the pieces, in order."""
-        runs = Runs(self._look.data.name, self._open, self._budget, self._limits, head=HEADER)
-        yield from runs.pieces(self._blocks_behind(), self._failure.out, self._poll, self._lose)
-
     def _lose(self) -> None:
-        """Note that the place of what follows in this stream is not known any more."""
+        # The place of what follows in this stream is not known any more.
         self._lost = True
 
-    def _blocks_behind(self) -> Iterator[Found]:
-        layout = layout_from_the_end(self._look, self._budget)
+    def _behind(self) -> Iterator[Found]:
+        layout = layout_from_the_end(self._look, self._env.budget)
         if sum(layout.sizes) > LARGEST:
             layout = Layout(self._look.end)
         self._layout = layout
@@ -199,17 +134,14 @@ class _Walk:
                     self._lose()
 
     def _sound(self, block: Found) -> bool:
-        data = self._open(block.start, block.end, block.size, block.tag)
-        try:
+        with self._open(block.start, block.end, block.size, block.tag) as data:
             data.finish()
             return data.error is None
-        finally:
-            data.close()
 
     def _note_suspect(self, block: Found) -> None:
         """Say from where on the output of the block that failed is in doubt: from the chunk that failed, or all."""
         failure = self._failure
-        if block.position is None or isinstance(failure.error, GapError | EndOfDataError):
+        if block.position is None or failure.by_source:
             return
         suspect_from = block.position
         head = block_head_at(self._look, block.start)
@@ -332,7 +264,7 @@ class _Walk:
         """Yield the blocks of all chains of blocks that begin somewhere behind, before what the layout tells of."""
         effort = Effort(self._search_from)
         for at, check in self._candidates(self._search_from, self._layout.start):
-            self._poll()
+            self._env.poll()
             if at < self._search_from or not effort.allows(at):
                 continue
             inside = check is None

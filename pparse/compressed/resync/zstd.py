@@ -12,113 +12,49 @@ is cut into blocks of at most 128 KiB); else its content is in doubt.
 from __future__ import annotations
 
 from pparse.codecs.zstd import MAGIC, parse_frame
-from pparse.compressed.inflated import InflatedData
-from pparse.compressed.resync.blocks import CONTRADICTED, CUT, LARGEST, Blocks, Effort, Look, windows
-from pparse.compressed.resync.runs import Found, Runs
-from pparse.errors import EndOfDataError, Fault, GapError, MalformedError, UnsupportedError
-from pparse.limits import KIB, MIB
+from pparse.compressed.resync.blocks import CUT, LARGEST, Look
+from pparse.compressed.resync.frames import SKIPPABLE, FrameWalk, skip
+from pparse.compressed.resync.pieces import CONTRADICTED
+from pparse.compressed.resync.walk import Found, Opener
+from pparse.errors import Fault, MalformedError, UnsupportedError
+from pparse.limits import KIB
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from typing import Any, Final
+    from collections.abc import Iterator
+    from typing import Final
 
-    from pparse.budget import MemoryBudget
+    from pparse.compressed.environment import DecodeEnv
+    from pparse.compressed.resync.blocks import Effort
     from pparse.compressed.resync.pieces import Failure, Piece
     from pparse.data.reader import Range
-    from pparse.data.scratch import Scratch
-    from pparse.limits import Limits
 
-_SKIPPABLE: Final = b"\x2a\x4d\x18"  # behind a byte 0x50 to 0x5F
 _BLOCK: Final = 128 * KIB
 # A damaged block may reach so far over the end of its frame.
 _BACK: Final = _BLOCK + 16
 # Longer than what is stored, uncut, in one block.
 _LONG: Final = _BLOCK + 4 * KIB
 _SUSPECTED: Final = 3 * _BLOCK
-_TABLE: Final = b"\x5e" + _SKIPPABLE
+_TABLE: Final = b"\x5e" + SKIPPABLE
 _TABLE_END: Final = b"\xb1\xea\x92\x8f"
-_STORED: Final = "it may be a frame that was stored in a damaged one"
 
 
-def pieces(
-    source: Range,
-    failure: Failure,
-    *,
-    budget: MemoryBudget,
-    limits: Limits,
-    scratch: Scratch | None = None,
-    poll: Callable[[], object] | None = None,
-    **_: Any,
-) -> Iterator[Piece]:
+def pieces(source: Range, failure: Failure, env: DecodeEnv, *, codec: str, size: int | None = None) -> Iterator[Piece]:
     """Yield what can be had behind ``failure``, ending a piece at each damage; sets ``failure.suspect_from``."""
-    yield from _Walk(source, failure, budget, limits, scratch, poll).pieces()
+    return _ZstdWalk(source, failure, env, _ZstdOpener(source, env)).pieces()
 
 
-def index_blocks(source: Range, *, budget: MemoryBudget, limits: Limits, scratch: Scratch | None = None) -> Blocks:
-    """Return the frames in ``source`` for access at random. Nothing is decoded; damage is found by reading.
+class _ZstdOpener(Opener):
+    """Opens frames."""
 
-    Raises `MalformedError` where frames do not follow each other to the last byte, each declaring its size (itself, or
-    in a table at the end).
-    """
-    look = Look(source)
-    blocks = Blocks(source.data.name, _Opener(source, budget, limits, scratch), budget, joins=True)
-    at = look.start
-    for start, end, size in table_of(look) or _frames(look, at):
-        if size is None:
-            break
-        blocks.add(start, end, size)
-        at = end
-    if _skip(look, at) < look.end:
-        blocks.close()
-        raise MalformedError("the zstd frames do not account for all of it", source=source.data.name, offset=at)
-    return blocks
+    codec = "zstd"
+    concatenated = True
 
 
-class _Opener:
-    """Opens frames; see `Blocks`."""
-
-    def __init__(self, source: Range, budget: MemoryBudget, limits: Limits, scratch: Scratch | None) -> None:
-        self._data = source.data
-        self._budget = budget
-        self._limits = limits
-        self._scratch = scratch
-
-    def __call__(self, start: int, end: int, size: int | None, tag: int) -> InflatedData:
-        return InflatedData(
-            self._data.range(start, end),
-            "zstd",
-            size=size,
-            budget=self._budget,
-            limits=self._limits,
-            scratch=self._scratch,
-            concatenated=True,
-            name=self._data.name,
-        )
-
-
-class _Walk:
+class _ZstdWalk(FrameWalk):
     """One pass over what lies behind the failure."""
 
-    def __init__(
-        self,
-        source: Range,
-        failure: Failure,
-        budget: MemoryBudget,
-        limits: Limits,
-        scratch: Scratch | None,
-        poll: Callable[[], object] | None,
-    ) -> None:
-        self._look = Look(source)
-        self._failure = failure
-        self._poll = poll or (lambda: None)
-        self._open = _Opener(source, budget, limits, scratch)
-        self._runs = Runs(self._look.data.name, self._open, budget, limits, joins=True)
-        self._search_from = 0
-
-    def pieces(self) -> Iterator[Piece]:
-        """Yield the pieces, in order."""
-        yield from self._runs.pieces(self._behind(), self._failure.out, self._poll)
+    magic = MAGIC
 
     def _behind(self) -> Iterator[Found]:
         look, failure = self._look, self._failure
@@ -126,7 +62,7 @@ class _Walk:
             pass
         elif failure.error.fault is Fault.FRAME:
             failure.suspect_from, failure.why_suspect = failure.start_out, CONTRADICTED
-        elif failure.at > failure.start and not isinstance(failure.error, GapError | EndOfDataError):
+        elif failure.at > failure.start and not failure.by_source:
             # A damaged header of a block makes a block of anything; not many times in a row.
             failure.suspect_from = max(failure.start_out, failure.out - _SUSPECTED)
             if failure.suspect_from >= failure.out:
@@ -139,7 +75,7 @@ class _Walk:
         start = failure.start
         self._search_from = max(start + 1, failure.at - _BACK)
         frame = _frame_at(look, start)
-        if frame is not None and _follows(look, frame[1]):
+        if frame is not None and self._follows(frame[1]):
             yield from self._chain(frame[1], self._behind_frame(frame))
         yield from self._search()
 
@@ -168,7 +104,7 @@ class _Walk:
         """Yield the frames that follow each other from ``at`` on."""
         follows = position is not None
         for start, end, size in _frames(self._look, at):
-            self._poll()
+            self._env.poll()
             found = Found(start, end, size or 0)
             found.position, found.follows, found.why_suspect = position, follows, why_suspect
             if size is None:
@@ -179,30 +115,9 @@ class _Walk:
             self._search_from = max(self._search_from, start + 1, end - _BACK)
         self._search_from = max(self._search_from, at)
 
-    def _measure(self, found: Found) -> None:
-        """Decode a frame that does not say what it holds."""
-        data = self._open(found.start, found.end, None, 0)
-        try:
-            data.finish()
-            found.size = data.produced
-            found.proved = data.error is None
-            found.tag = 0 if found.proved else CUT
-        finally:
-            data.close()
-
-    def _search(self) -> Iterator[Found]:
-        """Yield the frames that begin somewhere behind."""
-        effort = Effort(self._search_from, base=4 * MIB, rate=1)
-        for at in _magics(self._look, self._search_from):
-            self._poll()
-            if at < self._search_from or not effort.allows(at):
-                continue
-            frame = _frame_at(self._look, at, effort)
-            if frame is None:
-                continue
-            start, end, _ = frame
-            believed = _follows(self._look, end) or end - start >= _LONG
-            yield from self._chain(at, None, None if believed else _STORED)
+    def _is_frame(self, at: int, effort: Effort) -> bool | None:
+        frame = _frame_at(self._look, at, effort)
+        return None if frame is None else self._follows(frame[1]) or frame[1] - at >= _LONG
 
 
 def table_of(look: Look) -> Iterator[tuple[int, int, int]] | None:
@@ -240,7 +155,7 @@ def _of_table(look: Look, first: int, count: int, width: int) -> Iterator[tuple[
 
 def _frames(look: Look, at: int) -> Iterator[tuple[int, int, int | None]]:
     """Yield the frames that follow each other from ``at`` on: start, end, and size if it is declared."""
-    while (at := _skip(look, at)) < look.end:
+    while (at := skip(look, at)) < look.end:
         frame = _frame_at(look, at)
         if frame is None:
             return
@@ -283,28 +198,3 @@ def _last_block(look: Look, at: int) -> int:
     while (head := look.number(at, 3)) is not None and not head & 1:
         at += 4 if head >> 1 & 3 == 1 else 3 + (head >> 3)
     return at
-
-
-def _skip(look: Look, at: int) -> int:
-    """Return where what is no skippable frame begins, from ``at`` on."""
-    while True:
-        head = look.get(at, 8)
-        if len(head) < 8 or head[0] & 0xF0 != 0x50 or head[1:4] != _SKIPPABLE:
-            return at
-        at += 8 + int.from_bytes(head[4:], "little")
-
-
-def _follows(look: Look, at: int) -> bool:
-    """Say whether at ``at`` the source ends, or a frame begins."""
-    return at == look.end or _skip(look, at) > at or look.get(at, 4) == MAGIC
-
-
-def _magics(look: Look, at: int) -> Iterator[int]:
-    latest = at - 1
-    for base, data in windows(look, at, 3):
-        place = data.find(MAGIC)
-        while place >= 0:
-            if base + place > latest:
-                latest = base + place
-                yield latest
-            place = data.find(MAGIC, place + 1)
