@@ -51,12 +51,13 @@ from pparse.parsers.zip.records import (
 )
 from pparse.parsers.zip.rows import ZipNote, listing
 from pparse.parsers.zip.scan import Scanner
+from pparse.parsers.zip.unclaimed import unclaimed
 from pparse.tree.context import DONE
 from pparse.tree.parser import Confidence
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from typing import Any, Final
 
     from pparse.containers.content import Sink, Skip, Verdict
@@ -541,6 +542,15 @@ class ZipParser(ArchiveParser):
                 offset=member.start,
             )
         )
+
+    @property
+    def leaves_unclaimed(self) -> bool:
+        """Without a directory, nobody knows whose the bytes between members are."""
+        return self.directory is None
+
+    def unclaimed(self, spans: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+        """Yield what lies outside of the members, and is not of a directory."""
+        return unclaimed(self.extraction.data, self._start, self.extraction.known_end(), spans)
 
     def holds(self) -> str | None:
         """Say which model its members are, if any."""
