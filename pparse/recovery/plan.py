@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from pparse.tree.result import Result
 
 
-class Plan:
+class ExtractionPlan:
     """What to write: ``recursive``, enter containers; ``unclaimed``, write what lies between members; ``salvage``,
     write model files that are not whole in a form that their library opens; ``drain``, read streams to their end first,
     so that what their checksums say is known; ``wanted``, which members of the outermost container."""
 
-    __slots__ = ("drain", "recursive", "recursive", "salvage", "unclaimed", "unclaimed", "wanted")
+    __slots__ = ("drain", "recursive", "salvage", "unclaimed", "wanted")
 
     def __init__(
         self,
