@@ -326,20 +326,6 @@ class DamagedText(Parser):
             end = at
         return end
 
-    @staticmethod
-    def _batch(index: ChildIndex, first: int) -> tuple[int, int, int, int]:
-        """Return ``(first, offset, count, end)`` of children to decode at once, ``first`` among them."""
-        stride, offsets = index.stride, index.offsets
-        slot = first // stride
-        first = slot * stride
-        begin = offsets[slot]
-        stop = slot + 1
-        while stop < len(offsets) and offsets[stop] - begin <= DECODE_BATCH:
-            stop += 1
-        if stop >= len(offsets):
-            return first, begin, index.count - first, index.end
-        return first, begin, (stop - slot) * stride, offsets[stop] - 1
-
     def _skip_blank(self, start: int, end: int) -> int:
         """Return the offset of the first byte in ``[start, end)`` that is not whitespace; ``end`` if there is none."""
         data = self.result.extraction.data

@@ -20,34 +20,34 @@ The result has a record for each container that a fault lies in. All others are 
 
 from __future__ import annotations
 
-from collections import deque
-
-from pparse.errors import GapError
 from pparse.findings import Finding
-from pparse.kernels.json_fold import Carry, next_boundary
-from pparse.lazy import lazy_pattern
 from pparse.parsers.json.damage import BELOW, Mended, Unsure, outermost
+from pparse.parsers.json.places import (
+    BLOCK,
+    BRACE_HERE,
+    DOUBTFUL_KEY,
+    KEY_HERE,
+    MARK_HERE,
+    NEAR,
+    PlaceFinder,
+    goes_on_by_commas,
+    is_balanced,
+    is_one_word,
+)
 from pparse.parsers.json.record import (
     AHEAD,
     BLANK,
-    CANDIDATE,
     CUT,
-    ELEMENT,
-    GARBAGE,
     ITEM,
     KEY,
     KEY_THERE,
     NOT_BLANK,
     OBJECT,
-    PLAIN_ELEMENT,
     STRING_PART,
     Open,
     alike,
     fits,
-    goes_on_by_commas,
-    is_balanced,
     is_one_text,
-    is_one_word,
     odd_text,
 )
 from pparse.parsers.json.text import WHITESPACE
@@ -59,41 +59,26 @@ if TYPE_CHECKING:
 
     from pparse.parsers.json.damage import DamagedText
 
-_BLOCK: Final = 256 << 10
-# So far behind a fault the next comma of the same depth is looked for.
-_NEAR: Final = 4 << 10
 # Open containers are objects here, of a few hundred bytes.
 _MAX_DEPTH: Final = 1000
 _MAX_FAULTS: Final = 10_000
-# Gaps that are remembered, to name what was lost for what it is.
-_GAPS: Final = 16
 
 
-class Mender:
+class Mender(PlaceFinder):
     """One pass over the text of a document; see the head of this file."""
 
     def __init__(self, parser: DamagedText, start: int, kind: int, member: re.Pattern[bytes] | None) -> None:
-        extraction = parser.result.extraction
+        super().__init__(parser.result.extraction, start, member)
         self.parser = parser
-        self.data = extraction.data
-        self.start = start
-        self.end = extraction.known_end()
         # A text of known length that ends early was damaged; any other may have been cut.
         self.whole = parser.is_all_there
         self.gave_up = False
         self.findings: list[Finding] = []
         self.flaw: Finding | None = None
-        self.member = member
-        self.no_member_from = self.end if member is not None else 0
-        self.block = b""
-        self.short = False
-        self.base = self.pos = start
+        self.pos = start
         self.stack = [Open(kind, start)]
         self.trunk: list[Open] | None = None  # what was open at the last fault, while the depth behind it is unknown
         self.shed: list[Open] = []  # closed since then, beyond what was opened since then
-        self.went_on = -1  # where reading went on behind it
-        self.sure = False  # whether nothing speaks for another depth than before
-        self.gaps: deque[tuple[int, int]] = deque(maxlen=_GAPS)
         self.mended: dict[int, Mended] = {}
         # Whether members are elsewhere than commas and brackets say; else they are found, and judged, without this.
         self.moved = member is not None
@@ -102,7 +87,7 @@ class Mender:
         self.faults = int(parser.headless is not None)
         self.stack[0].finding = parser.headless
         self.members = 0
-        self.charge = extraction.session.budget.charge(2 * _BLOCK, "the repair of JSON text")
+        self.charge = parser.result.extraction.session.budget.charge(2 * BLOCK, "the repair of JSON text")
 
     def run(self) -> dict[int, Mended]:
         """Return the records of the damaged containers, by where they begin; none for a text that is whole, or cut."""
@@ -123,54 +108,6 @@ class Mender:
             return self.mended
         finally:
             self.charge.release()
-
-    # -- text --------------------------------------------------------------------------------------------------------
-
-    def _gap_in(self, start: int, stop: int) -> tuple[int, int] | None:
-        """Return offset and length of the first gap in ``[start, stop)`` of those that were met."""
-        for offset, end in self.gaps:
-            if offset < stop and start < end:
-                return offset, end - offset
-        return None
-
-    def have(self, offset: int, count: int = 1) -> bool:
-        """Make sure that ``count`` bytes from ``offset`` on are in the block, or all that there are; False: none."""
-        if offset >= self.end:
-            return False
-        behind = self.base + len(self.block)
-        # Where the block ends at a gap (or that does), no more bytes follow it, and those that are there were read.
-        wanted = offset + 1 if self.short else offset + count
-        if offset < self.base or wanted > behind < self.end:
-            self.parser.result.extraction.session.check_cancelled()
-            try:
-                self.block = self.data.pread(offset, min(_BLOCK, self.end - offset))
-            except GapError as gap:
-                if gap.length is None or gap.offset is None:
-                    self.end = offset
-                    return False
-                self.block = bytes(min(_BLOCK, gap.offset + gap.length - offset))  # no byte that JSON has
-                if not self.gaps or self.gaps[-1][0] < gap.offset:
-                    self.gaps.append((gap.offset, gap.offset + gap.length))
-            self.base = offset
-            self.short = len(self.block) < min(_BLOCK, self.end - offset)
-            if not self.block:
-                self.end = offset
-                return False
-        return True
-
-    def search(self, pattern: re.Pattern[bytes], offset: int, stop: int | None = None) -> int | None:
-        """Return where ``pattern`` is found from ``offset`` on."""
-        stop = self.end if stop is None else stop
-        while offset < stop and self.have(offset, AHEAD):
-            match = pattern.search(self.block, offset - self.base)
-            if match is not None and self.base + match.start() < stop:
-                return self.base + match.start()
-            behind = self.base + len(self.block)
-            if behind >= self.end:
-                return None
-            # A block that is short ends at a gap, which nothing that is looked for reaches over.
-            offset = behind if len(self.block) < _BLOCK else max(offset + 1, behind - AHEAD)
-        return None
 
     # -- what is expected next ---------------------------------------------------------------------------------------
 
@@ -254,7 +191,7 @@ class Mender:
         top.add(self.base + item.end(1), wrong, first)
         self.members += 1
         if not self.members & 0x3FFF:
-            self.charge.resize(2 * _BLOCK + 16 * self.members)
+            self.charge.resize(2 * BLOCK + 16 * self.members)
         if is_member and self.trunk is not None and len(self.stack) == 1:
             self._resolve(len(self.shed) + 1)
         return True
@@ -313,7 +250,7 @@ class Mender:
             return False
         if self.block[after - self.base] == 0x2C and self.have(after, AHEAD):
             return KEY_THERE.match(self.block, after + 1 - self.base) is not None or self.stack[0].kind != OBJECT
-        return self._next_member(self.pos + 1) is not None
+        return self.next_member(self.pos + 1) is not None
 
     # -- faults ------------------------------------------------------------------------------------------------------
 
@@ -346,9 +283,9 @@ class Mender:
         top = self.stack[-1]
         misread = self._misread_key(top)
         lost = top.item if misread or not top.after else self.pos
-        place, kind, how = (misread, OBJECT, _KEY_HERE) if misread else self._next_place(top, lost)
+        place, kind, how = (misread, OBJECT, KEY_HERE) if misread else self.next_place(top, lost)
         if place is not None and place <= self.went_on:
-            place, kind, how = self._far(top, max(lost, self.went_on))
+            place, kind, how = self.far(top, max(lost, self.went_on))
         lost = lost if top.after else top.item  # it may have turned out that the last member was misread
         if place is None:
             self._lose(top, lost, self.end, reason)
@@ -357,18 +294,18 @@ class Mender:
             self.pos = self.end
             return False
         self._lose(top, lost, place, reason)
-        self.moved = self.moved or how != _MARK_HERE or not self.sure
+        self.moved = self.moved or how != MARK_HERE or not self.sure
         self.trunk, self.shed, self.went_on = self.stack, [], place
-        base = Open(kind, place, after=how == _MARK_HERE)
+        base = Open(kind, place, after=how == MARK_HERE)
         base.item = self.pos = place
         self.stack = [base]
-        if how == _DOUBTFUL_KEY:
+        if how == DOUBTFUL_KEY:
             base.wrong = "its name may be cut"
-        elif how == _BRACE_HERE:
+        elif how == BRACE_HERE:
             base.wrong = "its name is lost"
             self.stack.append(Open(OBJECT, place))
             self.pos += 1
-        if self._is_member(place):
+        if self.is_member(place):
             self._resolve(1)
         return True
 
@@ -380,7 +317,7 @@ class Mender:
         if not (top.after and top.starts and self.block[self.pos - self.base] == 0x3A):
             return 0
         start, end = top.starts[-1], top.ends[-1]
-        if end - start > _NEAR or not self.have(start, AHEAD):
+        if end - start > NEAR or not self.have(start, AHEAD):
             return 0
         text = self.block[start - self.base : end - self.base].rstrip(WHITESPACE)
         if not text.endswith(b'"'):
@@ -394,7 +331,7 @@ class Mender:
 
     def _lose(self, top: Open, lost: int, stop: int, reason: str) -> None:
         """Note that ``[lost, stop)`` is lost: the member that was being read, or what followed the last one."""
-        gap = self._gap_in(lost, stop)
+        gap = self.gap_in(lost, stop)
         if gap is not None:
             reason = f"a gap of {gap[1]} bytes"
         self._note(top, reason, *(gap or (lost, max(1, stop - lost))))
@@ -419,119 +356,6 @@ class Mender:
         for level in self.stack:
             if level.kind != OBJECT and level.lost is None:
                 level.lost = lost, stop
-
-    def _next_place(self, top: Open, lost: int) -> tuple[int | None, int, int]:
-        """Return where to go on behind a fault, in a container of which kind, and what stands there."""
-        self.sure = True
-        if not self.have(lost, AHEAD):
-            return None, 0, 0
-        at = lost - self.base
-        if not top.after:
-            key = KEY.match(self.block, at) if top.kind == OBJECT else None
-            begin = key.end() if key is not None else at + 1
-        else:
-            begin = at
-        garbage = GARBAGE.match(self.block, begin)
-        if garbage is not None and (top.after or garbage[0].strip(WHITESPACE)):
-            plain = len(garbage[0].strip(WHITESPACE)) < 2 or not garbage[0].strip(WHITESPACE + b"\0")
-            return self.base + garbage.end(), OBJECT, _KEY_HERE if plain else _DOUBTFUL_KEY
-        near = self._near(top, lost)
-        if near is not None:
-            return *near, _MARK_HERE
-        self.sure = False
-        zeroed = self.block[at : at + 1] == b"\0"  # then the quote before them is as it was
-        there = top.after and bool(top.starts) and not zeroed and self.have(top.ends[-1] - 1, AHEAD)
-        if there and self.block[top.ends[-1] - 1 - self.base] == 0x22:  # it may have swallowed what follows it
-            begin = max(top.starts[-1], lost - _BLOCK // 2)
-            top.item, top.after = top.drop(), False
-            return self._far(top, begin)
-        return self._far(top, lost)
-
-    def _far(self, top: Open, lost: int) -> tuple[int | None, int, int]:
-        """Return the next place behind a fault that can be nothing else."""
-        begin = lost + 1
-        places: list[tuple[int, int, int]] = []
-        place = self.search(CANDIDATE, begin)
-        while place is not None and not places:
-            found = self._at_candidate(place, lost)
-            if found is None:  # it is an element, and no array around it would have it
-                place = self.search(CANDIDATE, place + 1)
-            else:
-                places.append(found)
-        stop = place if place is not None else self.end
-        if top.kind == 0x5B:
-            element = self.search(ELEMENT, begin, stop)
-            if element is not None:
-                places.append((element, 0x5B, _MARK_HERE))
-            quote = self.search(_QUOTE, lost, element if element is not None else stop)
-            plain = self.search(PLAIN_ELEMENT, begin, quote if quote is not None else stop)
-            if plain is not None:
-                places.append((plain, 0x5B, _MARK_HERE))
-        places = [found for found in places if found[0] > lost or found[2] == _ELEMENT_HERE]
-        return min(places) if places else (None, 0, 0)
-
-    def _at_candidate(self, place: int, lost: int) -> tuple[int, int, int] | None:
-        """Return what `_far` does for the comma, bracket or zero at ``place``, behind which a key stands."""
-        mark = self.block[place - self.base]
-        if mark == 0x2C:
-            return place, OBJECT, _MARK_HERE
-        if mark != OBJECT:
-            blank = BLANK.match(self.block, place + 1 - self.base)
-            return self.base + blank.end() if blank else place + 1, OBJECT, _KEY_HERE
-        before = self.block[: place - self.base].rstrip(WHITESPACE)
-        if not before.endswith(b","):
-            return place, 0, _BRACE_HERE
-        comma = self.base + len(before) - 1
-        if comma > lost:
-            return comma, 0x5B, _MARK_HERE
-        return (place, 0x5B, _ELEMENT_HERE) if place > self.went_on else None
-
-    def _near(self, top: Open, lost: int) -> tuple[int, int] | None:
-        """Return the next comma or bracket of this depth, if what follows it parses."""
-        if not self.have(lost, AHEAD):
-            return None
-        block, base = self.block, self.base
-        piece = block[lost - base : lost - base + _NEAR]
-        at = next_boundary(piece, 0, Carry())
-        if at >= len(piece) or (at == 0 and not top.after and (piece[0] != 0x2C or top.kind != 0x5B)):
-            return None
-        begin = lost - base + at + 1
-        if piece[at] != 0x2C:
-            if at == 0 and top.kind and piece[at] != top.kind + 2:
-                return lost, 0  # the wrong bracket: of this container, or of one around it
-            rest = block[begin : begin + _NEAR].lstrip(WHITESPACE)
-            fits = not rest or rest[0] in _FOLLOWER
-            return (lost + at, 0) if fits and top.kind in (0, piece[at] - 2) else None
-        if top.kind != 0x5B:
-            key = KEY.match(block, begin)
-            if key is None:
-                return None
-            begin = key.end()
-        else:
-            blank = BLANK.match(block, begin)
-            begin = blank.end() if blank is not None else begin
-        item = ITEM.match(block, begin, begin + AHEAD)
-        if item is None:
-            keyed = top.kind != 0x5B  # a key and its colon are enough: what follows is looked at next
-            return (lost + at, top.kind) if keyed or block[begin : begin + 1] in (b"{", b"[") else None
-        follower = block[item.end() : item.end() + 1]
-        return (lost + at, top.kind) if not follower or follower in _FOLLOWER else None
-
-    def _is_member(self, offset: int) -> bool:
-        """Say whether a member of the first level stands at ``offset``, or behind the comma there."""
-        if self.member is None or not self.have(offset, AHEAD):
-            return False
-        at = offset - self.base
-        return self.member.match(self.block, at + (self.block[at] == 0x2C)) is not None
-
-    def _next_member(self, offset: int) -> int | None:
-        """Return where the next member of the first level is, where the format tells those from others."""
-        if self.member is None or offset >= self.no_member_from:
-            return None
-        found = self.search(self.member, offset)
-        if found is None:
-            self.no_member_from = min(self.no_member_from, offset)
-        return found
 
     # -- how deep ----------------------------------------------------------------------------------------------------
 
@@ -578,7 +402,7 @@ class Mender:
     def _keys(self, container: Open) -> set[bytes]:
         found = set()
         for at, start in enumerate(container.starts):
-            match = KEY.match(self.block, start - self.base) if self.have(start, _NEAR) else None
+            match = KEY.match(self.block, start - self.base) if self.have(start, NEAR) else None
             if match is not None and at not in container.bad:
                 found.add(match[1])
         return found
@@ -626,10 +450,3 @@ class Mender:
             self._give_up(self.stack, self.end)
         self.stack[0].finding = self.stack[0].finding or finding
         self._record(self.stack[0], self.end)
-
-
-# Where reading goes on: at a comma or bracket, a key, a key that may lack its beginning, an object without one, an
-# element of an array further out.
-_MARK_HERE, _KEY_HERE, _DOUBTFUL_KEY, _BRACE_HERE, _ELEMENT_HERE = range(5)
-_FOLLOWER: Final = b",]}"
-_QUOTE: Final = lazy_pattern(b'"')

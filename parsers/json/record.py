@@ -6,7 +6,6 @@ import re
 from array import array
 
 from pparse.errors import MalformedError
-from pparse.kernels.json_fold import Carry, next_boundary
 from pparse.lazy import lazy_pattern
 from pparse.parsers.json.text import StrictDecoder
 
@@ -15,7 +14,6 @@ if TYPE_CHECKING:
     from typing import Final
 
     from pparse.findings import Finding
-    from pparse.parsers.json.mend import Mender
 
 OBJECT: Final = 0x7B
 
@@ -184,51 +182,3 @@ def is_one_text(text: bytes) -> bool:
     """
     odd = [at for at, char in enumerate(text.decode(errors="surrogateescape")) if "\udc80" <= char <= "\udcff"]
     return not odd or odd[-1] - odd[0] < 2 or not any(0x80 <= byte < 0xA0 for byte in text)
-
-
-def is_one_word(text: Mender, lost: int, stop: int) -> bool:
-    """Say whether what was lost is one value, of another language."""
-    if not text.have(lost, AHEAD):
-        return False
-    match = ONE_WORD.match(text.block, lost - text.base)
-    return match is not None and text.base + match.end() == stop
-
-
-def goes_on_by_commas(text: Mender, lost: int) -> bool:
-    """Say whether commas show members behind ``lost``, though none can be proved."""
-    carry = Carry()
-    while text.have(lost, AHEAD):
-        piece = text.block[lost - text.base :]
-        at = next_boundary(piece, 0, carry)
-        if at < len(piece):
-            return piece[at] == 0x2C
-        lost += len(piece)
-    return False
-
-
-def is_balanced(text: Mender) -> bool:
-    """Say whether quotes pair up and each bracket closes one of its kind, up to the end of the document.
-
-    Then nothing that holds the document together was hit, and commas tell its members apart, faulty or not.
-    """
-    pos, brackets = text.start, bytearray()
-    while text.have(pos, AHEAD):
-        stop = text.base + len(text.block)
-        for match in BALANCE.finditer(text.block, pos - text.base):
-            mark = text.block[match.start()]
-            if mark == 0x22:
-                if match.end() - match.start() > 1:
-                    continue
-                if text.base + match.start() == pos or text.base + len(text.block) >= text.end:
-                    return False  # a string that does not end, or none that anybody would repair
-                stop = text.base + match.start()
-                break
-            if mark in b"[{":
-                brackets.append(mark)
-                continue
-            if not brackets or mark != brackets.pop() + 2:
-                return False
-            if not brackets:
-                return text.search(NOT_BLANK, text.base + match.end()) is None
-        pos = stop
-    return False

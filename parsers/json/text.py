@@ -244,21 +244,7 @@ def describe_child(text: ChildText, is_map: bool, decoder: StrictDecoder, source
     start = at + begin + text.skipped
     length = stop - start
     if length <= 0:
-        if not text.closed:
-            return (
-                None
-                if not is_map
-                else Entry(
-                    key,
-                    "unknown",
-                    start,
-                    text.end,
-                    status=Status.TRUNCATED,
-                    at=at,
-                    finding=_cut("the value is beyond the cut", start, 0, source),
-                )
-            )
-        return _invalid(key, at, text.end, MalformedError("expected a value", offset=start), source)
+        return _describe_empty(text, key, start, is_map, source)
     kind = KINDS.get(raw[begin])
     if kind is None:
         return _invalid(key, at, stop, MalformedError("expected a value", offset=start), source, start=start)
@@ -276,12 +262,7 @@ def describe_child(text: ChildText, is_map: bool, decoder: StrictDecoder, source
     if kind in CLOSER or kind == "string":
         closer = 0x22 if kind == "string" else CLOSER[kind]
         if text.last[0] != closer or length < 2:
-            unclosed = MalformedError(f"the {kind} is not closed by its own {chr(closer)}", offset=stop - 1)
-            if kind in CLOSER:
-                return Entry(
-                    key, kind, start, stop, status=Status.DAMAGED, at=at, finding=_malformed(unclosed, start, source)
-                )
-            return _invalid(key, at, stop, unclosed, source, start=start)
+            return _describe_unclosed(text, key, kind, start, source)
     value: object = UNLOADED_VALUE
     if kind not in CLOSER and length <= BORN_LOADED:
         try:
@@ -327,6 +308,26 @@ def key_hash(raw: bytes, decoder: StrictDecoder) -> int:
         raise
     except PparseError:
         return hash(None)
+
+
+def _describe_empty(text: ChildText, key: str | None, start: int, is_map: bool, source: str) -> Entry | None:
+    """Return the entry of a child without a value, which was cut off or never there; None if no key was cut from it."""
+    if text.closed:
+        return _invalid(key, text.at, text.end, MalformedError("expected a value", offset=start), source)
+    if not is_map:
+        return None
+    cut = _cut("the value is beyond the cut", start, 0, source)
+    return Entry(key, "unknown", start, text.end, status=Status.TRUNCATED, at=text.at, finding=cut)
+
+
+def _describe_unclosed(text: ChildText, key: str | None, kind: str, start: int, source: str) -> Entry:
+    """Return the entry of a string or container that does not end as it began."""
+    closer = '"' if kind == "string" else chr(CLOSER[kind])
+    unclosed = MalformedError(f"the {kind} is not closed by its own {closer}", offset=text.stop - 1)
+    if kind not in CLOSER:
+        return _invalid(key, text.at, text.stop, unclosed, source, start=start)
+    finding = _malformed(unclosed, start, source)
+    return Entry(key, kind, start, text.stop, status=Status.DAMAGED, at=text.at, finding=finding)
 
 
 def _describe_keyless(text: ChildText, decoder: StrictDecoder, source: str) -> Entry | None:

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from pparse.errors import MalformedError
     from pparse.findings import Finding
     from pparse.parsers.tar.extended import SparseMap
-    from pparse.parsers.tar.walk import Outcome
+    from pparse.parsers.tar.steps import Outcome
     from pparse.tree.context import NodeContext
     from pparse.tree.node import Node
     from pparse.tree.result import Result

@@ -36,6 +36,7 @@ from pparse.parsers.tar.extended import (
 from pparse.parsers.tar.headers import BLOCK, TarHeader, size_that_fits
 from pparse.parsers.tar.repair import Body, holds_archive, leads_past, padded, rejoin, trusts_end
 from pparse.parsers.tar.source import Blank, TarSource
+from pparse.parsers.tar.steps import Outcome, Pending
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -66,47 +67,6 @@ _MAX_GLOBALS: Final = 256
 _MAGIC: Final = b"ustar"
 _UNPADDED: Final = "no padding follows it: bytes of it are wrong, missing or too many"
 _MOST_SHIFTED: Final = 8 << 10  # how far behind a member the rest of a torn header is looked for
-
-
-class Pending:
-    """What extended headers said of the member that is to come; ``at``, where the first of them begins."""
-
-    __slots__ = ("at", "link", "name", "only_global", "problem", "records")
-
-    def __init__(self, at: int) -> None:
-        self.at = at
-        self.name: bytes | None = None
-        self.link: bytes | None = None
-        self.records: list[Records] = []
-        self.problem: str | None = None
-        self.only_global = True
-
-    def note(self, problem: str | None) -> None:
-        """Keep the first problem."""
-        self.problem = self.problem or problem
-
-
-class Outcome:
-    """What a step came to.
-
-    ``member`` (None: no further one), ``pos``, where to go on (None: at the end), and what that makes of the archive:
-    a ``status`` (None: nothing) and a ``finding``; ``blank``: the same of zeros that stand before the member.
-    """
-
-    __slots__ = ("blank", "finding", "member", "pos", "status")
-
-    def __init__(
-        self,
-        member: ArchiveMember | None,
-        pos: int | None,
-        status: Status | None = None,
-        finding: Finding | None = None,
-    ) -> None:
-        self.member = member
-        self.pos = pos
-        self.status = status
-        self.finding = finding
-        self.blank: tuple[Status | None, Finding | None] = (None, None)
 
 
 class TarWalker:

@@ -8,9 +8,7 @@ from pparse.parsers.zip.directory import BLOCK, entries, entry_at, known_bytes, 
 from pparse.parsers.zip.records import (
     CENTRAL,
     CENTRAL_SIZE,
-    DESCRIPTOR,
     END,
-    END64,
     END_SIZE,
     LOCAL,
     LOCAL_SIZE,
@@ -165,12 +163,3 @@ def find_record(data: Data, start: int, end: int, poll: Callable[[], object]) ->
             return None
         low += len(block) - len(LOCAL) + 1
     return None
-
-
-def own_bytes(head: bytes, length: int) -> int:
-    """Return how many of ``length`` bytes, which begin with ``head``, are directory, end record or descriptor."""
-    mark = head.find(END) if head.startswith((CENTRAL, END)) else -1
-    if 0 <= mark < length - END_SIZE - LOCAL_SIZE:  # a directory to its end; something may follow it
-        comment = int.from_bytes(head[mark + END_SIZE - 2 : mark + END_SIZE], "little")
-        return min(mark + END_SIZE + comment, length)
-    return length if head.startswith((CENTRAL, END, END64, DESCRIPTOR)) else 0

@@ -31,7 +31,7 @@ from pparse.parsers.zip.directory import (
     local_at,
 )
 from pparse.parsers.zip.extent import LZMA_HEAD, lzma_alone
-from pparse.parsers.zip.match import TAIL_READ, find_record, match_tail, match_zip, own_bytes
+from pparse.parsers.zip.match import TAIL_READ, find_record, match_tail, match_zip
 from pparse.parsers.zip.members import MemberMaker
 from pparse.parsers.zip.records import (
     CENTRAL_SIZE,
@@ -52,12 +52,13 @@ from pparse.parsers.zip.records import (
 )
 from pparse.parsers.zip.rows import ZipNote, listing
 from pparse.parsers.zip.scan import Scanner
+from pparse.parsers.zip.unclaimed import unclaimed
 from pparse.tree.context import DONE
 from pparse.tree.parser import Confidence
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from typing import Any, Final
 
     from pparse.containers.content import Sink, Skip, Verdict
@@ -280,10 +281,6 @@ class ZipParser(ArchiveParser):
                 got=numbers.get("got"),
             )
         )
-
-    def own_bytes(self, head: bytes, length: int) -> int:
-        """Return how many of ``length`` bytes, which begin with ``head``, are directory, end record or descriptor."""
-        return own_bytes(head, length)
 
     def needs_proof(self, member: ArchiveMember) -> bool:
         """Say whether only its CRC could tell that ``member`` is right: bytes at or before its own are not."""
@@ -546,6 +543,15 @@ class ZipParser(ArchiveParser):
                 offset=member.start,
             )
         )
+
+    @property
+    def leaves_unclaimed(self) -> bool:
+        """Without a directory, nobody knows whose the bytes between members are."""
+        return self.directory is None
+
+    def unclaimed(self, spans: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+        """Yield what lies outside of the members, and is not of a directory."""
+        return unclaimed(self.extraction.data, self._start, self.extraction.known_end(), spans)
 
     def holds(self) -> str | None:
         """Say which model its members are, if any."""

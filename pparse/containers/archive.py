@@ -9,12 +9,13 @@ A name is shown as it is stored. It is no path to write to: `pparse.recovery.nam
 
 from __future__ import annotations
 
-from array import array
 from collections import deque
 from weakref import WeakValueDictionary
 
 from pparse.compressed.resumed import ResumedData
 from pparse.containers.content import Collector, Verdict, read_through, refuse_without_content
+from pparse.containers.member import ArchiveMember as ArchiveMember
+from pparse.containers.member import NameCounter as NameCounter
 from pparse.document.extraction import Extraction, extraction_of
 from pparse.errors import (
     PASSING,
@@ -34,7 +35,7 @@ from pparse.tree.visit import Member, Visit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from typing import Any, Final
 
     from pparse.containers.content import Sink, Skip
@@ -46,9 +47,6 @@ if TYPE_CHECKING:
     from pparse.tree.node import Node
     from pparse.tree.result import Result
 
-# Places in a table of names, a power of two: at first, and from where on it grows by 2 instead of 4.
-_LEAST_NAMES: Final = 1024
-_MANY_NAMES: Final = 1 << 18
 _SHORT: Final = "bytes of it are gone, and nothing tells where: the archive goes on before its end"
 CUT_BEFORE: Final = "no member of this name in what there is of the archive, which is cut"
 _LONG: Final = "bytes came into it, and nothing tells where: it goes on beyond its size"
@@ -56,123 +54,6 @@ _LONG: Final = "bytes came into it, and nothing tells where: it goes on beyond i
 _MOST_SPOILT: Final = 1 << 14
 # Members whose content is kept open: they take 6 KiB each.
 ENTERED: Final = 500
-
-
-class ArchiveMember:
-    """What an archive says of one member.
-
-    ``name`` (``/`` between folders; not safe to write to) and ``raw_name``, as stored; ``kind``: file, folder, symlink,
-    hardlink, device, fifo, gap or other; ``size`` of the content (None: unknown) and ``compressed_size``, stored bytes;
-    ``at``, where its header begins, and ``[start, end)``, its stored bytes, in offsets of the extraction's data;
-    ``mtime`` in seconds since 1970, or None; ``mode``: permission bits, or None; ``link``: the target; ``method`` of
-    compression; ``checksum``: ``("crc32", value)`` of the content, or None; ``pieces``: what the content is made of,
-    where that is not simply ``[start, end)``; ``extra``: whatever the parser wants.
-    """
-
-    __slots__ = (
-        "at",
-        "checksum",
-        "compressed_size",
-        "end",
-        "extra",
-        "finding",
-        "kind",
-        "link",
-        "method",
-        "mode",
-        "mtime",
-        "name",
-        "pieces",
-        "raw_name",
-        "size",
-        "start",
-        "status",
-    )
-
-    def __init__(
-        self,
-        name: str,
-        raw_name: bytes,
-        kind: str,
-        at: int,
-        start: int,
-        end: int,
-        size: int | None,
-        *,
-        compressed_size: int | None = None,
-        mtime: float | None = None,
-        mode: int | None = None,
-        link: str | None = None,
-        method: str = "stored",
-        checksum: tuple[str, int] | None = None,
-        status: Status = Status.COMPLETE,
-        finding: Finding | None = None,
-        pieces: tuple[Range, ...] | None = None,
-        extra: Any = None,
-    ) -> None:
-        self.name = name
-        self.raw_name = raw_name
-        self.kind = kind
-        self.at = at
-        self.start = start
-        self.end = end
-        self.size = size
-        self.compressed_size = end - start if compressed_size is None else compressed_size
-        self.mtime = mtime
-        self.mode = mode
-        self.link = link
-        self.method = method
-        self.checksum = checksum
-        self.status = status
-        self.finding = finding
-        self.pieces = pieces
-        self.extra = extra
-
-    def __repr__(self) -> str:
-        return f"<ArchiveMember {self.name!r}, {self.kind}, {self.size} bytes at {self.at}: {self.status}>"
-
-
-class NameCounter:
-    """Says which one of equal names a name is, in 16 to 32 bytes a name (64 while they are few).
-
-    A set of hashes with open addressing; Python's own would hold an object for every hash.
-    """
-
-    __slots__ = ("_again", "_room", "_table")
-
-    def __init__(self) -> None:
-        self._table = array("q", bytes(8 * _LEAST_NAMES))  # 0: nothing there; half of it stays free
-        self._room = _LEAST_NAMES // 2
-        self._again: dict[str, int] = {}
-
-    def add(self, name: str) -> int:
-        """Return 1 for the first ``name``, 2 for the second … (told apart by hash)."""
-        table = self._table
-        key = hash(name) or 1
-        mask = len(table) - 1
-        place = key & mask
-        while found := table[place]:
-            if found == key:
-                self._again[name] = self._again.get(name, 1) + 1
-                return self._again[name]
-            place = (place + 1) & mask
-        table[place] = key
-        self._room -= 1
-        if not self._room:
-            self._grow()
-        return 1
-
-    def _grow(self) -> None:
-        size = len(self._table) * (4 if len(self._table) < _MANY_NAMES else 2)
-        table, mask = array("q", bytes(8)) * size, size - 1
-        for key in self._table:
-            if key:
-                place = key & mask
-                while table[place]:
-                    place = (place + 1) & mask
-                table[place] = key
-        self._room = (size - len(self._table)) // 2
-        self._table = table
 
 
 class ArchiveParser(Parser):
@@ -247,10 +128,6 @@ class ArchiveParser(Parser):
                 length=member.compressed_size,
             )
 
-    def own_bytes(self, head: bytes, length: int) -> int:
-        """Return how many of ``length`` bytes between members, which begin with ``head``, are the archive's own."""
-        return 0
-
     def needs_proof(self, member: ArchiveMember) -> bool:
         """Say whether only a checksum of its own could tell that ``member`` is right: its bytes are in doubt."""
         data = self.extraction.data
@@ -324,6 +201,15 @@ class ArchiveParser(Parser):
         if base and number.isdecimal() and len(number) < 19:
             return root.find(base, max(1, int(number)))
         return None
+
+    @property
+    def leaves_unclaimed(self) -> bool:
+        """Whether bytes outside of all members may be of members that were lost, though no gap says so."""
+        return False
+
+    def unclaimed(self, spans: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+        """Yield begin and end of such bytes; ``spans`` are those of the members, in order."""
+        return iter(())
 
     def holds(self) -> str | None:
         """Say in words which model the members are, by their names; None: of none that is known."""
@@ -506,8 +392,8 @@ class ArchiveParser(Parser):
         """Put in doubt what was decoded before a place where the archive breaks off, if nothing else explains that.
 
         A stream can be damaged without its decoder noticing. If no header stands where a member ends, and no gap and
-        no suspect range is near, bytes of that member are wrong, or too many: since its own header the archive was in
-        step.
+        nothing else is in doubt near it, bytes of that member are wrong, or too many: since its own header the archive
+        was in step.
         """
         data = self.extraction.data
         if not isinstance(data, ResumedData) or data.is_sound:

@@ -169,9 +169,10 @@ def read_through(
     what follows is given as if none were; ``skip``, if given, gets holes of a sparse
     file instead. Raises what says nothing of the data, and `LimitError`.
     """
+    meant = _Meant(data, start, end, size, checksum)
     while True:
         revision = data.revision
-        verdict = _read_once(session, data, start, end, size, checksum, sink, skip)
+        verdict = _read_once(session, meant, sink, skip)
         if data.revision == revision:
             return verdict
         if sink is not None:
@@ -215,20 +216,38 @@ class Beginning:
         self.content = b""
 
 
-def _read_once(
-    session: Session,
-    data: Data,
-    start: int,
-    end: int | None,
-    size: int | None,
-    checksum: tuple[str, int] | None,
-    sink: Sink | None,
-    skip: Skip | None,
-) -> Verdict:
+class _Meant:
+    """What a content should be: ``data[start:end]`` (None: to its end), of ``size`` and ``checksum`` if known."""
+
+    __slots__ = ("checksum", "data", "end", "size", "start")
+
+    def __init__(
+        self, data: Data, start: int, end: int | None, size: int | None, checksum: tuple[str, int] | None
+    ) -> None:
+        self.data = data
+        self.start = start
+        self.end = end
+        self.size = size
+        self.checksum = checksum
+
+    @property
+    def crc(self) -> int | None:
+        """The CRC-32 that it should have."""
+        return self.checksum[1] if self.checksum is not None and self.checksum[0] == "crc32" else None
+
+    @property
+    def compares_itself(self) -> bool:
+        """Whether the data are all of it, and hold themselves against its checksum when they are decoded."""
+        data = self.data
+        own = data.checksum is not None and data.checksum == self.checksum
+        return own and not self.start and data.size == self.size and bool(self.size)
+
+
+def _read_once(session: Session, meant: _Meant, sink: Sink | None, skip: Skip | None) -> Verdict:
     verdict = Verdict()
-    own = data.checksum is not None and data.checksum == checksum and not start and data.size == size and bool(size)
-    # What the data holds itself against when it is decoded need not be added up again.
-    crc = _Crc32() if checksum is not None and checksum[0] == "crc32" and not own else None
+    data, start, end = meant.data, meant.start, meant.end
+    own = meant.compares_itself
+    crc = _Crc32() if meant.crc is not None and not own else None  # else it need not be added up again
     offset = start
     held = 0  # bytes that are lost, and may be the last
     try:
@@ -274,23 +293,23 @@ def _read_once(
     except (MalformedError, GapError, EndOfDataError) as error:
         verdict.worsen(Status.DAMAGED, "malformed", error.reason)
         verdict.offset = error.offset
-    if own and verdict.size == size and not verdict.gaps:
-        _judge_own(verdict, data)
-        if verdict.verified is not None:
-            return verdict
-    _judge(verdict, data, start, end, offset - held, size, checksum, crc, held)
+    if not (own and _judge_own(verdict, meant)):
+        _judge(verdict, meant, offset - held, held, crc)
     return verdict
 
 
-def _judge_own(verdict: Verdict, data: Data) -> None:
-    """Take over what a checksum said of the whole of ``data``, which was decoded to its end."""
-    size = data.size or 0
+def _judge_own(verdict: Verdict, meant: _Meant) -> bool:
+    """Take over what a checksum said of the data, decoded to their end; False if that is nothing, or not of all."""
+    data, size = meant.data, meant.data.size or 0
+    if verdict.size != meant.size or verdict.gaps:
+        return False
     if data.is_proved(0, size):
         verdict.verified, verdict.status, verdict.reason, verdict.code = True, Status.COMPLETE, None, ""
     elif (reason := data.contradiction) is not None:
         verdict.verified = False
         verdict.suspect = ((0, size),)
         verdict.worsen(Status.DAMAGED, "checksum", reason)
+    return verdict.verified is not None
 
 
 def _lost_at_end(unknown: list[tuple[int, int]], end: int) -> int:
@@ -345,33 +364,41 @@ class _Crc32:
         self.value = self._update(chunk, self.value)
 
 
-def _judge(
-    verdict: Verdict,
-    data: Data,
-    start: int,
-    end: int | None,
-    came: int,
-    size: int | None,
-    checksum: tuple[str, int] | None,
-    crc: _Crc32 | None,
-    held: int,
-) -> None:
-    """Say what became of a content of which ``data[start:came]`` was read and ``data[start:end]`` was meant.
+def _judge(verdict: Verdict, meant: _Meant, came: int, held: int, crc: _Crc32 | None) -> None:
+    """Say what became of a content that was read up to offset ``came`` of the data.
 
-    ``held``: bytes that are lost at its end.
+    ``held``: bytes that are lost at its end; ``crc``: of what was read, if that is to be compared.
     """
-    short = max(held, (came + held if end is None else end) - came if size is None else size - verdict.size, 0)
-    if size is None:
-        wanted = verdict.size + short
-    else:
-        wanted = size
-        if not verdict.gaps.exact and short:
-            short = 0  # that many are missing somewhere in the middle
-    if crc is not None and checksum is not None and not verdict.gaps and not short and verdict.size == wanted:
-        verdict.verified = crc.value == checksum[1]
+    data, size = meant.data, meant.size
+    there = came + held if meant.end is None else meant.end
+    short = max(held, there - came if size is None else size - verdict.size, 0)
+    wanted = verdict.size + short if size is None else size
+    if size is not None and not verdict.gaps.exact:
+        short = 0  # that many are missing somewhere in the middle
+    if crc is not None and not verdict.gaps and not short and verdict.size == wanted:
+        verdict.verified = crc.value == meant.crc
         if verdict.verified:
             verdict.reason, verdict.code, verdict.status = None, "", Status.COMPLETE
             return
+    _judge_bytes(verdict, meant, came)
+    error = data.error if data.error is not None and data.error.fault is not Fault.TRAILING else None
+    if short:
+        _judge_short(verdict, short, wanted, error)
+    elif error is not None and verdict.verified is not True and size is None and meant.end is None:
+        _judge_end(verdict, data, error)
+    if size is not None and verdict.size > size:
+        verdict.suspect = ((0, verdict.size),)  # bytes came in somewhere
+        verdict.worsen(Status.DAMAGED, "malformed", f"it holds {verdict.size:,} bytes and should hold {size:,}")
+    if verdict.verified is False and crc is not None:
+        verdict.suspect = verdict.suspect or ((0, verdict.size),)
+        verdict.worsen(Status.DAMAGED, "checksum", f"its CRC-32 is {crc.value:08x} and should be {meant.crc:08x}")
+    if verdict.verified is None and verdict.reason is None and data.is_proved(meant.start, came):
+        verdict.verified = True  # by the checksum of the stream around it, say
+
+
+def _judge_bytes(verdict: Verdict, meant: _Meant, came: int) -> None:
+    """Take over what is known against the bytes that came, and name the gaps between them."""
+    data, start = meant.data, meant.start
     why_suspect = data.why_suspect(start, came) if verdict.verified is not True else None
     if why_suspect is not None:
         verdict.worsen(Status.DAMAGED, "doubt", why_suspect)
@@ -381,33 +408,28 @@ def _judge(
         limit = data.passed_over(start, came)
         why = "" if limit is None else f"; {limit}"
         verdict.worsen(Status.DAMAGED, "gap", f"{lost} of it lost in {count_words(len(verdict.gaps), 'gap')}{why}")
-    error = data.error
-    if error is not None and error.fault is Fault.TRAILING:
-        error = None
-    if short:
-        verdict.gaps.add(verdict.size, short)
-        damaged = error is not None and not isinstance(error, EndOfDataError)
-        verdict.worsen(
-            cut_status(True, damaged=damaged),
-            "malformed" if damaged else "truncated",
-            f"it ends after {verdict.size:,} of {wanted:,} bytes" + (f" ({error.reason})" if error is not None else ""),
-        )
-    elif error is not None and verdict.verified is not True and size is None and end is None:
-        damaged = not isinstance(error, EndOfDataError)
-        if isinstance(error, UnsupportedError):
-            verdict.worsen(Status.UNSUPPORTED, "unsupported", error.reason)
-        else:
-            if data.size is None:
-                verdict.gaps.add(verdict.size, None)
-            verdict.worsen(cut_status(True, damaged=damaged), "truncated", error.reason)
-    if size is not None and verdict.size > size:
-        verdict.suspect = ((0, verdict.size),)  # bytes came in somewhere
-        verdict.worsen(Status.DAMAGED, "malformed", f"it holds {verdict.size:,} bytes and should hold {size:,}")
-    if verdict.verified is False and crc is not None and checksum is not None:
-        verdict.suspect = verdict.suspect or ((0, verdict.size),)
-        verdict.worsen(Status.DAMAGED, "checksum", f"its CRC-32 is {crc.value:08x} and should be {checksum[1]:08x}")
-    if verdict.verified is None and verdict.reason is None and data.is_proved(start, came):
-        verdict.verified = True  # by the checksum of the stream around it, say
+
+
+def _judge_short(verdict: Verdict, short: int, wanted: int, error: PparseError | None) -> None:
+    """Note that the last ``short`` of ``wanted`` bytes are missing; ``error`` is what the data ended with."""
+    verdict.gaps.add(verdict.size, short)
+    damaged = error is not None and not isinstance(error, EndOfDataError)
+    verdict.worsen(
+        cut_status(True, damaged=damaged),
+        "malformed" if damaged else "truncated",
+        f"it ends after {verdict.size:,} of {wanted:,} bytes" + (f" ({error.reason})" if error is not None else ""),
+    )
+
+
+def _judge_end(verdict: Verdict, data: Data, error: PparseError) -> None:
+    """Note the ``error`` that ends data of which nobody said how long they are."""
+    if isinstance(error, UnsupportedError):
+        verdict.worsen(Status.UNSUPPORTED, "unsupported", error.reason)
+        return
+    if data.size is None:
+        verdict.gaps.add(verdict.size, None)
+    cut = isinstance(error, EndOfDataError)
+    verdict.worsen(cut_status(True, damaged=not cut), "truncated", error.reason)
 
 
 def _placed(verdict: Verdict, stretches: list[tuple[int, int]], start: int) -> Iterator[tuple[int, int]]:

@@ -6,7 +6,9 @@ from __future__ import annotations
 HISTORY = 1 << 16
 
 
-def run(source: bytes, at: int, out: bytearray, stop: int, literal: int) -> tuple[int, int, int]:
+def run(  # noqa: C901 -- hot loop: a call an element costs a tenth and more
+    source: bytes, at: int, out: bytearray, stop: int, literal: int
+) -> tuple[int, int, int]:
     """Decode the elements of ``source`` from ``at``, appending to ``out``, until that holds ``stop`` bytes or so.
 
     ``out`` begins with the history that copies may reach into, but no further back than `HISTORY`. ``literal`` bytes

@@ -30,7 +30,7 @@ MAX_GROUPS: Final = 1_000
 _NO_TAG: Final = -1
 
 
-def scan(
+def scan(  # noqa: C901 -- hot loop: a call an element costs a tenth and more
     block: bytes, pos: int, stop: int, found: dict[int, list[int]], groups: list[int], base: int = 0
 ) -> tuple[int, int]:
     """Walk the fields that begin in ``block[pos:stop]``; return where the next one begins, and where the last began.

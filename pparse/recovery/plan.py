@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pparse.tree.result import Result
 
 
-class Plan:
+class ExtractionPlan:
     """What to write: ``recursive``, enter containers; ``unclaimed``, write what lies between members; ``salvage``,
     write model files that are not whole in a form that their library opens; ``drain``, read streams to their end first,
     so that what their checksums say is known; ``wanted``, which members of the outermost container."""

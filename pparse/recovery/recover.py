@@ -10,7 +10,7 @@ from contextlib import suppress
 
 from pparse.errors import OptionError, SourceError
 from pparse.findings import Severity
-from pparse.recovery.plan import Plan, recognise
+from pparse.recovery.plan import ExtractionPlan, recognise
 from pparse.recovery.report import RecoveryReport
 from pparse.recovery.steps import run_of, unlike_all
 from pparse.recovery.target import REPORT_NAME, Target, default_max_output, is_disk_full, was_stopped
@@ -97,7 +97,7 @@ def recover(
         with suppress(OSError):  # a run that was killed when this was all that was left to do
             os.rmdir(os.path.join(folder, WORK_NAME))
         raise OptionError(f"there is a {REPORT_NAME} in {os.fspath(folder)}; name another folder")
-    plan = Plan(recursive=True, unclaimed=True, salvage=True, drain=True)
+    plan = ExtractionPlan(recursive=True, unclaimed=True, salvage=True, drain=True)
     run = run_of(document, "recover", max_output=max_output, exist_ok=exist_ok)
     with open_target(document, folder, max_output=max_output, exist_ok=exist_ok, run=run) as target:
         report = RecoveryReport(target, fill="zeros")
@@ -172,7 +172,7 @@ def extract(
 
         result = recognise(document)
         run = run_of(document, "extract", max_output=max_output, exist_ok=exist_ok, recursive=recursive, wanted=chosen)
-        plan = Plan(recursive=recursive, wanted=wanted, drain=drain)
+        plan = ExtractionPlan(recursive=recursive, wanted=wanted, drain=drain)
         with open_target(document, folder, max_output=max_output, exist_ok=exist_ok or drain, run=run) as target:
             unpacker = Unpacker(document, target, note, plan)
             unpacker.run(result)

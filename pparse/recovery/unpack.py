@@ -1,8 +1,8 @@
 """Writing what containers hold to a folder: the walk that `pparse extract` and `pparse recover` share.
 
 The trees of the parsers already go on behind damage; here their members are read through (`pparse.containers.content`),
-written by the rules of `pparse.recovery.target`, and told of to a report. What is a container is entered, as `Plan`
-says.
+written by the rules of `pparse.recovery.target`, and told of to a report. What is a container is entered, as
+`ExtractionPlan` says.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from contextlib import suppress
 from pparse.containers.archive import ArchiveParser, NameCounter, nested_too_deep, too_many_containers
 from pparse.containers.content import Beginning, Verdict, read_through
 from pparse.containers.stream import StreamParser
-from pparse.data.base import Access
 from pparse.document.extraction import Extraction, extraction_of
 from pparse.errors import (
     PASSING,
@@ -22,29 +21,30 @@ from pparse.errors import (
     LimitError,
     MalformedError,
     PparseError,
-    SourceError,
     UnsupportedError,
 )
 from pparse.findings import Finding, Severity, Status
 from pparse.parsers.safetensors.index import ShardSet
 from pparse.recovery.judgement import judge
-from pparse.recovery.names import changed, safe_name
+from pparse.recovery.names import safe_name
 from pparse.recovery.plan import base_name
 from pparse.recovery.report import RecoveredFile
-from pparse.recovery.sink import HOLE, LimitMet, Sink
+from pparse.recovery.sink import Sink
 from pparse.recovery.steps import Steps
-from pparse.recovery.target import Expansion, was_stopped
+from pparse.recovery.target import Expansion
+from pparse.recovery.telling import Telling
 from pparse.recovery.trusted import Trusted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from typing import Any, Final
+    from typing import Final
 
     from pparse.containers.archive import ArchiveMember
     from pparse.findings import FindingList
     from pparse.recovery.judgement import Judgement
-    from pparse.recovery.plan import Plan
+    from pparse.recovery.plan import ExtractionPlan
+    from pparse.recovery.sink import LimitMet
     from pparse.recovery.target import Target
     from pparse.tree.result import Result
 
@@ -74,8 +74,6 @@ ARCHIVE_NAMES: Final = (
 NAMELESS: Final = "nameless"
 # The longest target of a symbolic link.
 MOST_LINK: Final = 4096
-# Bytes that are worth a file of their own.
-_LEAST: Final = 32
 
 
 class _Level:
@@ -84,7 +82,7 @@ class _Level:
     __slots__ = ("count", "member", "members", "names", "parser", "prefix", "source", "spans")
 
     def __init__(self, parser: ArchiveParser, prefix: str, source: str) -> None:
-        self.spans = array("q")  # where members begin and end, in a zip whose directory is not believed
+        self.spans = array("q")  # where members begin and end, if bytes around them may be of others
         self.count = 0  # of members that are files or folders
         self.member: tuple[_Level, ArchiveMember] | None = None  # what it is in the container around it
         self.parser = parser
@@ -97,7 +95,7 @@ class _Level:
 class Unpacker:
     """One walk over a document; see `unpack`."""
 
-    def __init__(self, document: Extraction, target: Target, report: Report, plan: Plan) -> None:
+    def __init__(self, document: Extraction, target: Target, report: Report, plan: ExtractionPlan) -> None:
         self._document = document
         self._session = document.session
         self._target = target
@@ -105,8 +103,7 @@ class Unpacker:
         self._steps = Steps(target, self._trusted.seen_by(report))
         self._report = self._steps.tell
         self._plan = plan
-        self.limits: dict[str, LimitMet] = {}  # those that cost a file something, by name
-        self._in_vain = 0  # bytes that must be decoded though a limit keeps them from being written
+        self._telling = Telling(document, target, self._report)
         self._levels: list[_Level] = []
         self._entered = 0
         self._share: tuple[int, int | None] = 0, None  # how far the walk is, in the outermost archive
@@ -121,8 +118,13 @@ class Unpacker:
             self._steps.do(("document", base_name(self._document.name)), self._lists(), lambda: self._begin(result))
             self._walk()
         except BaseException as error:
-            self._tell_stopped(error)
+            self._telling.stopped(error, self._sink)
             raise
+
+    @property
+    def limits(self) -> dict[str, LimitMet]:
+        """The limits that cost a file something, by name."""
+        return self._telling.limits
 
     @property
     def resumed(self) -> int:
@@ -170,7 +172,7 @@ class Unpacker:
             try:
                 member = next(level.members, None)
             except (MalformedError, UnsupportedError) as error:
-                self._tell_lost(level, error)
+                self._telling.lost(error, level.source)
                 member = None
             if member is None:
                 self._leave(self._levels.pop())
@@ -245,7 +247,7 @@ class Unpacker:
                 verdict.verified = True
         self._gather(parser.result)
         sink.conclude(verdict)
-        self._tell(sink, verdict, source, extraction.start, name)
+        self._telling.file(sink, verdict, source, extraction.start, name)
 
     def _unlike_a_model(self, name: str, *, damaged: bool) -> str:
         """Return the name for what is not recognised; one that is damaged is not to be taken for the model it was."""
@@ -273,7 +275,7 @@ class Unpacker:
         if judgement is not None:
             judgement.count_for(verdict)
         sink.conclude(verdict)
-        self._tell(sink, verdict, source, extraction.start, name, prefix)
+        self._telling.file(sink, verdict, source, extraction.start, name, prefix)
         return None if sink.file is None else sink.file.path
 
     def _write_set(self, result: Result, parser: ShardSet) -> None:
@@ -316,7 +318,7 @@ class Unpacker:
                     reason=error.reason,
                 )
             )
-            self._met(error, name, extraction.path)
+            self._telling.met(error, name, extraction.path)
             return True
         except PparseError:
             return False
@@ -326,7 +328,7 @@ class Unpacker:
     def _do_member(self, level: _Level, member: ArchiveMember) -> None:
         outermost = len(self._levels) == 1
         level.count += member.kind != "gap"
-        if self._plan.unclaimed and getattr(level.parser, "directory", level.parser) is None:
+        if self._plan.unclaimed and level.parser.leaves_unclaimed:
             level.spans.extend((member.at, max(member.at, member.end)))
         listed = level.parser.listed_name(member, level.names)
         if outermost and self._plan.wanted is not None and not self._plan.wanted(listed):
@@ -334,7 +336,7 @@ class Unpacker:
         self._progress(level, member)
         if member.kind == "folder":
             self._target.make_folder(level.prefix + member.name, None)
-            self._tell_damage(level, member)
+            self._telling.damage(level.parser, member, level.source)
             return
         key = (member.kind, level.source, level.prefix, member.name, member.at, member.start)
         self._trusted.begin()
@@ -351,8 +353,8 @@ class Unpacker:
         elif member.kind == "symlink" and member.link is None and not self._read_link(level, member):
             self._write_member(level, member)  # its bytes are no target, or not whole: they are not to be lost
         elif member.kind not in ("file", "other"):
-            self._tell_link(level, member)
-            self._tell_damage(level, member)
+            self._telling.link(member, level.source)
+            self._telling.damage(level.parser, member, level.source)
         elif not (self._plan.recursive and self._enter_member(level, member, listed)):
             self._write_member(level, member)
         return self._levels[-1] is not level
@@ -450,13 +452,13 @@ class Unpacker:
         with self._open_sink(name, member.mtime, compressed_size) as sink:
             if sink.refuses(content):
                 verdict = Verdict()
-                self._count_vain(level, content)
+                self._telling.count_vain(level.parser, content)
             else:
                 verdict = level.parser.verify(content, sink, sink.skip)
         if judgement is not None:
             judgement.count_for(verdict)
         sink.conclude(verdict)
-        self._tell(sink, verdict, level.source, min(content.at, content.start), member.name, level.prefix)
+        self._telling.file(sink, verdict, level.source, min(content.at, content.start), member.name, level.prefix)
         return True
 
     def _read_link(self, level: _Level, member: ArchiveMember) -> bool:
@@ -479,22 +481,10 @@ class Unpacker:
         return True
 
     def _write_between(self, level: _Level) -> None:
-        """Write what lies between the members of a zip that were found without a directory, and around them."""
-        if not level.spans:
-            return
-        extraction = level.parser.result.extraction
-        data, at = extraction.data, extraction.start
-        end = extraction.known_end()
-        pairs = sorted(zip(level.spans[::2], level.spans[1::2], strict=True))
-        for start, stop in (*pairs, (end, end)):
-            if start - at >= _LEAST:
-                head = data.read_known(at, min(start - at, HOLE))[0]
-                while own := level.parser.own_bytes(head, start - at):
-                    at += own
-                    head = data.read_known(at, max(0, min(start - at, HOLE)))[0]
-                if head.strip(b"\0"):
-                    self._write_stretch(level, at, start)
-            at = max(at, stop)
+        """Write what lies between the members, and around them, that may be of others."""
+        spans = sorted(zip(level.spans[::2], level.spans[1::2], strict=True))
+        for start, end in level.parser.unclaimed(spans) if spans else ():
+            self._write_stretch(level, start, end)
 
     def _write_unclaimed(self, level: _Level, member: ArchiveMember) -> None:
         name = f"{level.prefix}{NAMELESS}/at-{member.start}.bin"
@@ -519,103 +509,7 @@ class Unpacker:
             elif member.finding is not None:  # it is behind the end of the archive
                 verdict.reason = verdict.reason or member.finding.reason
         if sink.file is not None:
-            self._tell(sink, verdict, level.source, start, name)
-
-    # -- telling -----------------------------------------------------------------------------------------------------
-
-    def _tell(
-        self, sink: Sink, verdict: Verdict, source: str, offset: int, name: str, prefix: str | None = None
-    ) -> None:
-        """Report a file; ``prefix``: the folders before the part of its path that is its own name."""
-        if sink.file is not None and verdict.code != "nameless":
-            verdict.place(sink.file.bytes)
-        known: dict[str, Any] = {
-            "verified": verdict.verified,
-            "source": source,
-            "offset": offset,
-            "reason": verdict.reason,
-            "doubtful": verdict.suspect,
-        }
-        if sink.error is not None:  # a limit of ours, which is not the member's fault
-            verdict.status = Status.UNSUPPORTED if sink.file is None else Status.TRUNCATED
-            verdict.reason = sink.error.reason
-            known["reason"] = verdict.reason
-            if sink.file is not None:
-                verdict.gaps.add(sink.file.bytes, None)
-        if sink.file is None and verdict.status is not Status.UNSUPPORTED:
-            verdict.status = Status.MISSING
-        if sink.file is None:
-            self._report(RecoveredFile(None, verdict.status, raw_name=name, gaps=(), **known))
-        else:
-            file = RecoveredFile.written(sink.file, verdict.status, gaps=verdict.gaps, **known)
-            if prefix is not None and file.path is not None:
-                own = file.path.split("/")[prefix.count("/") :]
-                file.raw_name = name if changed(name, own) else None
-            self._report(file)
-        if sink.error is not None:
-            self._met(sink.error, name, source)
-
-    def _met(self, error: LimitError, name: str, source: str) -> None:
-        """A limit cost a file something. Raises ``error`` if nothing more can be written, or it would be in vain."""
-        if self._target.is_full or self._in_vain > 4 * self._target.max_bytes:
-            raise error
-        self._document.findings.add(Finding("limit", error.reason, path=name, source=source))
-        option = error.option.rpartition("=")[0] or error.option.split(" ")[0]
-        self.limits.setdefault(option, LimitMet()).add(error)
-
-    def _count_vain(self, level: _Level, member: ArchiveMember) -> None:
-        """Count what is refused, if the walk must decode it all the same to come to what follows."""
-        if level.parser.result.extraction.data.access is not Access.FREE:
-            self._in_vain += member.compressed_size or 0
-
-    def _tell_stopped(self, error: BaseException) -> None:
-        """The walk ends before its end: say so, and what of the file that was being written is there.
-
-        Who stops it on purpose may go on later: nothing is told then.
-        """
-        if was_stopped(error):
-            return
-        reason = error.reason if isinstance(error, PparseError) else type(error).__name__
-        self._document.findings.add(
-            Finding(
-                "stopped",
-                f"stopped before the end, so there is more than these files: {reason}",
-                source=base_name(self._document.name),
-            )
-        )
-        sink = self._sink
-        if sink is not None and sink.file is not None and sink.interrupted and not isinstance(error, SourceError):
-            self._report(RecoveredFile.written(sink.file, Status.TRUNCATED, reason="stopped while it was written"))
-
-    def _tell_link(self, level: _Level, member: ArchiveMember) -> None:
-        what = f"{member.kind} to {member.link}" if member.link else member.kind
-        self._document.findings.add(
-            Finding(
-                "not-written",
-                f"a {what}, which is never written",
-                severity=Severity.NOTE,
-                path=member.name,
-                source=level.source,
-                offset=member.at,
-            )
-        )
-
-    def _tell_damage(self, level: _Level, member: ArchiveMember) -> None:
-        """Say what is wrong with a member that is not written, as a check does."""
-        if member.size or member.status is not Status.COMPLETE:
-            finding = level.parser.verify(member).finding(member.name, level.source)
-            if finding is not None:
-                self._document.findings.add(finding)
-
-    def _tell_lost(self, level: _Level, error: PparseError) -> None:
-        self._document.findings.add(
-            Finding(
-                "malformed",
-                error.reason,
-                source=level.source,
-                offset=error.offset,
-            )
-        )
+            self._telling.file(sink, verdict, level.source, start, name)
 
     def _progress(self, level: _Level, member: ArchiveMember) -> None:
         progress = self._session.progress

@@ -27,7 +27,7 @@ States must not recurse on input, read ahead by themselves, or keep blocks.
 
 from __future__ import annotations
 
-from pparse.errors import EngineError, GapError, MalformedError, PparseError
+from pparse.errors import EndOfDataError, EngineError, GapError, MalformedError, PparseError
 from pparse.tree.context import DONE
 
 TYPE_CHECKING = False
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import ClassVar, Final, Protocol
 
-    from pparse.budget import MemoryBudget
+    from pparse.budget import Charge, MemoryBudget
     from pparse.tree.context import NodeContext, State
     from pparse.tree.node import Node
 
@@ -76,67 +76,26 @@ def largest_block(budget: MemoryBudget, factor: int) -> int:
 def run(ctx: NodeContext, parser: States) -> None:
     """Run the states of ``parser`` until ``ctx`` is satisfied, done, cut or damaged for good."""
     session = ctx.result.extraction.session
-    factor = parser.block_factor
     size = session.block_size or FIRST_BLOCK
-    grow = not session.block_size
-    largest = largest_block(session.budget, factor)
-    block, base = b"", ctx.pos
     still: set[tuple[object, ...]] = set()  # what was tried since the last move or output
-    with session.budget.charge(size * factor, "a scan block") as charge:
+    with session.budget.charge(size * parser.block_factor, "a scan block") as charge:
+        feed = _Feed(ctx, charge, parser.block_factor)
         while ctx.state is not DONE and not ctx.satisfied:
             session.check_cancelled()
             if ctx.entered:
-                ctx.entered, block, base = False, b"", ctx.pos
-            have = base + len(block) - ctx.pos
-            if have < max(ctx.need, 1) or ctx.pos < base:
-                sequential = base <= ctx.pos <= base + len(block) and block
-                if grow:
-                    size = min(size * 4, largest) if sequential else FIRST_BLOCK
-                if ctx.need > len(block) and ctx.pos == base:
-                    # A state that keeps asking for more must not make us read the same bytes each time.
-                    size = max(size, 2 * len(block)) if grow else size
-                wanted = max(size, ctx.need)
-                limit = ctx.end if ctx.end is not None else ctx.data.size
-                if limit is not None:
-                    wanted = min(wanted, max(0, limit - ctx.pos))
-                if ctx.data.size is not None:  # clip to what exists before charging or allocating
-                    wanted = min(wanted, max(0, ctx.data.size - ctx.pos))
-                elif wanted > size and not ctx.data.available(ctx.pos, wanted):
-                    wanted = size  # fewer than needed: a truncation
-                if wanted * factor > charge.amount:
-                    charge.resize(wanted * factor)
-                try:
-                    block = ctx.data.pread(ctx.pos, wanted) if wanted else b""
-                except GapError as error:
-                    if not ctx.data.is_cut_at(ctx.pos):
-                        reason = f"the node runs into a gap: {error.reason}"
-                        if not _damaged(ctx, parser, MalformedError(reason, offset=error.offset)):
-                            return
-                        continue
-                    block = b""
-                except BaseException:
-                    ctx.resumable = True  # no state has seen the block yet
-                    raise
-                base = ctx.pos
-                have = len(block)
-                gap = ctx.data.next_gap(base + have)
-                # A gap at the end of the node is not its own: it belongs to what follows.
-                inside = limit is None or base + have < limit
-                near = inside and gap is not None and gap.offset <= base + have
-                gap_follows = near and not ctx.data.is_cut_at(base + have)
-                ctx.at_end = not gap_follows and (have < wanted or (limit is not None and base + have >= limit))
-                if have < ctx.need:
-                    if not gap_follows:
-                        if not _cut(ctx, parser):
-                            return
-                        continue
-                    if not _damaged(ctx, parser, MalformedError("the node runs into a gap", offset=base + have)):
+                ctx.entered, feed.block, feed.base = False, b"", ctx.pos
+            have = feed.base + len(feed.block) - ctx.pos
+            if have < max(ctx.need, 1) or ctx.pos < feed.base:
+                trouble = feed.refill(ctx)
+                if trouble is not None:
+                    if not _goes_on(ctx, parser, trouble):
                         return
                     continue
+                have = len(feed.block)
             before = (ctx.pos, ctx.state, ctx.need, len(ctx.stack))
             output = _output(ctx)
             try:
-                pos, state, need = ctx.state(ctx, block, base)
+                pos, state, need = ctx.state(ctx, feed.block, feed.base)
             except MalformedError as error:
                 if not _damaged(ctx, parser, error):
                     return
@@ -152,12 +111,85 @@ def run(ctx: NodeContext, parser: States) -> None:
                 still.clear()
             else:
                 still.add(before)
-                again = (pos, state, need, len(ctx.stack)) in still and have >= need
-                if (again or len(still) > MAX_STILL) and not ctx.satisfied:
-                    raise EngineError("the parser stands still", offset=ctx.pos, state=_name(ctx.state))
+                _check_still(ctx, still, (pos, state, need, len(ctx.stack)), have >= need)
             ctx.pos, ctx.state, ctx.need = pos, state, need
         if ctx.state is DONE:
             _close(ctx, parser.finish)
+
+
+class _Feed:
+    """The bytes that states read: ``block``, which begins at ``base``. Blocks grow as long as they follow each other,
+    unless the session says how large they are."""
+
+    __slots__ = ("_charge", "_factor", "_grow", "_largest", "_size", "base", "block")
+
+    def __init__(self, ctx: NodeContext, charge: Charge, factor: int) -> None:
+        session = ctx.result.extraction.session
+        self.block = b""
+        self.base = ctx.pos
+        self._size = session.block_size or FIRST_BLOCK
+        self._grow = not session.block_size
+        self._largest = largest_block(session.budget, factor)
+        self._charge = charge
+        self._factor = factor
+
+    def refill(self, ctx: NodeContext) -> MalformedError | EndOfDataError | None:
+        """Read what the state of ``ctx`` needs; return why there is not so much: a gap, or the end. None: it is there.
+
+        Other errors of the source propagate.
+        """
+        if self._grow:
+            self._resize(ctx)
+        wanted = max(self._size, ctx.need)
+        limit = ctx.end if ctx.end is not None else ctx.data.size
+        if limit is not None:
+            wanted = min(wanted, max(0, limit - ctx.pos))
+        if ctx.data.size is not None:  # clip to what exists before charging or allocating
+            wanted = min(wanted, max(0, ctx.data.size - ctx.pos))
+        elif wanted > self._size and not ctx.data.available(ctx.pos, wanted):
+            wanted = self._size  # fewer than needed: a truncation
+        if wanted * self._factor > self._charge.amount:
+            self._charge.resize(wanted * self._factor)
+        try:
+            self.block = ctx.data.pread(ctx.pos, wanted) if wanted else b""
+        except GapError as error:
+            if not ctx.data.is_cut_at(ctx.pos):
+                return MalformedError(f"the node runs into a gap: {error.reason}", offset=error.offset)
+            self.block = b""
+        except BaseException:
+            ctx.resumable = True  # no state has seen the block yet
+            raise
+        self.base = ctx.pos
+        end = ctx.pos + len(self.block)
+        gap = ctx.data.next_gap(end)
+        # A gap at the end of the node is not its own: it belongs to what follows.
+        inside = limit is None or end < limit
+        gap_follows = inside and gap is not None and gap.offset <= end and not ctx.data.is_cut_at(end)
+        ctx.at_end = not gap_follows and (len(self.block) < wanted or (limit is not None and end >= limit))
+        if len(self.block) >= ctx.need:
+            return None
+        if gap_follows:
+            return MalformedError("the node runs into a gap", offset=end)
+        return EndOfDataError("the data end here", offset=end)
+
+    def _resize(self, ctx: NodeContext) -> None:
+        """Set how much is read next: more than last time, if reading goes on where it ended."""
+        sequential = self.block and self.base <= ctx.pos <= self.base + len(self.block)
+        self._size = min(self._size * 4, self._largest) if sequential else FIRST_BLOCK
+        if ctx.need > len(self.block) and ctx.pos == self.base:
+            # A state that keeps asking for more must not make us read the same bytes each time.
+            self._size = max(self._size, 2 * len(self.block))
+
+
+def _goes_on(ctx: NodeContext, parser: States, trouble: MalformedError | EndOfDataError) -> bool:
+    """Say whether the parser goes on elsewhere, as the bytes that it needs are not there."""
+    return _damaged(ctx, parser, trouble) if isinstance(trouble, MalformedError) else _cut(ctx, parser)
+
+
+def _check_still(ctx: NodeContext, still: set[tuple[object, ...]], step: tuple[object, ...], fed: bool) -> None:
+    """Raise `EngineError` if a state that was ``fed`` what it needs asks for a ``step`` that was tried already."""
+    if ((step in still and fed) or len(still) > MAX_STILL) and not ctx.satisfied:
+        raise EngineError("the parser stands still", offset=ctx.pos, state=_name(ctx.state))
 
 
 def _output(ctx: NodeContext) -> int:

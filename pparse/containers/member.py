@@ -1,0 +1,134 @@
+"""What an archive says of one member, and which one of equal names a name is."""
+
+from __future__ import annotations
+
+from array import array
+
+from pparse.findings import Finding, Status
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Final
+
+    from pparse.data.reader import Range
+
+# Places in a table of names, a power of two: at first, and from where on it grows by 2 instead of 4.
+_LEAST_NAMES: Final = 1024
+_MANY_NAMES: Final = 1 << 18
+
+
+class ArchiveMember:
+    """What an archive says of one member.
+
+    ``name`` (``/`` between folders; not safe to write to) and ``raw_name``, as stored; ``kind``: file, folder, symlink,
+    hardlink, device, fifo, gap or other; ``size`` of the content (None: unknown) and ``compressed_size``, stored bytes;
+    ``at``, where its header begins, and ``[start, end)``, its stored bytes, in offsets of the extraction's data;
+    ``mtime`` in seconds since 1970, or None; ``mode``: permission bits, or None; ``link``: the target; ``method`` of
+    compression; ``checksum``: ``("crc32", value)`` of the content, or None; ``pieces``: what the content is made of,
+    where that is not simply ``[start, end)``; ``extra``: whatever the parser wants.
+    """
+
+    __slots__ = (
+        "at",
+        "checksum",
+        "compressed_size",
+        "end",
+        "extra",
+        "finding",
+        "kind",
+        "link",
+        "method",
+        "mode",
+        "mtime",
+        "name",
+        "pieces",
+        "raw_name",
+        "size",
+        "start",
+        "status",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        raw_name: bytes,
+        kind: str,
+        at: int,
+        start: int,
+        end: int,
+        size: int | None,
+        *,
+        compressed_size: int | None = None,
+        mtime: float | None = None,
+        mode: int | None = None,
+        link: str | None = None,
+        method: str = "stored",
+        checksum: tuple[str, int] | None = None,
+        status: Status = Status.COMPLETE,
+        finding: Finding | None = None,
+        pieces: tuple[Range, ...] | None = None,
+        extra: Any = None,
+    ) -> None:
+        self.name = name
+        self.raw_name = raw_name
+        self.kind = kind
+        self.at = at
+        self.start = start
+        self.end = end
+        self.size = size
+        self.compressed_size = end - start if compressed_size is None else compressed_size
+        self.mtime = mtime
+        self.mode = mode
+        self.link = link
+        self.method = method
+        self.checksum = checksum
+        self.status = status
+        self.finding = finding
+        self.pieces = pieces
+        self.extra = extra
+
+    def __repr__(self) -> str:
+        return f"<ArchiveMember {self.name!r}, {self.kind}, {self.size} bytes at {self.at}: {self.status}>"
+
+
+class NameCounter:
+    """Says which one of equal names a name is, in 16 to 32 bytes a name (64 while they are few).
+
+    A set of hashes with open addressing; Python's own would hold an object for every hash.
+    """
+
+    __slots__ = ("_again", "_room", "_table")
+
+    def __init__(self) -> None:
+        self._table = array("q", bytes(8 * _LEAST_NAMES))  # 0: nothing there; half of it stays free
+        self._room = _LEAST_NAMES // 2
+        self._again: dict[str, int] = {}
+
+    def add(self, name: str) -> int:
+        """Return 1 for the first ``name``, 2 for the second … (told apart by hash)."""
+        table = self._table
+        key = hash(name) or 1
+        mask = len(table) - 1
+        place = key & mask
+        while found := table[place]:
+            if found == key:
+                self._again[name] = self._again.get(name, 1) + 1
+                return self._again[name]
+            place = (place + 1) & mask
+        table[place] = key
+        self._room -= 1
+        if not self._room:
+            self._grow()
+        return 1
+
+    def _grow(self) -> None:
+        size = len(self._table) * (4 if len(self._table) < _MANY_NAMES else 2)
+        table, mask = array("q", bytes(8)) * size, size - 1
+        for key in self._table:
+            if key:
+                place = key & mask
+                while table[place]:
+                    place = (place + 1) & mask
+                table[place] = key
+        self._room = (size - len(self._table)) // 2
+        self._table = table
