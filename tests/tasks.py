@@ -42,7 +42,7 @@ def quick(arguments: list[str]) -> int:
 
 
 def coverage(arguments: list[str]) -> int:
-    """Run the quick part of the tests, and show which lines of which module it did not run."""
+    """Run the quick part of the tests, thrice as slowly, and show which lines of which module it did not run."""
     python = environment("[testing,coverage]")
     words = ("-n", "auto", "--dist", "worksteal", "--quick", "--cov", "--cov-report=term:skip-covered")
     return call(python, "-m", "pytest", *words, *arguments)
