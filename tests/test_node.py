@@ -416,7 +416,7 @@ def test_by_default_nothing_is_kept():
 
 
 @pytest.mark.parametrize("retain", [float("inf"), "inf", "all"])
-def test_keep_everything(retain):
+def test_what_is_retained_lives_until_it_is_unloaded(retain):
     extraction = read(FOUR, retain=retain)
     refs = refs_of(extraction.root, "abcd")
     assert alive(refs) == "abcd"

@@ -343,7 +343,7 @@ def test_junk_in_front(blocks, size, junk):
 
 @rows("size", [1, 24, 39, 40, 64, 100, BLOCK, 200_000])
 @rows("junk", [b"\0", b"\xff", b"junk "])
-def test_junk_behind(blocks, size, junk):
+def test_junk_behind_the_end_costs_no_record(blocks, size, junk):
     damaged = blocks.data + (junk * size)[:size]
     found = salvaged(damaged)
     assert found.records == blocks.records
