@@ -396,7 +396,7 @@ def best_prefix(codec, data):
 @pytest.mark.parametrize("codec", ["zlib", "gzip", "deflate", "bz2", "xz", "lzma"])
 def test_what_precedes_damage_is_delivered(codec):
     """A library that raises keeps what it had produced in that call: 128 KiB would be lost without care."""
-    content = text(400_000)
+    content = text(400_000 if sweep.full else 200_000)
     good = bytearray(bz2.compress(content, 1) if codec == "bz2" else MAKE[codec](content))
     source = random.Random(7)
     for at in [len(good) // 3, len(good) - 2, source.randrange(100, len(good))]:
@@ -752,9 +752,9 @@ def test_a_checkpoint_comes_to_the_same_end_in_a_damaged_stream():
 
 @pytest.mark.parametrize("codec", ["bz2", "xz", "lzma", "brotli", "zstd", "lz4", "snappy"])
 def test_the_others_have_no_checkpoints(codec):
-    data = MAKE[codec](text(1 * MIB))
+    data = MAKE[codec](text(300_000))
     decoder = decompressor(codec)
-    decoder.decompress(data[:300_000], 500_000)
+    decoder.decompress(data[:60_000], 100_000)
     assert decoder.copy() is None
 
 

@@ -24,7 +24,7 @@ from urllib.parse import unquote
 
 import pytest
 
-from tests.forked_commands import ForkedCommands, words_of
+from tests.forked_commands import SHOWN_CODE, ForkedCommands, words_of
 from tests.rows import rows
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -219,7 +219,8 @@ def test_commands_on_the_pages_print_what_they_say(page: Path, tmp_path: Path) -
                 if words is None:
                     told = through_a_shell(command, folder, env)
                 else:
-                    _, told = forked[language].run(words, folder)
+                    code, told = forked[language].run(words, folder)
+                    told += f"exit code {code}\n" if command.endswith(SHOWN_CODE) else ""
                 assert re.fullmatch(pattern(wanted), told), (
                     f"{name_of(page)}:{line}: $ {command}\n--- the page says\n"
                     + "\n".join(wanted)

@@ -276,7 +276,7 @@ with pparse.open(LISTED, format="json") as _document:
 
 @pytest.mark.parametrize("kind", HITS)
 def test_no_element_behind_damage_is_complete_under_a_number_that_is_not_its_own(kind):
-    for at in sweep.some(range(16300, 16420, 5), 8):
+    for at in sweep.some(range(16300, 16420, 5), 12):
         content = HITS[kind](at)
         with pparse.open(content, format="json") as document:
             found = scalars(document)

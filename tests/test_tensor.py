@@ -28,6 +28,7 @@ from pparse.findings import Finding, Status
 from pparse.tensors.dtype import DTYPES, DType
 from pparse.tensors.tensor import Span, Tensor
 from pparse.testing.fakes import FailingData, FakeData, GappyData, ShortData, UnknownSizeData
+from tests import sweep
 from tests.rows import rows
 
 ALL = sorted(name for name in DTYPES if hasattr(ml_dtypes, name) or name in np.sctypeDict)
@@ -301,7 +302,7 @@ def outcome(act):
         return type(error)
 
 
-@settings(deadline=None, max_examples=700)
+@settings(deadline=None, max_examples=700 if sweep.full else 300)
 @given(st.data())
 def test_any_index_is_numpys(data):
     name = data.draw(st.sampled_from(["uint8", "float32", "bfloat16", "complex128", "int4", "float6_e2m3fn", "uint1"]))
@@ -337,7 +338,7 @@ def test_any_index_into_strides_is_numpys(data):
         assert same(found, element(expected))
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=300 if sweep.full else 120)
 @given(st.data())
 def test_any_index_is_read_in_pieces_as_at_once(data):
     """With pieces and gaps so small that every way of reading is taken."""
