@@ -557,7 +557,7 @@ def test_the_index_that_was_not_used_for_longest_goes_first(use, left):
 
 @pytest.mark.parametrize("kernel", ["stdlib", "numpy"])
 def test_indexes_that_were_evicted_are_made_again(kernel):
-    rows, wide = 24, 5000
+    rows, wide = 30, 6000
     text = b"[" + b",".join(b"[%s]" % b",".join(b"%d" % (row % 10) for _ in range(wide)) for row in range(rows)) + b"]"
     extraction = read(text, budget="1MiB", options={"kernel": kernel})
     nodes = list(extraction.root.children())
