@@ -46,8 +46,12 @@ for line in sys.stdin:
 """
 
 
+SHOWN_CODE = '; echo "exit code $?"'
+
+
 def words_of(command: str) -> list[str] | None:
     """Return the words of a command behind ``pparse``, or None if a shell has to make something of it."""
+    command = command.removesuffix(SHOWN_CODE)
     outside = "".join(command.split("'")[::2])  # of single quotes
     if not command.startswith("pparse ") or set(outside) & set('|&;<>()$`*?~#[]{}\\"'):
         return None

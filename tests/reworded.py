@@ -30,11 +30,15 @@ OUTPUT = "out"
 
 
 class Order(TypedDict):
-    """What to run in ``folder``; without ``reword`` all messages that are told are noted instead."""
+    """What to run in ``folder``; without ``reword`` all messages that are told are noted instead.
+
+    ``modules``: those in which there are messages to be put into other words.
+    """
 
     folder: str
     commands: list[list[str]]
     reword: list[str]
+    modules: list[str]
     seed: int
 
 
@@ -49,6 +53,8 @@ def may_be_compared(node: ast.AST, field: str) -> bool:
 
 class Messages(ast.NodeTransformer):
     """Comes to every message of a module."""
+
+    module = ""
 
     def message(self, message: ast.expr) -> ast.expr:
         raise NotImplementedError
@@ -87,9 +93,13 @@ def in_other_words(text: str, seed: int) -> str:
 
 
 class Noted(Messages):
-    """Hands each message to ``__told__`` on its way."""
+    """Hands each message to ``__told__`` on its way, and keeps in which modules it stands."""
+
+    def __init__(self) -> None:
+        self.places: dict[str, set[str]] = defaultdict(set)
 
     def message(self, message: ast.expr) -> ast.expr:
+        self.places[template(message)].add(self.module)
         return ast.Call(ast.Name("__told__", ast.Load()), [ast.Constant(template(message)), message], [])
 
 
@@ -98,11 +108,9 @@ class Reworded(Messages):
 
     def __init__(self, chosen: set[str], seed: int) -> None:
         self.chosen, self.seed = chosen, seed
-        self.met = False
 
     def message(self, message: ast.expr) -> ast.expr:
         if template(message) in self.chosen:
-            self.met = True
             self.reword(message)
         return message
 
@@ -117,21 +125,18 @@ class Reworded(Messages):
             self.reword(message.right)
 
 
-def hook(transformer: Noted | Reworded) -> None:
-    """Compile the package's modules anew as they are imported, but for those of which nothing is changed."""
+def hook(transformer: Messages, modules: list[str] | None = None) -> None:
+    """Compile the package's modules anew as they are imported: these, or all."""
     loader = importlib.machinery.SourceFileLoader
     cached = loader.get_code
 
     def get_code(self: Any, name: str) -> Any:
-        if name.split(".")[0] != "pparse" or name.startswith(NOT_LOOKED_AT):
+        is_ours = name.split(".")[0] == "pparse" and not name.startswith(NOT_LOOKED_AT)
+        if not is_ours or (modules is not None and name not in modules):
             return cached(self, name)
         path = self.get_filename(name)
-        tree = ast.parse(self.get_data(path))
-        if isinstance(transformer, Reworded):
-            transformer.met = False
-        tree = ast.fix_missing_locations(transformer.visit(tree))
-        if isinstance(transformer, Reworded) and not transformer.met:
-            return cached(self, name)
+        transformer.module = name
+        tree = ast.fix_missing_locations(transformer.visit(ast.parse(self.get_data(path))))
         return compile(tree, path, "exec", dont_inherit=True)
 
     loader.get_code = get_code  # type: ignore[method-assign]
@@ -177,13 +182,15 @@ def main() -> None:
         return message
 
     builtins.__told__ = note  # type: ignore[attr-defined]
+    noted = Noted()
     if order["reword"]:
-        hook(Reworded(set(order["reword"]), order["seed"]))
+        hook(Reworded(set(order["reword"]), order["seed"]), order["modules"])
     else:
-        hook(Noted())
+        hook(noted)
     os.chdir(order["folder"])
     ran = [run(words) for words in order["commands"]]
-    json.dump({"ran": ran, "told": {text: sorted(each) for text, each in told.items()}}, sys.stdout)
+    found = {"told": told, "places": noted.places}
+    json.dump({"ran": ran} | {name: {text: sorted(found[name][text]) for text in told} for name in found}, sys.stdout)
 
 
 if __name__ == "__main__":

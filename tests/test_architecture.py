@@ -6,6 +6,7 @@ import ast
 import sys
 import tomllib
 import types
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -75,13 +76,18 @@ def imports_of(path: Path) -> set[str]:
 
 
 NAMES = {name for name, _ in MODULES}
-IMPORTS = {name: imports_of(path) - {name} for name, path in MODULES}
+
+
+@cache
+def all_imports() -> dict[str, set[str]]:
+    """Return what each module imports; not at import, as every worker would pay for it."""
+    return {name: imports_of(path) - {name} for name, path in MODULES}
 
 
 def test_imports_go_downwards() -> None:
     upwards = [
         f"{module} imports {imported}"
-        for module, imports in IMPORTS.items()
+        for module, imports in all_imports().items()
         for imported in imports
         if room(module) not in FREE and room(imported) != room(module) and RANK[room(imported)] >= RANK[room(module)]
     ]
@@ -91,10 +97,11 @@ def test_imports_go_downwards() -> None:
 def circles() -> list[set[str]]:
     """Return the sets of modules that import each other, by however many steps."""
     reach: dict[str, set[str]] = {}
-    for module in IMPORTS:
+    imports = all_imports()
+    for module in imports:
         seen, todo = set(), [module]
         while todo:
-            for found in IMPORTS[todo.pop()] - seen:
+            for found in imports[todo.pop()] - seen:
                 seen.add(found)
                 todo.append(found)
         reach[module] = seen

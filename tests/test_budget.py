@@ -43,13 +43,13 @@ def test_default_and_sizes():
 
 
 @pytest.mark.parametrize("limit", [0, MIB - 1, "1MB", "0.5MiB"])
-def test_too_small(limit):
+def test_a_budget_below_one_mebibyte_is_refused(limit):
     with pytest.raises(ValueError, match="1 MiB at least"):
         MemoryBudget(limit)
 
 
 @pytest.mark.parametrize("limit", [-1, "much"])
-def test_no_size(limit):
+def test_a_budget_that_is_no_size_is_refused(limit):
     with pytest.raises(ValueError, match="size"):
         MemoryBudget(limit)
 
@@ -230,7 +230,7 @@ def test_forgetful_evict_is_made_up_for():
     held.release()
 
 
-def test_fits():
+def test_fits_counts_what_can_be_evicted_and_evicts_nothing():
     budget, log = MemoryBudget("1MiB"), []
     assert budget.fits(MIB)
     assert not budget.fits(MIB + 1)

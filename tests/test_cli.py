@@ -175,7 +175,7 @@ def test_wrong_files_are_named(command, kind, run, tmp_path):
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root reads everything")
 @pytest.mark.parametrize("command", FILE_COMMANDS)
-def test_unreadable_files(command, run, tmp_path):
+def test_a_file_that_may_not_be_read_is_named_with_exit_code_2(command, run, tmp_path):
     ran = run(command, _wrong("unreadable", tmp_path))
     assert (ran.code, ran.out) == (2, "")
     assert "cannot open: Permission denied" in ran.err
@@ -226,7 +226,7 @@ def test_a_model_inside_of_a_path(run, model):
 # -- the command itself ------------------------------------------------------------------------------------------------
 
 
-def test_help(run):
+def test_help_lists_every_command_and_no_command_shows_it_with_exit_code_2(run):
     ran = run("--help")
     assert (ran.code, ran.err) == (0, "")
     assert all(f"\n  {name} " in ran.out for name in COMMANDS)
@@ -269,7 +269,7 @@ def test_examples_of_the_help_parse(command, run, monkeypatch, tmp_path):
         assert ran.code == (0 if command == "formats" else 2), line
 
 
-def test_version(run):
+def test_version_is_that_of_the_package(run):
     assert run("--version").out == run("-V").out == f"pparse {pparse.__version__}\n"
 
 
@@ -316,7 +316,7 @@ BAD_ARGUMENTS = {
 
 
 @pytest.mark.parametrize("words", BAD_ARGUMENTS, ids=" ".join)
-def test_bad_arguments(words, run):
+def test_bad_arguments_are_named_with_exit_code_2(words, run):
     ran = run(*words)
     assert (ran.code, ran.out) == (2, "")
     assert BAD_ARGUMENTS[words] in ran.err
@@ -330,7 +330,7 @@ def test_a_bad_value_of_an_option(run, model):
         assert "kernel must be auto, numpy or stdlib" in ran.err
 
 
-def test_options_anywhere(run, model):
+def test_options_may_stand_before_and_behind_the_file(run, model):
     path = model({"a": u8(3), "b": u8(2)})
     wanted = run("ls", "-q", "--color", "never", path, "b")
     assert wanted.lines == ["b"]
@@ -462,7 +462,7 @@ def layers(model):
     )
 
 
-def test_ls(run, layers):
+def test_ls_has_a_row_for_every_tensor_and_sums_them_up(run, layers):
     ran = run("ls", layers)
     assert (ran.code, ran.err) == (0, "")
     assert [line.split() for line in ran.lines] == [
@@ -518,14 +518,14 @@ def test_ls_pattern_of_an_exact_name(run, odd):
     assert run("ls", odd, "-q", "[3]").lines == ["[3]"]
 
 
-def test_ls_bytes(run, model):
+def test_with_bytes_sizes_are_plain_numbers(run, model):
     path = model({"a": ("F32", [1000], bytes(4000))})
     assert "  3.9 KiB  " in run("ls", path).out
     assert "  4000  " in run("ls", path, "--bytes").out
     assert "1 tensor, 4000, 1,000 parameters" in run("ls", path, "--bytes").out
 
 
-def test_ls_group(run, layers, model):
+def test_with_group_numbered_names_share_a_row(run, layers, model):
     ran = run("ls", layers, "--group")
     rows = [line.split()[:3] for line in ran.lines]
     assert rows[1:-1] == [
@@ -814,7 +814,7 @@ def test_a_shard_that_is_something_else(text, words, run, shards):
 # -- info --------------------------------------------------------------------------------------------------------------
 
 
-def test_info(run, layers):
+def test_info_shows_format_size_tensors_parameters_and_metadata(run, layers):
     ran = run("info", layers)
     assert (ran.code, ran.err) == (0, "")
     fields = dict(line.split(None, 1) for line in ran.lines)
@@ -851,7 +851,7 @@ def test_info_of_a_document(run, tmp_path):
 # -- tree --------------------------------------------------------------------------------------------------------------
 
 
-def test_tree(run, layers):
+def test_tree_shows_nodes_with_their_bytes_as_deep_as_asked(run, layers):
     ran = run("tree", layers)
     assert (ran.code, ran.err) == (0, "")
     assert re.search(r"^\(root\): safetensors \{…\}  \[0x0\.\.0x[0-9a-f]+\)$", ran.out, re.MULTILINE)
@@ -973,7 +973,7 @@ def test_json_of_nodes(run, layers, tmp_path):
 # -- common options ----------------------------------------------------------------------------------------------------
 
 
-def test_trace_io(run, model):
+def test_trace_io_names_every_range_that_was_read_and_changes_no_output(run, model):
     path = model({"a": u8(100), "big": ("U8", [1 << 20], bytes(1 << 20))})
     plain, traced = run("ls", path), run("ls", path, "--trace-io")
     assert traced.out == plain.out
@@ -1007,7 +1007,7 @@ def test_budget_and_limits(run, many, layers, tmp_path):
     assert "--limit depth=" in ran.err
 
 
-def test_kernels_agree(run, tmp_path):
+def test_both_json_kernels_list_the_same(run, tmp_path):
     path = tmp_path / "it.json"
     path.write_text(json.dumps({f"k{number}": {"v": [number, 'x\\"y']} for number in range(500)}))
     assert run("ls", path, "-O", "kernel=stdlib").out == run("ls", path, "-O", "kernel=numpy").out
@@ -1068,7 +1068,7 @@ def test_progress_is_for_terminals_and_for_the_patient(capsys, monkeypatch):
 # -- formats -----------------------------------------------------------------------------------------------------------
 
 
-def test_formats(run):
+def test_formats_lists_every_format_with_its_fields(run):
     ran = run("formats")
     assert (ran.code, ran.err) == (0, "")
     assert [line.split()[0] for line in ran.lines[1:-1]][:4] == [
@@ -1096,7 +1096,7 @@ def test_formats(run):
         }
 
 
-def test_one_format(run):
+def test_formats_of_one_name_shows_its_options_and_references(run):
     ran = run("formats", "json")
     assert ran.code == 0
     assert "-O kernel=…: how to scan" in ran.out

@@ -117,7 +117,7 @@ def test_findings_have_their_place(run, tmp_path):
     assert (row["offset"], row["length"], row["source"]) == (data + 2, 1, str(path))
 
 
-def test_a_document(run, tmp_path):
+def test_check_of_a_document_says_whether_it_is_whole(run, tmp_path):
     path = tmp_path / "it.json"
     path.write_text('{"a": [1, 2], "a": {}}')
     assert run("check", path).code == 0
@@ -201,7 +201,7 @@ SOURCES = [
 
 
 @pytest.mark.parametrize("kind", SOURCES)
-def test_digests(kind, run, path, digest):
+def test_a_digest_that_agrees_is_noted_wherever_it_came_from(kind, run, path, digest):
     words = _sources(kind, path, digest)
     ran = run("check", *words)
     assert (ran.code, ran.err) == (0, "")
@@ -211,7 +211,7 @@ def test_digests(kind, run, path, digest):
 
 
 @pytest.mark.parametrize("kind", SOURCES)
-def test_wrong_digests(kind, run, path, digest):
+def test_a_digest_that_differs_is_an_error_with_both_numbers(kind, run, path, digest):
     words = _sources(kind, path, WRONG)
     ran = run("check", *words)
     assert (ran.code, ran.err) == (4, "")

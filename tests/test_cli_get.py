@@ -198,7 +198,7 @@ def test_the_second_of_a_name(run, tmp_path):
         "[ 1 , 2 ]",
     ],
 )
-def test_slices(index, run, model, bytes_of):
+def test_a_slice_is_what_numpy_gives_in_every_output_format(index, run, model, bytes_of):
     array = (np.arange(60) % 250).astype(np.int16).reshape(3, 4, 5)
     path = model({"t": entry(array)})
     wanted = np.asarray(eval(f"array{index}"))
@@ -222,7 +222,7 @@ def test_slices(index, run, model, bytes_of):
         ("[]", "no tensor and no node has this name"),
     ],
 )
-def test_bad_slices(index, words, run, model, tmp_path):
+def test_a_slice_that_is_none_writes_nothing_and_says_why(index, words, run, model, tmp_path):
     path = model({"t": u8(3, 4, 5)})
     for more in ((), ("--json",), ("--raw", "-o", tmp_path / "out"), ("--npy", "-o", tmp_path / "out")):
         ran = run("get", path, f"t{index}", *more)
@@ -499,7 +499,7 @@ def test_whole_rows_of_a_truncated_tensor(run, cut):
     assert run("get", cut, "b[-1]", "--json").code == 4
 
 
-def test_partial(run, cut, bytes_of):
+def test_partial_gives_the_whole_rows_of_a_cut_tensor_or_fills_it_up(run, cut, bytes_of):
     whole = np.arange(40, dtype=np.uint8).reshape(10, 4)
     found = run("get", cut, "b", "--partial", "prefix", "--json")
     assert found.code == 4
@@ -524,7 +524,7 @@ def test_partial(run, cut, bytes_of):
 # -- where it is written -----------------------------------------------------------------------------------------------
 
 
-def test_output_files(run, model, tmp_path):
+def test_the_name_of_the_output_file_tells_the_format(run, model, tmp_path):
     array = np.arange(6, dtype=np.int32).reshape(2, 3)
     path = model({"t": entry(array)})
     out = tmp_path / "out"

@@ -57,7 +57,7 @@ def fields(ran):
     return [line.split(maxsplit=1) for line in ran.lines]
 
 
-def test_summary(run, small):
+def test_graph_sums_up_nodes_edges_and_operations(run, small):
     ran = run("graph", small)
     assert (ran.code, ran.err) == (0, "")
     assert fields(ran) == [
@@ -73,7 +73,7 @@ def test_summary(run, small):
     assert run("graph", small, "-q").lines == list(SMALL)
 
 
-def test_part(run, small):
+def test_with_outputs_only_what_they_need_is_shown(run, small):
     ran = run("graph", small, "--outputs", "y:0,init")
     assert fields(ran)[2:7] == [
         ["nodes", "4 of 7"],
@@ -112,7 +112,7 @@ def test_a_model(run, saved):
     assert run("graph", saved, "--function", "h").code == 2
 
 
-def test_json(run, small, saved):
+def test_json_has_all_nodes_and_edges_under_the_declared_keys(run, small, saved):
     found = run("graph", small, "--json").json
     assert set(found) == JSON_KEYS
     assert (found["schema"], found["file"], found["format"], found["function"]) == (1, str(small), "graph-def", None)
@@ -142,14 +142,14 @@ def test_json(run, small, saved):
     assert run("graph", saved, "--json", "--function", "f").json["results"] == {"out": "pair:both:1"}
 
 
-def test_json_lines(run, small):
+def test_json_lines_are_nodes_then_edges(run, small):
     found = run("graph", small, "--jsonl").jsonl
     assert [row["name"] for row in found[:7]] == list(SMALL)
     assert len(found) == 14
     assert found[7] == {"source": "x", "output": 0, "target": "y", "input": 0, "control": False}
 
 
-def test_dot(run, small, tmp_path):
+def test_dot_is_written_to_standard_output_or_a_file(run, small, tmp_path):
     ran = run("graph", small, "--dot")
     assert ran.code == 0
     assert ran.lines[0] == 'digraph "graph" {'
@@ -170,7 +170,7 @@ def test_a_part_as_a_file(run, small, tmp_path):
     assert "cannot write" in ran.err
 
 
-def test_from_chunks(run, tmp_path):
+def test_a_part_of_a_chunked_graph_has_its_weights_again(run, tmp_path):
     """Weights that are chunks of their own are put back where they belong."""
     target = tmp_path / "part.pb"
     path = DATA / "const_chunked" / "saved_model.cpb"
@@ -210,7 +210,7 @@ def test_what_is_wrong(run, small, saved, tmp_path):
     assert run("graph", saved, "--function", "g").code == 4
 
 
-def test_bounds(run, small):
+def test_more_nodes_than_the_limit_are_refused_with_the_option_that_lifts_it(run, small):
     ran = run("graph", small, "--max-nodes", 6)
     assert (ran.code, ran.out) == (2, "")
     assert "--max-nodes 7" in ran.err
@@ -219,7 +219,7 @@ def test_bounds(run, small):
     assert run("graph", small, "--max-nodes", 6, "--dot").code == 0
 
 
-def test_no_graph(run, model_file):
+def test_a_file_without_a_graph_is_refused(run, model_file):
     ran = run("graph", model_file)
     assert (ran.code, ran.out) == (2, "")
     assert "no TensorFlow graph" in ran.err
@@ -232,14 +232,14 @@ def model_file(tmp_path):
     return path
 
 
-def test_hostile_names(run, tmp_path):
+def test_control_characters_in_names_do_not_reach_the_terminal(run, tmp_path):
     path = tmp_path / "graph.pb"
     path.write_bytes(graph_def(**{"a\x1b[31m\n": "A", "b": "B a\x1b[31m\n"}).SerializeToString())
     for option in ((), ("--dot",), ("-q",), ("--json",)):
         assert "\x1b" not in run("graph", path, *option).out
 
 
-def test_help(run):
+def test_graph_help_has_examples(run):
     ran = run("graph", "--help")
     assert ran.code == 0
     assert "examples:" in ran.out

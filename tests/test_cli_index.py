@@ -55,7 +55,7 @@ def test_an_index_is_written_and_used(run):
     assert run("check", "data.gz").code == 0
 
 
-def test_json(run):
+def test_index_json_tells_file_output_and_points(run):
     found = run("index", "data.gz", "--json").json
     assert found == {
         "schema": 1,
@@ -85,7 +85,7 @@ def test_json(run):
     }
 
 
-def test_other_places(run, place):
+def test_an_index_is_found_where_it_was_put(run, place):
     assert run("index", "data.gz", "-o", "other").code == 0
     assert "index  " not in run("info", "-f", "gzip", "data.gz").out
     assert "index       other: 1 point, " in run("info", "-f", "gzip", "data.gz", "-O", "index=other").out

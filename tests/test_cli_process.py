@@ -152,7 +152,7 @@ def on_a_terminal(*words, **env):
         os.close(ours)
 
 
-def test_a_terminal():
+def test_a_terminal_gets_colours_and_no_binary_data():
     code, shown, err = on_a_terminal("get", SAMPLE, "ln_f.weight", "--raw")
     assert (code, shown) == (2, b"")
     assert b"binary data is not for a terminal" in err
@@ -242,7 +242,7 @@ def plugins(tmp_path):
     return run
 
 
-def test_a_plugin(plugins, tmp_path):
+def test_a_plugin_that_recognises_a_file_reads_it_and_no_other(plugins, tmp_path):
     toy, plain = tmp_path / "a.json", tmp_path / "b.json"
     toy.write_text('{"toy": 1, "more": 2}')
     plain.write_text('{"game": 1}')

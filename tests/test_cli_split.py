@@ -65,7 +65,7 @@ def test_there_and_back(run, graph):
     assert names() == ["back.pb", "graph.pb", "out.cpb"]
 
 
-def test_json(run, graph):
+def test_split_json_tells_what_was_written(run, graph):
     found = run("split", "graph.pb", "-o", "out.cpb", "--max-size", "4KiB", "--json").json
     assert found == {
         "schema": 1,
@@ -214,7 +214,7 @@ def test_a_type_that_is_not_the_one(run, graph):
     assert names() == ["graph.pb", "out.cpb"]
 
 
-def test_types(run, tmp_path, monkeypatch):
+def test_a_message_of_unknown_type_is_split_once_its_type_is_named(run, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     message = StringNode(val="x" * 60, child_nodes=[{"val": "y" * 60}, {"val": "z"}])
     (tmp_path / "it").write_bytes(message.SerializeToString())
@@ -277,7 +277,7 @@ def test_a_plain_message_has_nothing_to_merge(run, graph):
     assert "graph.pb is a plain message already (graph-def): there is nothing to merge" in ran.err
 
 
-def test_usage(run, graph):
+def test_wrong_words_are_refused_and_nothing_is_written(run, graph):
     for words, said in (
         (("split", "graph.pb"), "-o/--output"),
         (("split", "graph.pb", "-o", "x", "--max-size", "0"), "at least one byte"),
@@ -364,7 +364,7 @@ def test_a_message_that_protobuf_does_not_parse(run, graph, monkeypatch):
 # -- folders ---------------------------------------------------------------------------------------------------------
 
 
-def test_folders(run, model):
+def test_a_folder_is_split_and_merged_with_its_other_files(run, model):
     ran = run("split", "model", "-o", "chunked", "--max-size", "3000")
     assert (ran.code, ran.err) == (0, "")
     assert ran.lines[0].startswith(f"{os.path.join('chunked', 'saved_model.cpb')}: tensorflow.SavedModel, ")
@@ -432,7 +432,7 @@ def test_reads_are_told(run, graph, model):
 
 
 @pytest.mark.skipif(COMMAND is None or os.name == "nt", reason="the command is not installed")
-def test_standard_output(graph):
+def test_merge_writes_to_standard_output_and_devices(graph):
     def call(*words):
         return subprocess.run([COMMAND, *words], capture_output=True)
 

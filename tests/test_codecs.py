@@ -122,7 +122,7 @@ SIZES = [0, 1, 65535, 65536, 65537, (2 * MIB if sweep.full else MIB) + 17]
 
 @rows("size", SIZES)
 @rows("codec", ALL)
-def test_whole_streams(codec, size):
+def test_a_whole_stream_gives_its_content_and_a_byte_more_or_less_is_malformed(codec, size):
     for content in (bytes(size), mixed(size)):
         data = MAKE[codec](content)
         assert decompress(codec, data, size) == content
@@ -215,7 +215,7 @@ def test_needs_input_tells_when_to_feed(codec):
 
 
 @rows("codec", ALL)
-def test_misuse(codec):
+def test_calls_that_mean_nothing_are_refused(codec):
     decoder = decompressor(codec)
     with pytest.raises(ValueError, match="negative"):
         decoder.decompress(b"", -1)
@@ -234,7 +234,7 @@ def test_misuse(codec):
         decompress(codec, b"", -1)
 
 
-def test_unknown_codec():
+def test_an_unknown_codec_is_refused_with_those_there_are():
     for call in (lambda: decompress("rar", b"", 1), lambda: decompressor("rar")):
         with pytest.raises(UnsupportedError, match=r"no such codec: 'rar' .*gzip"):
             call()
@@ -293,7 +293,7 @@ SMALL = text(300) + b"hello world " * 20 + random.Random(3).randbytes(100)
 
 
 @rows("codec", ALL)
-def test_every_prefix(codec):
+def test_every_prefix_gives_a_prefix_of_the_content_and_says_that_it_is_cut(codec):
     data = MAKE[codec](SMALL)
     come = []
     for cut in sweep.some(range(len(data)), 3, ends=24):
@@ -396,7 +396,7 @@ def best_prefix(codec, data):
 @pytest.mark.parametrize("codec", ["zlib", "gzip", "deflate", "bz2", "xz", "lzma"])
 def test_what_precedes_damage_is_delivered(codec):
     """A library that raises keeps what it had produced in that call: 128 KiB would be lost without care."""
-    content = text(400_000)
+    content = text(400_000 if sweep.full else 200_000)
     good = bytearray(bz2.compress(content, 1) if codec == "bz2" else MAKE[codec](content))
     source = random.Random(7)
     for at in [len(good) // 3, len(good) - 2, source.randrange(100, len(good))]:
@@ -752,9 +752,9 @@ def test_a_checkpoint_comes_to_the_same_end_in_a_damaged_stream():
 
 @pytest.mark.parametrize("codec", ["bz2", "xz", "lzma", "brotli", "zstd", "lz4", "snappy"])
 def test_the_others_have_no_checkpoints(codec):
-    data = MAKE[codec](text(1 * MIB))
+    data = MAKE[codec](text(300_000))
     decoder = decompressor(codec)
-    decoder.decompress(data[:300_000], 500_000)
+    decoder.decompress(data[:60_000], 100_000)
     assert decoder.copy() is None
 
 
@@ -838,7 +838,7 @@ def test_zstd_gives_what_there_is_of_a_raw_block():
         (zstd_frame((0, b"abc"), checksum=b"\0\0\0\0"), "damaged"),
     ],
 )
-def test_zstd_malformed(data, words):
+def test_malformed_zstd_is_said_to_be_in_what_way(data, words):
     with pytest.raises(MalformedError, match=words):
         decompress("zstd", data, 1 << 20)
     _, error, _ = stream("zstd", data)
@@ -975,12 +975,12 @@ def test_lz4_salvages_a_cut_or_damaged_block():
         (lz4_custom([(1, b"abc\0\0\0\0")], flags=0x70), "checksum|cut short"),
     ],
 )
-def test_lz4_malformed(data, words):
+def test_malformed_lz4_is_said_to_be_in_what_way(data, words):
     with pytest.raises(MalformedError, match=words):
         decompress("lz4", data, 1 << 20)
 
 
-def test_lz4_unsupported():
+def test_lz4_legacy_frames_and_dictionaries_are_unsupported():
     for data in (b"\x02\x21\x4c\x18" + bytes(20), lz4_custom([], flags=0x61, extra=b"\7\0\0\0")):
         with pytest.raises(UnsupportedError):
             decompress("lz4", data, 10)
@@ -1040,7 +1040,7 @@ def test_snappy_copies_of_every_kind():
         b"\x80\x80\x80\x80\x10",
     ],
 )
-def test_snappy_malformed(data):
+def test_malformed_snappy_is_so_in_any_steps(data):
     with pytest.raises(MalformedError):
         decompress("snappy", data, 1 << 40)
     for chunk in (1, 100):

@@ -48,18 +48,15 @@ def tarred(content: bytes, name: str) -> bytes:
     return made.getvalue()
 
 
+GZ = gzip.compress(MODEL, mtime=0)
 STORED, DEFLATED = zipped(MODEL, zipfile.ZIP_STORED), zipped(MODEL, zipfile.ZIP_DEFLATED)
+STORED_IN_TAR_GZ = gzip.compress(tarred(STORED, "a.zip"), mtime=0)
 WRAPPED = {  # the file, where its payload begins and ends, the path inside
     "stored": (STORED, 2_000, len(MODEL), "::m.safetensors"),
     "deflated": (DEFLATED, 500, len(DEFLATED) - 200, "::m.safetensors"),
-    "gz": (gzip.compress(MODEL, mtime=0), 500, len(gzip.compress(MODEL)) - 20, ""),
-    "gz in a tar": (tarred(gzip.compress(MODEL, mtime=0), "m.gz"), 1_200, 8_000, "::m.gz"),
-    "stored in a tar.gz": (
-        gzip.compress(tarred(STORED, "a.zip"), mtime=0),
-        500,
-        len(gzip.compress(STORED)) - 300,
-        "::a.zip::m.safetensors",
-    ),
+    "gz": (GZ, 500, len(GZ) - 20, ""),
+    "gz in a tar": (tarred(GZ, "m.gz"), 1_200, 8_000, "::m.gz"),
+    "stored in a tar.gz": (STORED_IN_TAR_GZ, 500, len(STORED_IN_TAR_GZ) - 500, "::a.zip::m.safetensors"),
 }
 
 

@@ -85,14 +85,14 @@ def test_all_of_it(session, data):
     assert verdict.finding("p", "s") is None
 
 
-def test_a_stretch(session):
+def test_a_stretch_with_size_and_checksum_is_verified(session):
     verdict, sink = through(session, Content(), 10, 60, size=50, checksum=crc(TEXT[10:60]))
     assert (verdict.status, verdict.verified, verdict.size) == (Status.COMPLETE, True, 50)
     assert sink.content == TEXT[10:60]
 
 
 @pytest.mark.parametrize("end", [7, None])
-def test_nothing(session, end):
+def test_a_content_of_no_bytes_is_complete_and_verified(session, end):
     data = Content() if end else Content(b"")
     verdict, sink = through(session, data, end or 0, end, size=0, checksum=("crc32", 0))
     assert (verdict.status, verdict.verified, verdict.size, sink.content) == (Status.COMPLETE, True, 0, b"")
@@ -126,7 +126,7 @@ def test_a_checksum_that_contradicts(session):
     assert (finding.code, finding.path, finding.source) == ("checksum", "a/b", "file")
 
 
-def test_a_gap(session):
+def test_a_gap_is_passed_as_zeros_that_are_unknown(session):
     verdict, sink = through(session, Content(gaps=[Gap(100, 30)]), checksum=crc(TEXT))
     assert verdict.status is Status.DAMAGED
     assert verdict.verified is None
@@ -245,7 +245,7 @@ def test_more_than_it_should_hold(session):
     assert (verdict.status, verdict.code) == (Status.DAMAGED, "malformed")
 
 
-def test_doubt(session):
+def test_a_suspect_range_damages_only_contents_that_touch_it(session):
     data = Content(suspect_ranges=[SuspectRange(50, 60, "somebody said so")])
     assert through(session, data)[0].status is Status.DAMAGED
     assert through(session, data)[0].reason == "somebody said so"
@@ -323,7 +323,7 @@ gaps_of_any_kind = st.lists(
 
 @settings(max_examples=200, deadline=None)
 @given(layout=gaps_of_any_kind, start=st.integers(0, 300), length=st.integers(0, 600))
-def test_any_gaps(layout, start, length):
+def test_gaps_that_touch_are_joined_wherever_they_lie(layout, start, length):
     gaps, at = [], 0
     for room, count, exact in layout:
         at += room

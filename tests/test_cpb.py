@@ -101,7 +101,7 @@ def refused(data: bytes, path: str, reason: str, **more) -> None:
 
 
 @pytest.mark.parametrize("name", FIXTURES)
-def test_fixtures(name):
+def test_fixtures_have_the_tree_of_the_merged_message(name):
     kind, message = expected(name)
     wanted = plain(message)
     for block_size in (0, 1, 7):
@@ -167,7 +167,7 @@ def test_chunks_of_fixtures_by_hash():
 
 @settings(max_examples=100 if sweep.full else 40, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
 @given(seed=st.integers(0, 1 << 40))
-def test_random_files(seed):
+def test_random_files_have_the_tree_of_the_merged_message_or_findings(seed):
     case = RandomCase(seed)
     data = case.data()
     message = all_class()()
@@ -354,7 +354,7 @@ def test_an_empty_tag_does_not_look_below():
         ("int64", Key(i64=-5), -5),
     ],
 )
-def test_map_keys(kind, key, value):
+def test_chunks_of_map_entries_are_merged_with_those_that_are_there(kind, key, value):
     """Of an entry that is there, and of one that is not; merged, not replaced."""
     name = f"by_{kind}"
     base = body()
@@ -655,7 +655,7 @@ def test_a_chunk_that_is_no_message():
 
 
 @pytest.mark.parametrize(("join", "bad"), [(1, []), (999, []), (0, [0]), (0, [3, 0])])
-def test_versions(join, bad):
+def test_files_for_newer_mergers_are_refused_unless_asked_for(join, bad):
     data = write(CHUNKS, tree(0), version=(1, join), bad=bad)
     with pytest.raises(UnsupportedError, match="join version"):
         merged(data)
@@ -670,7 +670,7 @@ def test_versions_that_are_for_us():
         agree(write(CHUNKS, tree(0), version=(splitter, join), bad=bad))
 
 
-def test_options():
+def test_an_option_with_an_unknown_value_is_refused():
     with pytest.raises(OptionError, match="verify"):
         opened(PLAIN, options={"verify": "some"})
 
@@ -710,7 +710,7 @@ def test_a_cut_file_lists_its_chunks():
             assert "metadata" in said[0].reason
 
 
-def test_other_files():
+def test_a_riegeli_file_without_chunk_metadata_is_no_cpb():
     out = io.BytesIO()
     with RecordWriter(out, owns_dest=False) as writer:
         writer.write_records([b"\xff" * 30, b"words that are no metadata"])
@@ -853,7 +853,7 @@ print(peak("VmHWM") - before)
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="memory is read from /proc")
-def test_memory(large, tmp_path):
+def test_a_large_file_is_read_within_a_few_mebibytes(large, tmp_path):
     (tmp_path / "set.binpb").write_bytes(descriptors())
     done = subprocess.run(
         [sys.executable, "-c", MEMORY, str(large), ALL, str(tmp_path / "set.binpb")],
@@ -898,7 +898,7 @@ def test_each_kind_of_riegeli_file():
         assert agree(data) == {"int64": 5, "one": {"int32": 1}, "string": "text"}
 
 
-def test_folders(tmp_path):
+def test_in_the_folder_of_a_saved_model_the_cpb_is_taken_before_the_pb(tmp_path):
     """A SavedModel folder: its .cpb is taken before the .pb."""
     kind, message = expected("const_chunked")
     (tmp_path / "saved_model.pb").write_bytes(message_class(kind)(saved_model_schema_version=7).SerializeToString())

@@ -98,7 +98,7 @@ def write_with_time(path, content: bytes, seconds: int) -> None:
         (HUGE, HUGE),
     ],
 )
-def test_pread(data, offset, length):
+def test_pread_and_preadinto_give_what_there_is_of_a_range(data, offset, length):
     expected = CONTENT[offset : offset + length]
     assert data.pread(offset, length) == expected
     buffer = bytearray(b"\xaa" * (min(length, len(CONTENT)) + 2))
@@ -119,7 +119,7 @@ def test_size_name_and_repr(data):
 
 
 @pytest.mark.parametrize(("offset", "length"), [(-1, 1), (0, -1), (-5, 10)])
-def test_negative(data, offset, length):
+def test_negative_offsets_and_lengths_are_refused(data, offset, length):
     with pytest.raises(ValueError, match="negative"):
         data.pread(offset, length)
 
@@ -135,7 +135,7 @@ def test_preadinto_takes_any_buffer(data):
         assert bytes(memoryview(buffer).cast("B")) == CONTENT[3:11]
 
 
-def test_preadinto_nothing(data):
+def test_preadinto_an_empty_buffer_reads_nothing(data):
     for buffer in (bytearray(), np.empty(0, "u1").data, np.empty((0, 3), "f4").data):
         assert data.preadinto(3, buffer) == 0
 
@@ -158,7 +158,7 @@ def test_huge_lengths_allocate_nothing(data):
     assert peak < 200_000
 
 
-def test_read_exact(data):
+def test_read_exact_gives_all_bytes_or_says_how_many_there_are(data):
     assert data.read_exact(10, 20) == CONTENT[10:30]
     assert data.read_exact(len(CONTENT), 0) == b""
     with pytest.raises(EndOfDataError) as caught:
@@ -167,7 +167,7 @@ def test_read_exact(data):
     assert (error.offset, error.wanted, error.got, error.source) == (len(CONTENT) - 4, HUGE, 4, data.name)
 
 
-def test_available(data):
+def test_available_answers_without_reading(data):
     size = len(CONTENT)
     for offset, count in [(0, 0), (0, size), (size, 0), (size - 1, 1), (5, size - 5)]:
         assert data.available(offset, count), (offset, count)
@@ -176,7 +176,7 @@ def test_available(data):
     assert data.stats.reads == 0
 
 
-def test_closed(data):
+def test_all_calls_on_closed_data_raise_closed_error(data):
     data.close()
     data.close()
     for act in (
@@ -234,7 +234,7 @@ def test_stats_count_what_was_served(data):
     assert data.stats.log is None
 
 
-def test_copy_into(data):
+def test_copy_into_copies_in_steps_and_raises_at_the_end(data):
     out = io.BytesIO()
     copy_into(data, 3, 1000, out.write, step=64)
     assert out.getvalue() == CONTENT[3:1003]
@@ -296,7 +296,7 @@ def test_bytes_mapped_after_close(length):
         data.mapped(0, length)
 
 
-def test_bytes_mapped():
+def test_bytes_are_mapped_readonly_as_far_as_they_go():
     data = BytesData(bytearray(b"abcdef"))
     view = data.mapped(1, 3)
     assert bytes(view) == b"bcd"
@@ -309,7 +309,7 @@ def test_bytes_mapped():
 
 
 @pytest.mark.parametrize("content", [b"", bytearray(), np.empty(0, "u1").data, np.empty((0, 2), "f4").data])
-def test_bytes_empty(content):
+def test_empty_bytes_have_size_0_and_read_as_nothing(content):
     data = BytesData(content)
     assert data.size == 0
     assert data.pread(0, 5) == b""
@@ -325,7 +325,7 @@ def test_stream_is_not_closed_with_the_data():
     assert not stream.closed
 
 
-def test_stream_names():
+def test_a_stream_is_named_after_its_file_or_as_asked():
     named = io.BytesIO(b"")
     named.name = "hello.bin"
     assert StreamData(named).name == "hello.bin"
@@ -387,7 +387,7 @@ def test_stream_whose_seek_returns_nothing():
 # -- unknown size, gaps, faults --------------------------------------------------------------------------------------
 
 
-def test_unknown_size():
+def test_an_unknown_size_is_learned_by_reading_to_the_end():
     data = UnknownSizeData(CONTENT)
     assert data.size is None
     assert "unknown size" in repr(data)
@@ -487,7 +487,7 @@ def test_failing_read_is_an_error_once():
     assert data.stats.bytes == 8  # the failed read served nothing
 
 
-def test_failing_forever():
+def test_a_source_that_fails_forever_raises_every_time():
     data = FailingData(CONTENT, fail_at=1, forever=True)
     for _ in range(3):
         with pytest.raises(SourceError):
@@ -570,7 +570,7 @@ def test_system_error_is_a_source_error(path, monkeypatch):
             assert "16" in str(caught.value)
 
 
-def test_without_preadv(path, monkeypatch):
+def test_a_system_without_preadv_reads_the_same(path, monkeypatch):
     monkeypatch.setattr("pparse.data.files._HAS_PREADV", False)
     with FileData(path) as data:
         buffer = bytearray(1000)
@@ -578,7 +578,7 @@ def test_without_preadv(path, monkeypatch):
         assert buffer == CONTENT[3:1003]
 
 
-def test_without_pread(path, monkeypatch):
+def test_a_system_without_pread_reads_the_same(path, monkeypatch):
     monkeypatch.setattr("pparse.data.files._HAS_PREAD", False)
     monkeypatch.setattr("pparse.data.files._HAS_PREADV", False)
     with FileData(path) as data:
@@ -588,7 +588,7 @@ def test_without_pread(path, monkeypatch):
         assert buffer == CONTENT[3:1003]
 
 
-def test_empty_file(tmp_path):
+def test_an_empty_file_has_size_0_and_no_holes(tmp_path):
     path = tmp_path / "empty"
     path.touch()
     with FileData(path) as data:
@@ -620,7 +620,7 @@ def test_file_that_is_dropped_leaks_nothing(path):
 
 
 @needs_proc
-def test_close_closes(path):
+def test_close_gives_the_descriptor_back(path):
     before = open_files()
     data = FileData(path)
     data.close()
@@ -658,7 +658,7 @@ def test_offsets_beyond_the_system(path):
     file.close()
 
 
-def test_mapped_file(path):
+def test_a_file_is_mapped_readonly_as_far_as_it_goes(path):
     with FileData(path) as data:
         for offset, length in ((0, 10), (5000, 3000), (4096, 1), (len(CONTENT) - 1, 1)):
             view = data.mapped(offset, length)
@@ -681,7 +681,7 @@ def test_mapped_file(path):
 # -- what is no file ---------------------------------------------------------------------------------------------------
 
 
-def test_folder(tmp_path):
+def test_a_folder_is_refused_as_no_file(tmp_path):
     with pytest.raises(SourceError, match="folder") as caught:
         FileData(tmp_path)
     assert str(caught.value) == f"{tmp_path}: is a folder, not a file"
@@ -704,7 +704,7 @@ def test_file_as_a_folder(path):
 
 
 @pytest.mark.parametrize("name", ["", "a\0b", "\0", "x" * 5000])
-def test_impossible_names(tmp_path, name):
+def test_names_that_no_file_can_have_raise_source_error(tmp_path, name):
     with pytest.raises(SourceError):
         FileData(str(tmp_path) + "/" + name if name else "")
 
@@ -725,7 +725,7 @@ def test_link_that_leads_nowhere_and_in_a_circle(tmp_path):
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="nothing is unreadable for root")
-def test_unreadable_file(path):
+def test_a_file_without_permission_raises_source_error_with_errno(path):
     path.chmod(0)
     with pytest.raises(SourceError) as caught:
         FileData(path)
@@ -744,7 +744,7 @@ def test_file_that_the_system_refuses(path, monkeypatch):
 
 @needs_proc
 @pytest.mark.skipif(not os.path.exists(os.devnull), reason="no null device")
-def test_null_device():
+def test_a_device_is_refused_and_not_left_open():
     before = open_files()
     with pytest.raises(SourceError, match="device"):
         FileData(os.devnull)
@@ -790,7 +790,7 @@ def test_pipe_with_a_writer_is_left_alone(tmp_path):
 
 
 @pytest.mark.skipif(not hasattr(socket, "AF_UNIX"), reason="no unix sockets")
-def test_socket(tmp_path, monkeypatch):
+def test_a_socket_is_refused(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # the name of a socket is short
     with socket.socket(socket.AF_UNIX) as server:
         server.bind("s")
@@ -1043,7 +1043,7 @@ def sparse(tmp_path):
     return path
 
 
-def test_holes(sparse):
+def test_holes_are_those_stretches_of_a_range_that_were_never_written(sparse):
     mib, end = 1 << 20, (2 << 20) + (64 << 10)
     with FileData(sparse) as data:
         assert list(data.holes(0, end)) == [(0, mib), (mib + (64 << 10), end)]
@@ -1240,7 +1240,7 @@ class FakeOfSize(Data):
         return b"x" * length
 
 
-def test_doubt():
+def test_why_suspect_gives_the_reason_of_the_first_range_that_is_touched():
     data = BytesData(CONTENT)
     assert data.why_suspect(0, len(CONTENT)) is None
     data.suspect_ranges = (SuspectRange(10, 20, "one"), SuspectRange(30, 40, "two"))

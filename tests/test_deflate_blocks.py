@@ -193,7 +193,7 @@ def test_all_lengths_of_the_precode_count(count, precode):
     assert list(find_dynamic(bits.data() + bytes(4), 0, 1)) == [0]
 
 
-def test_long_heads():
+def test_a_head_as_long_as_can_be_is_found_if_all_of_it_is_there():
     precode = {0: "0", 1: "10", 9: "110", 2: "1110", 3: "11110", 4: "111110", 7: "1111110", 8: "1111111"}
     lengths = [8] * 254 + [9, 9, 8] + [0] * 29
     bits = BitString()
@@ -321,7 +321,7 @@ def test_low_entropy_is_no_trap():
 
 
 @pytest.mark.parametrize("phase", range(8))
-def test_prefixes(phase):
+def test_a_stream_behind_the_prefix_of_its_phase_decodes_as_it_stands(phase):
     before, low = prefix_for(phase)
     assert low < 1 << phase
     known = BitString()

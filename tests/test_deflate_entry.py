@@ -75,7 +75,7 @@ def test_all_phases_occur():
 
 
 @pytest.mark.parametrize("phase", range(8))
-def test_phases(phase):
+def test_a_block_is_entered_at_each_bit_of_a_byte(phase):
     """The same block in each place of a byte, after bits that must not matter."""
     stream = deflate(content("text"))
     value = int.from_bytes(stream, "little") << phase
@@ -241,7 +241,7 @@ def test_long_stretches_are_whole():
 @pytest.mark.parametrize(
     "wrong", [{"phase": 8}, {"phase": -1}, {"unknown": -1}, {"holes": [(-1, 3)]}, {"holes": [(1, -3)]}]
 )
-def test_wrong_use(wrong):
+def test_arguments_that_mean_nothing_are_refused(wrong):
     with pytest.raises(ValueError, match=r"negative|no bit|a hole of"):
         DeflateEntry(**{"phase": 0, "window": bytes(10)} | wrong)
     with pytest.raises(ValueError, match=r"negative|no bit|a hole of"):
@@ -250,7 +250,7 @@ def test_wrong_use(wrong):
 
 @given(st.binary(max_size=400), st.integers(0, 7), st.binary(max_size=40), st.integers(0, 1 << 16), st.integers(1, 300))
 @settings(max_examples=200, deadline=None)
-def test_any_bytes(data, phase, window, unknown, step):
+def test_any_bytes_raise_nothing_but_zlib_error_and_decode_alike_in_any_steps(data, phase, window, unknown, step):
     """Damage is zlib.error and nothing else; however it is fed, the same comes out."""
     found = []
     for size in (step, 1 << 20):
@@ -292,7 +292,7 @@ def drain(stream, data: bytes, step: int = 3000, room: int = 5000) -> tuple[byte
 
 @pytest.mark.parametrize("name", ["text-6-3", "mixed-9-8", "full", "flushed fixed"])
 @pytest.mark.parametrize("room", [777, 1 << 20])
-def test_stream(name, room):
+def test_a_stream_that_is_entered_knows_what_it_consumed_and_what_is_unknown(name, room):
     truth, stream, known = sample(name)
     for block in some(known.blocks, 4):
         bit = block.bit

@@ -24,7 +24,7 @@ from urllib.parse import unquote
 
 import pytest
 
-from tests.forked_commands import ForkedCommands, words_of
+from tests.forked_commands import SHOWN_CODE, ForkedCommands, words_of
 from tests.rows import rows
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -71,7 +71,7 @@ def anchors(page: Path) -> set[str]:
 
 
 @rows("page", LINKED, ids=name_of)
-def test_links_resolve(page: Path) -> None:
+def test_every_link_leads_to_a_page_or_a_heading(page: Path) -> None:
     text = re.sub(r"`[^`\n]*`", "", FENCE.sub("", page.read_text(encoding="utf-8")))
     lost = []
     for target in re.findall(r"\]\(([^)\s]+)\)", text):
@@ -145,7 +145,9 @@ def shown(value: object, wanted: str) -> None:
 
 
 @pytest.mark.parametrize("page", [page for page in pages_with("python") if page.parent == DOCS], ids=name_of)
-def test_python_runs(page: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_python_on_the_pages_runs_and_shows_what_they_say(
+    page: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.chdir(ROOT)
     monkeypatch.setattr(sys, "path", [*sys.path])
     before = set(sys.modules)
@@ -211,7 +213,7 @@ def has_holes(folder: Path) -> bool:
 
 @pytest.mark.skipif(os.name == "nt", reason="transcripts are of a POSIX shell")
 @pytest.mark.parametrize("page", pages_with("console", "console with-toy"), ids=name_of)
-def test_transcripts(page: Path, tmp_path: Path) -> None:
+def test_commands_on_the_pages_print_what_they_say(page: Path, tmp_path: Path) -> None:
     folder = tmp_path / "clone"
     shutil.copytree(DOCS / "samples", folder / "docs" / "samples")
     shutil.copytree(DOCS / "examples", folder / "docs" / "examples", ignore=shutil.ignore_patterns("__pycache__"))
@@ -242,7 +244,8 @@ def test_transcripts(page: Path, tmp_path: Path) -> None:
                 if words is None:
                     told = through_a_shell(command, folder, env)
                 else:
-                    _, told = forked[language].run(words, folder)
+                    code, told = forked[language].run(words, folder)
+                    told += f"exit code {code}\n" if command.endswith(SHOWN_CODE) else ""
                 assert re.fullmatch(pattern(wanted), told), (
                     f"{name_of(page)}:{line}: $ {command}\n--- the page says\n"
                     + "\n".join(wanted)

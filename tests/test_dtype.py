@@ -70,7 +70,7 @@ def test_bits_and_kind_are_what_the_library_says(name):
         assert dtype.kind == {"bool": "bool"}.get(name, "complex")
 
 
-def test_raw_types():
+def test_raw_types_are_unsigned_and_as_wide_as_what_is_stored():
     assert DTYPES["bfloat16"].raw_numpy == np.uint16
     assert DTYPES["bool"].raw_numpy == DTYPES["int4"].raw_numpy == DTYPES["float8_e5m2"].raw_numpy == np.uint8
     assert DTYPES["complex64"].raw_numpy == np.uint64
@@ -113,7 +113,7 @@ def test_every_number_type_of_numpy_is_known():
         ("uint4", (1 << 80) + 1, (1 << 79) + 1),
     ],
 )
-def test_stored_nbytes(name, count, nbytes):
+def test_stored_nbytes_rounds_packed_elements_up_to_bytes(name, count, nbytes):
     assert DTYPES[name].stored_nbytes(count) == nbytes
 
 

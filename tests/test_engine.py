@@ -291,7 +291,7 @@ def test_kept_entries_are_counted():
 
 
 @pytest.mark.parametrize("parser", [Records, Kept])
-def test_every_prefix(parser):
+def test_every_prefix_gives_the_children_that_are_whole_in_it(parser):
     text = document(SAMPLE)
     everything = {path: (value, end) for path, kind, _, end, _, value in tree(read(text, parser)) if kind == "bytes"}
     assert len(everything) == 8
@@ -650,7 +650,7 @@ def test_a_read_that_fails_leaves_the_parse_where_it_was():
 # -- stopping --------------------------------------------------------------------------------------------------------
 
 
-def test_cancelling():
+def test_a_parse_that_was_cancelled_can_be_done_again():
     answers = iter([False] * 5 + [True] + [False] * 10**6)
     extraction = read(document([b"x" * 10_000] * 50), cancel=lambda: next(answers))
     with pytest.raises(CancelledError):

@@ -78,7 +78,7 @@ def _id(error: PparseError) -> str:
         (PathError, LookupError),
     ],
 )
-def test_double_roots(kind, builtin):
+def test_errors_are_caught_as_builtin_errors_and_as_ours(kind, builtin):
     error = next(sample for sample in SAMPLES if type(sample) is kind)
     with pytest.raises(builtin):
         raise error
@@ -137,7 +137,7 @@ def test_message_carries_the_numbers():
         ({"source": "my :file", "path": "w :0", "offset": 1}, "my :file: w :0 @0x1: r"),
     ],
 )
-def test_message_parts(numbers, text):
+def test_a_message_has_place_reason_and_numbers_as_far_as_known(numbers, text):
     assert str(PparseError("r", **numbers)) == text
 
 
@@ -191,7 +191,7 @@ def test_pickle_round_trip(error, protocol):
 
 
 @rows("error", SAMPLES, ids=_id)
-def test_copy(error):
+def test_a_copy_of_an_error_has_all_of_its_attributes(error):
     _assert_same(copy.copy(error), error)
     _assert_same(copy.deepcopy(error), error)
 

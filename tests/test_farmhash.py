@@ -64,13 +64,13 @@ def test_values_of_tensorflow(size: int, hash64) -> None:
 @given(st.binary(max_size=600))
 @settings(max_examples=200, deadline=None)
 @NEEDS_NATIVE
-def test_both_agree(data: bytes) -> None:
+def test_the_twin_in_c_gives_the_same_fingerprint(data: bytes) -> None:
     assert native.fingerprint64(data) == fingerprint64_python(data)
 
 
 @pytest.mark.parametrize("fill", [0x00, 0xFF, 0x80])
 @NEEDS_NATIVE
-def test_extreme_bytes(fill: int) -> None:
+def test_both_twins_agree_on_bytes_that_are_all_alike(fill: int) -> None:
     # Nothing is masked between rounds but what must be: sums and products are as large as they can be.
     for size in (1, 4, 8, 16, 17, 32, 33, 64, 65, 128, 4096 + 7, 70_000):
         data = bytes([fill]) * size
@@ -88,7 +88,7 @@ def test_joining_two_is_not_symmetric() -> None:
 
 
 @pytest.mark.parametrize("step", [1, 2, 7, 63, 64, 65, 100, 128, 129])
-def test_equal_pieces(step: int, hasher) -> None:
+def test_hashing_in_pieces_of_any_size_gives_the_known_fingerprint(step: int, hasher) -> None:
     data = pattern(1000)
     hashing = hasher()
     for at in range(0, len(data), step):
@@ -99,7 +99,7 @@ def test_equal_pieces(step: int, hasher) -> None:
 
 @given(st.binary(max_size=400), st.lists(st.integers(0, 400), max_size=8))
 @settings(max_examples=200, deadline=None)
-def test_any_split(data: bytes, cuts: list[int]) -> None:
+def test_hashing_in_any_pieces_gives_the_fingerprint_of_the_whole(data: bytes, cuts: list[int]) -> None:
     places = sorted({0, len(data), *(min(cut, len(data)) for cut in cuts)})
     hashing = Fingerprint64()
     for begin, end in pairwise(places):
@@ -144,7 +144,7 @@ def test_buffers_are_hashed_as_bytes(kind: str, hash64, hasher) -> None:
 
 
 @pytest.mark.parametrize("empty", [b"", bytearray(), array("I"), np.zeros((3, 0), np.int32)], ids=str)
-def test_nothing(empty, hash64, hasher) -> None:
+def test_the_fingerprint_of_nothing_is_the_known_one(empty, hash64, hasher) -> None:
     assert hash64(empty) == hasher().update(empty).digest() == int(VECTORS["0"], 16)
 
 

@@ -18,7 +18,7 @@ def test_words_for_people_are_lower_case():
     assert f"{Status.TRUNCATED}" == "truncated"
 
 
-def test_defaults():
+def test_a_finding_is_an_error_without_a_place_unless_more_is_known():
     finding = Finding("odd", "because")
     assert finding.severity is Severity.ERROR
     assert (finding.path, finding.source) == ("", "")
@@ -37,7 +37,7 @@ def test_defaults():
         ({"got": "u8"}, "odd: because (got u8)"),
     ],
 )
-def test_text(numbers, text):
+def test_a_findings_text_has_code_place_reason_and_numbers(numbers, text):
     finding = Finding("odd", "because", **numbers)
     assert str(finding) == text
     assert repr(finding) == f"<Finding error {text}>"

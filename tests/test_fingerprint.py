@@ -321,7 +321,7 @@ def test_damaged_models_give_hashes_or_our_error(place: int, byte: int) -> None:
                 pass
 
 
-def test_addressed_parts() -> None:
+def test_what_is_addressed_to_a_place_is_put_there() -> None:
     def node(*steps, content=b"\x12\x01b"):
         return Addressed(steps, span(content))
 
@@ -362,7 +362,7 @@ MALFORMED = {
 
 @pytest.mark.parametrize("small", SMALL)
 @pytest.mark.parametrize("case", MALFORMED)
-def test_malformed_messages(case: str, small: int, monkeypatch) -> None:
+def test_malformed_messages_have_no_canonical_form(case: str, small: int, monkeypatch) -> None:
     monkeypatch.setattr(pieces, "SMALL", small)
     with pytest.raises(MalformedError):
         canonical("AttrValue", BytesData(MALFORMED[case]).range(0, len(MALFORMED[case])))
@@ -398,7 +398,7 @@ def test_nesting_has_a_limit() -> None:
     assert canonical("FullTypeDef", data, limits=Limits(depth=3000)) == data
 
 
-def test_no_model(tmp_path) -> None:
+def test_a_folder_without_a_binary_saved_model_is_refused(tmp_path) -> None:
     with pytest.raises(FormatError, match="no saved_model"):
         fingerprint(tmp_path)
     (tmp_path / "saved_model.pbtxt").write_text("")
@@ -457,7 +457,7 @@ BAD_METADATA = {
 
 
 @pytest.mark.parametrize("case", BAD_METADATA)
-def test_bad_metadata(case: str, tmp_path) -> None:
+def test_bad_chunk_metadata_are_refused(case: str, tmp_path) -> None:
     with pytest.raises((MalformedError, UnsupportedError)):
         fingerprint(rechunk(tmp_path, BAD_METADATA[case]))
 
@@ -494,7 +494,7 @@ def test_the_file_that_tensorflow_wrote() -> None:
     assert read_fingerprint(FOLDER / "flow") is None
 
 
-def test_writing(tmp_path) -> None:
+def test_a_written_fingerprint_is_read_back_and_knows_its_model(tmp_path) -> None:
     shutil.copytree(FOLDER / "flow", tmp_path / "model")
     values = write_fingerprint(tmp_path / "model")
     assert 0 < int(values.uuid) < 1 << 128
@@ -522,7 +522,7 @@ def test_a_file_that_is_something_else(tmp_path) -> None:
         read_fingerprint(tmp_path)
 
 
-def test_singleprint() -> None:
+def test_the_singleprint_is_made_of_four_hashes_and_bytes_go_round() -> None:
     values = Fingerprint(1, 2, 3, 4, 5, "6", 4)
     assert values.singleprint == "2/3/4/5"
     assert values.hashes == (1, 2, 3, 4, 5)

@@ -20,7 +20,7 @@ TRANSCRIPTS = sorted(GOLDEN.glob("*.txt"))
 
 
 @pytest.mark.parametrize("path", TRANSCRIPTS, ids=[path.stem for path in TRANSCRIPTS])
-def test_transcript(path, run, samples, tmp_path):
+def test_a_command_prints_what_its_golden_file_says(path, run, samples, tmp_path):
     wanted = path.read_text(encoding="utf-8")
     line = wanted.split("\n", 1)[0]
     assert line.startswith("$ pparse ")

@@ -81,7 +81,7 @@ def test_lots_of_nodes():
     assert [len(chunk.node) for chunk in chunks] == [4, 4, 4, 3]
 
 
-def test_large_nodes():
+def test_large_nodes_become_chunks_and_leave_empty_ones():
     graph, chunks, tags = split_graph(200, [50, 95, 95, 95, 50, 95])
     assert tags == [("1.#1", 1), ("1.#2", 2), ("1.#3", 3), ("1.#5", 4)]
     assert chunks[1:] == [graph.node[index] for index in (1, 2, 3, 5)]
@@ -121,7 +121,7 @@ def test_nodes_and_functions():
 
 
 @rows("limit", [70, 90, 120, 150, 200, 300, 500, 800, 1500, 3000])
-def test_any_limit(limit):
+def test_whatever_the_limit_chunks_are_within_it_and_all_come_back(limit):
     """A graph of all kinds: each chunk is within the limit, and all come back."""
     sizes = [60, 100, 400, 90, 90, 900, 60, 60, 60] * 3
     graph = make_graph_def_with_constant_nodes(sizes, f=[60] * 9, g=[300, 60, 400], h=[100] * 20, i=[60])
@@ -389,7 +389,7 @@ def split_model(limit, model):
     return chunks, tags_of(tree)
 
 
-def test_saved_model():
+def test_constants_of_functions_of_a_saved_model_are_chunks_of_their_own():
     graph = make_graph_def_with_constant_nodes(
         [100, 100, 1000, 100, 1000, 500, 100, 100, 100],
         fn1=[100, 100, 100],

@@ -71,7 +71,7 @@ def test_as_the_standard_library_writes_it():
 
 
 @pytest.mark.parametrize("bit", [5, 6, 7])
-def test_reserved_flags(bit):
+def test_a_header_with_a_reserved_flag_is_none(bit):
     for tolerant in (False, True):
         assert parse_header(FIXED + bytes([1 << bit]) + bytes(20), tolerant=tolerant) is None
 
@@ -99,7 +99,7 @@ def test_a_checksum_of_the_header():
     assert not found.sound
 
 
-def test_empty_fields():
+def test_fields_that_are_there_and_empty_are_empty():
     found = parse_header(header(FEXTRA | FNAME | FCOMMENT))
     assert (found.extra, found.name, found.comment, found.length) == (b"", b"", b"", 14)
 
@@ -129,7 +129,7 @@ def test_text_flag_has_no_field():
 
 
 @given(st.binary(max_size=60), st.booleans())
-def test_anything(tail, tolerant):
+def test_of_any_bytes_no_header_is_longer_than_they_are(tail, tolerant):
     found = parse_header(FIXED + tail, tolerant=tolerant)
     if found is not None:
         assert 10 <= found.length <= len(tail) + 3

@@ -224,7 +224,7 @@ def test_a_file_without_places_to_begin():
     assert indexed(packed, raw).pread(1_000_000, 99) == data[1_000_000:1_000_099]
 
 
-def test_highly_compressible():
+def test_an_index_of_zeros_takes_little_and_reads_around_them():
     zeros = bytes(20 * MIB)
     packed = pack(zeros + DATA[:100_000] + zeros)
     raw, report = make(packed, MIB)
@@ -291,7 +291,7 @@ def test_the_end_of_a_member_that_was_entered():
 # -- damaged files ---------------------------------------------------------------------------------------------------
 
 
-def test_truncated_files():
+def test_the_index_of_a_cut_file_serves_what_is_there():
     packed = FILES["usual"]
     for cut in (5, 20, 1000, len(packed) // 2, len(packed) - 9, len(packed) - 3):
         part = packed[:cut]

@@ -144,7 +144,7 @@ def test_hashes_in_the_signature_of_every_file(hash64) -> None:
 
 
 @pytest.mark.parametrize("fill", [0x00, 0xFF, 0x80, 0x01])
-def test_extreme_bytes(fill: int, hash64) -> None:
+def test_bytes_that_are_all_alike_hash_as_the_readable_version_does(fill: int, hash64) -> None:
     # Carries between lanes, and products as large as they can be.
     for size in (1, 3, 4, 15, 16, 31, 32, 33, 63, 223, 224, 225, 256, 4096 + 7):
         data = bytes([fill]) * size
@@ -181,7 +181,7 @@ def test_python_form_of_lanes_survives_long_runs() -> None:
 
 
 @rows("step", [1, 2, 7, 31, 32, 33, 64, 100, 224, 225])
-def test_equal_pieces(step: int, hasher) -> None:
+def test_hashing_in_pieces_of_any_size_gives_the_hash_of_the_whole(step: int, hasher) -> None:
     data = random.Random(step).randbytes(1000)
     hashing = hasher()
     for at in range(0, len(data), step):
@@ -191,7 +191,7 @@ def test_equal_pieces(step: int, hasher) -> None:
 
 @given(st.binary(max_size=300), st.lists(st.integers(0, 300), max_size=8))
 @settings(max_examples=100, deadline=None)
-def test_any_split(data: bytes, cuts: list[int]) -> None:
+def test_both_twins_hash_any_pieces_as_the_whole(data: bytes, cuts: list[int]) -> None:
     places = sorted({0, len(data), *(min(cut, len(data)) for cut in cuts)})
     expected = hash64_python(data)
     for kind in (PythonHighway64, *([native.Highway64] if native else [])):
@@ -256,7 +256,7 @@ def test_buffers_are_hashed_as_bytes(kind: str, hash64, hasher) -> None:
 
 
 @rows("empty", EMPTY, ids=lambda empty: type(empty).__name__)
-def test_nothing(empty, hash64, hasher) -> None:
+def test_the_hash_of_nothing_is_the_known_one_and_changes_none(empty, hash64, hasher) -> None:
     assert hash64(empty) == int(VECTORS["0"], 16)
     hashing = hasher()
     assert hashing.digest() == int(VECTORS["0"], 16)

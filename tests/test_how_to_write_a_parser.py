@@ -182,7 +182,7 @@ def view_toy(source: bytes) -> pparse.Viewer:
     return pparse.view(source, registry=registry)
 
 
-def test_viewer() -> None:
+def test_the_toy_viewer_gives_the_tensors_of_the_example() -> None:
     sample = (EXAMPLES / "model.toy").read_bytes()
     with view_toy(sample) as model:
         assert list(model) == ["layers.up", "layers.down", "last"]

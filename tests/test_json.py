@@ -135,7 +135,7 @@ def test_every_way_of_reading_gives_the_same_tree(document):
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_list(way):
+def test_a_list_has_length_items_slices_and_iteration(way):
     root = read(b'[10, "b", [1, 2], {"k": [3]}, null]', **way).root
     assert (len(root), root.kind, root.shape, root.depth) == (5, "array", "list", 0)
     assert [node.load() for node in root] == [10, "b", [1, 2], {"k": [3]}, None]
@@ -156,7 +156,7 @@ def test_a_list(way):
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_map(way):
+def test_a_map_has_its_keys_in_order_and_looks_them_up_as_text(way):
     root = read(b'{"a": 1, "b" : {"c": [true]}, "": "empty", "1": 2}', **way).root
     assert (len(root), root.kind, root.shape) == (4, "object", "map")
     assert list(root) == list(root.keys()) == ["a", "b", "", "1"]
@@ -444,7 +444,7 @@ def test_a_limit_names_the_option_that_lifts_it_once():
         (b'{"a":1,"\\u0061":2}', {"a": 1, "a#2": 2}),
     ],
 )
-def test_duplicate_keys(text, expected, leaf_bytes):
+def test_duplicate_keys_are_numbered_and_warned_of(text, expected, leaf_bytes):
     extraction = read(text, limits=Limits(leaf_bytes=leaf_bytes))
     assert extraction.root.to_python() == expected
     found = list(extraction.check())
@@ -516,7 +516,7 @@ def whole_pieces(extraction):
 
 @pytest.mark.parametrize("text", SAMPLES)
 @KERNELS
-def test_every_prefix(text, kernel):
+def test_every_prefix_gives_the_pieces_that_are_whole_in_it(text, kernel):
     everything = whole_pieces(read(text))
     most = 0
     for size in sweep.some(range(len(text)), 2, ends=16):
@@ -911,7 +911,7 @@ def test_a_limit_on_children_does_not_give_a_wrong_tree_later():
 
 @rows("length", [5, None])
 @rows("way", WAYS)
-def test_a_gap(way, length):
+def test_a_gap_damages_what_it_touches_and_no_value_before_it(way, length):
     text = b'{"a": [1, 2], "b": {"c": "x", "d": [10, 20, 30]}, "e": 5}'
     at = text.index(b"20")
     extraction = read(GappyData(text, [(at, length)]), **way)

@@ -221,7 +221,7 @@ def test_the_work_on_damaged_text_grows_as_its_length_does(kind, format_name, mo
     monkeypatch.setattr(BytesData, "pread", counted_read)
     monkeypatch.setattr(Mender, "search", counted_search)
     took = []
-    for number in (800, 3200):
+    for number in (1500, 6000):
         text = HOSTILE[kind](number)
         content = text if format_name == "json" else struct.pack("<Q", len(text)) + text
         work = 0
@@ -231,6 +231,18 @@ def test_the_work_on_damaged_text_grows_as_its_length_does(kind, format_name, mo
             list(document.check())
         took.append(work / len(text))
     assert took[1] < 2 * took[0] + 40, took
+
+
+@pytest.mark.xfail(strict=True, reason="each level asks for the path of the one above, which is mended again for it")
+def test_objects_that_nobody_closes_cost_no_more_each_the_deeper_they_are():
+    """Of 90 levels, in 5 KB, a check comes to no end."""
+    took = []
+    for number in (64, 74):
+        text = HOSTILE["damaged entries"](number)
+        with pparse.open(struct.pack("<Q", len(text)) + text, format="safetensors") as document:
+            list(document.check())
+            took.append(document.session.stats.bytes)
+    assert took[1] < 2 * took[0], took
 
 
 # -- how many elements were lost -------------------------------------------------------------------------------------
@@ -264,7 +276,7 @@ with pparse.open(LISTED, format="json") as _document:
 
 @pytest.mark.parametrize("kind", HITS)
 def test_no_element_behind_damage_is_complete_under_a_number_that_is_not_its_own(kind):
-    for at in sweep.some(range(16300, 16420, 5), 8):
+    for at in sweep.some(range(16300, 16420, 5), 12):
         content = HITS[kind](at)
         with pparse.open(content, format="json") as document:
             found = scalars(document)

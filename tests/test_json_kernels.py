@@ -104,7 +104,7 @@ def test_text_of_nothing_but_structure(kernel, text):
 @KERNELS
 @settings(max_examples=50, deadline=None)
 @given(value=VALUES, indent=st.sampled_from([None, 1]), ascii_only=st.booleans())
-def test_genuine_json(kernel, value, indent, ascii_only):
+def test_genuine_json_is_scanned_as_the_slow_reference_does(kernel, value, indent, ascii_only):
     text = json.dumps([value, value], indent=indent, ensure_ascii=ascii_only).encode("utf-8", "surrogatepass")
     expected = slow_scan(text, 1)
     assert expected[0] == len(text) - 1  # the reference itself knows where the list ends

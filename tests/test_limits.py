@@ -50,7 +50,7 @@ from tests.rows import rows
         (1 << 70, 1 << 70),
     ],
 )
-def test_parse_size(text, count):
+def test_sizes_are_parsed_with_and_without_units(text, count):
     assert parse_size(text) == count
 
 
@@ -128,7 +128,7 @@ def test_decimal_fractions_are_exact(whole, thousandths, unit):
         (1 << 70, "1048576 PiB"),
     ],
 )
-def test_format_size(count, text):
+def test_sizes_are_shown_in_binary_units(count, text):
     assert format_size(count) == text
 
 

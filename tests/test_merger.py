@@ -762,7 +762,7 @@ def test_the_position_of_another_record() -> None:
     spoiled(changing(1, offset=64), "not as long as the metadata say")
 
 
-def test_versions() -> None:
+def test_files_for_newer_mergers_are_refused() -> None:
     # TensorFlow does not look at them.
     def version(**values: object):
         def change(metadata: object) -> None:

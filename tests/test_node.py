@@ -416,7 +416,7 @@ def test_by_default_nothing_is_kept():
 
 
 @pytest.mark.parametrize("retain", [float("inf"), "inf", "all"])
-def test_keep_everything(retain):
+def test_what_is_retained_lives_until_it_is_unloaded(retain):
     extraction = read(FOUR, retain=retain)
     refs = refs_of(extraction.root, "abcd")
     assert alive(refs) == "abcd"
@@ -557,7 +557,7 @@ def test_the_index_that_was_not_used_for_longest_goes_first(use, left):
 
 @pytest.mark.parametrize("kernel", ["stdlib", "numpy"])
 def test_indexes_that_were_evicted_are_made_again(kernel):
-    rows, wide = 24, 5000
+    rows, wide = 30, 6000
     text = b"[" + b",".join(b"[%s]" % b",".join(b"%d" % (row % 10) for _ in range(wide)) for row in range(rows)) + b"]"
     extraction = read(text, budget="1MiB", options={"kernel": kernel})
     nodes = list(extraction.root.children())

@@ -127,7 +127,7 @@ TOO_LONG = ["80" * 10 + "00", "80" * 10, "80" * 9 + "82", "07" + "ff" * 10 + "01
 
 
 @rows(("number", "text", "values"), KNOWN)
-def test_known_values(number, text, values):
+def test_known_values_are_unpacked_as_protobuf_does(number, text, values):
     data = bytes.fromhex(text)
     assert same(by_us(data, number), values)
     assert same(by_protobuf(data, number), values)
@@ -229,7 +229,7 @@ def test_faults_are_found_across_blocks(length):
         assert caught.value.offset == 2 * length
 
 
-def test_many_blocks():
+def test_values_over_many_blocks_are_unpacked_in_order():
     random = np.random.default_rng(7)
     values = random.integers(-(1 << 62), 1 << 62, 150_000) >> random.integers(0, 62, 150_000)
     message = ALL(f3=values.tolist())
@@ -257,7 +257,7 @@ def test_zigzag_of_more_than_a_block(value):
 
 
 @given(lists, st.integers(1, 12), st.lists(st.integers(0, 200), max_size=6))
-def test_checkpoints(data, stride, cuts):
+def test_checkpoints_stand_at_every_nth_varint(data, stride, cuts):
     begins = [0]
     for at, byte in enumerate(data, 1):
         if byte < 0x80:

@@ -98,7 +98,7 @@ def test_any_text_is_a_path_or_a_path_error(text):
         ),
     ],
 )
-def test_parse(text, path):
+def test_a_path_is_parsed_into_its_steps(text, path):
     assert parse_path(text) == path
 
 
@@ -120,7 +120,7 @@ def test_parse(text, path):
         ([KeyStep(1, 1)], "[1]"),
     ],
 )
-def test_format(path, text):
+def test_steps_are_written_as_the_path_that_parses_to_them(path, text):
     assert format_path(path) == text
 
 
@@ -211,7 +211,7 @@ def test_steps_are_values():
     assert repr(OrdinalStep(3)) == "OrdinalStep(3)"
 
 
-def test_readings():
+def test_a_number_is_looked_up_as_key_and_as_text():
     assert list(KeyStep(5).readings()) == [(5, 1), ("5", 1)]
     assert list(KeyStep(5, 2).readings()) == [(5, 2), ("5", 2)]
     assert list(KeyStep("5").readings()) == [("5", 1)]
@@ -251,7 +251,7 @@ def test_extraction_round_trip(first, rest):
         ('a::""', ["a", ""]),
     ],
 )
-def test_split_extraction(text, parts):
+def test_a_target_is_split_at_its_double_colons(text, parts):
     assert split_extraction(text) == parts
 
 
@@ -317,7 +317,7 @@ def test_any_text_splits_or_is_a_path_error(text):
         ("w[3]\n", None, None),
     ],
 )
-def test_split_slice(text, name, index):
+def test_a_slice_is_split_from_the_name_before_it(text, name, index):
     assert split_slice(text) == (None if name is None else (name, index))
 
 

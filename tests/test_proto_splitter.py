@@ -156,7 +156,7 @@ def test_kinds_of_chunks():
     assert len(splitter.split()[0]) == 4
 
 
-def test_version():
+def test_a_splitter_writes_version_one():
     version = NothingSplitter(RepeatedString()).version_def
     assert version.DESCRIPTOR.full_name == "tensorflow.proto_splitter.VersionDef"
     assert (version.splitter_version, version.join_version, list(version.bad_consumers)) == (1, 0, [])
@@ -238,7 +238,7 @@ def test_a_failed_subclass_is_not_half_done():
 
 
 @pytest.mark.parametrize("options", [None, "uncompressed", "zstd:3,chunk_size:20", "transpose"])
-def test_write_chunks(tmp_path, options):
+def test_write_makes_folders_and_ends_the_file_with_its_metadata(tmp_path, options):
     texts = ["x" * 5, "yz" * 5, "abc" * 5]
     splitter = StringsSplitter(RepeatedString(strings=texts), proto_as_initial_chunk=False)
     path = splitter.write(tmp_path / "made" / "up" / "strings", options)
@@ -335,7 +335,7 @@ def test_chunks_without_initial_message_merge(tmp_path):
 # -- the limit -------------------------------------------------------------------------------------------------------
 
 
-def test_the_limit():
+def test_the_limit_is_set_for_a_while_or_for_one_splitter():
     assert max_size() == 1 << 30
     with set_max_size("2KiB") as size:
         assert (size, max_size()) == (2048, 2048)
@@ -391,7 +391,7 @@ def steps(fields, kind=ManyFields):
         (["repeated_string_field", 3], "4.#3"),
     ],
 )
-def test_tags(fields, tag):
+def test_field_tags_are_those_of_the_path(fields, tag):
     assert steps(fields) == tag
     assert steps(fields, ManyFields()) == tag
 
@@ -455,7 +455,7 @@ def test_keys_that_no_tag_can_hold():
         get_field_tag(keys, ["fixed", 3])
 
 
-def test_get_field():
+def test_get_field_follows_names_numbers_indexes_and_keys():
     message = ManyFields(string_field="s", repeated_field=[ManyFields(map_field_uint32={10: "ten"})])
     assert get_field(message, []) == (message, None)
     assert get_field(message, ["string_field"])[0] == "s"
@@ -485,14 +485,14 @@ def test_get_field():
         (100, "100B"),
     ],
 )
-def test_format_bytes(count, text):
+def test_bytes_are_shown_in_units(count, text):
     assert format_bytes(count) == text
 
 
 # -- the face --------------------------------------------------------------------------------------------------------
 
 
-def test_public_names():
+def test_public_names_are_documented_and_no_others_exist():
     assert sorted(proto_splitter._WHERE) == proto_splitter.__all__ == dir(proto_splitter)
     for name in proto_splitter.__all__:
         assert getattr(proto_splitter, name).__doc__

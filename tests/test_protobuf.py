@@ -279,7 +279,7 @@ def test_fields_in_any_order(seed, syntax):
         tagged(99, 3, tagged(1, 0, b"\x01")) + tagged(99, 3, b"") + tagged(99, 0, b"\x05"),
     ],
 )
-def test_merging(raw):
+def test_what_occurs_twice_is_merged_as_protobuf_does(raw):
     wanted = plain(M.FromString(raw))
     for block_size in (0, 1, 7):
         with opened(raw, block_size=block_size) as doc:
@@ -289,7 +289,7 @@ def test_merging(raw):
                 assert doc.node(node.path) is node
 
 
-def test_closed_enums():
+def test_unknown_numbers_of_enums_are_fields_or_values_by_syntax():
     """An unknown number of a proto2 enum is an unknown field, of a proto3 enum a value ("Enum Behavior")."""
     raw = tagged(3, 0, b"\x07") + tagged(4, 2, b"\x00\x07")
     with opened(raw, "n.N") as doc:
@@ -342,7 +342,7 @@ def test_kinds_and_views():
         assert doc.root.find("m") is None
 
 
-def test_options(tmp_path):
+def test_descriptor_and_message_are_options_and_wrong_ones_are_named(tmp_path):
     path = tmp_path / "set.binpb"
     path.write_bytes(WORLD.descriptor)
     raw = M(i=7).SerializeToString()
@@ -544,7 +544,7 @@ def test_more_than_two_gibibytes(tmp_path):
         assert (caught.value.wanted, caught.value.got) == (size, size // 2)
 
 
-def test_deep_messages():
+def test_deep_messages_have_nodes_down_to_the_limit():
     """Scanned without recursion; nodes only as deep as the limit says."""
     raw = b""
     for _ in range(400):
@@ -588,7 +588,7 @@ def sample_raw() -> bytes:
     return message.SerializeToString() + tagged(99, 3, tagged(1, 0, b"\x05"))
 
 
-def test_every_prefix():
+def test_every_prefix_gives_the_fields_that_end_in_it():
     """All that ends before the cut is there and right; what is cut says so; the offset is that of the cut."""
     raw = sample_raw()
     with opened(raw) as doc:
@@ -779,7 +779,7 @@ def test_a_length_beyond_the_message():
 
 @settings(max_examples=40, **UNSHRUNK)
 @given(seed=SEEDS, syntax=SYNTAXES)
-def test_damage_anywhere(seed, syntax):
+def test_damage_gives_the_same_tree_or_error_whatever_the_block_size(seed, syntax):
     """Cut, and a few bytes changed: a tree or one of our errors, the same whatever the size of blocks."""
     choose = Chooser.seeded(seed)
     world, raw = serialized(choose, syntax, odd=True)

@@ -53,7 +53,7 @@ def test_read_in_steps(reader, step):
     assert reader.read(step) == reader.read() == b""
 
 
-def test_read_all(reader):
+def test_read_without_a_count_goes_to_the_end(reader):
     assert reader.read() == CONTENT
     assert reader.tell() == len(CONTENT)
     reader.seek(-10, os.SEEK_END)
@@ -78,7 +78,7 @@ def test_peek_needs_a_count(reader):
         reader.peek(-1)
 
 
-def test_read_exact(reader):
+def test_read_exact_gives_all_bytes_or_stays_where_it_was(reader):
     assert reader.read_exact(0) == b""
     assert reader.read_exact(10) == CONTENT[:10]
     assert reader.read_exact(100_000) == CONTENT[10:100_010]
@@ -96,7 +96,7 @@ def test_read_exact(reader):
         reader.read_exact(1)
 
 
-def test_readinto(reader):
+def test_readinto_fills_any_buffer_and_moves_on(reader):
     reader.seek(5)
     for buffer in (bytearray(10), memoryview(bytearray(10)), np.zeros(5, "u2").data, np.zeros((5, 2), "u1").data):
         before = reader.tell()
@@ -112,7 +112,7 @@ def test_readinto(reader):
     assert reader.readinto(buffer) == 0
 
 
-def test_huge_counts(reader):
+def test_huge_counts_and_offsets_read_what_there_is(reader):
     reader.seek(10)
     assert reader.read(HUGE) == CONTENT[10:]
     reader.seek(HUGE)
@@ -250,7 +250,7 @@ def test_sub_range_of_unknown_size_is_not_clipped():
 
 
 @rows(("start", "end"), [(-1, 5), (5, 4), (-3, -2)])
-def test_no_ranges(reader, start, end):
+def test_ends_before_starts_and_negative_ones_are_no_ranges(reader, start, end):
     with pytest.raises(ValueError, match="not a range"):
         reader.range(start, end)
     with pytest.raises(ValueError, match="not a range"):
@@ -340,7 +340,7 @@ def test_unknown_data_that_ends_inside_the_range():
 
 @pytest.mark.parametrize("unknown_size", [False, True])
 @pytest.mark.parametrize("length", [50, None])
-def test_gap(unknown_size, length):
+def test_a_read_stops_before_a_gap_and_the_next_one_raises(unknown_size, length):
     data = GappyData(CONTENT, [(100, length)])
     if unknown_size:
         data.size = None
@@ -395,7 +395,7 @@ def test_short_reads_are_passed_on():
     assert reader.read(5) == CONTENT[:5]
 
 
-def test_closed():
+def test_a_reader_of_closed_data_raises_closed_error():
     data = BytesData(CONTENT)
     reader = data.open()
     data.close()
@@ -528,14 +528,14 @@ def test_readers_of_one_data_in_threads():
     assert not errors
 
 
-def test_repr():
+def test_repr_shows_name_range_and_position():
     cursor = BytesData(b"abc", "name").open(1)
     assert repr(cursor) == "<Cursor of 'name' [0, 3) at 1>"
     assert repr(BytesData(b"abcdef", "name").range(2, 4)) == "<Range of 'name' [2, 4) at 0>"
     assert "?" in repr(UnknownSizeData(b"").open())
 
 
-def test_byte_view():
+def test_a_byte_view_shows_the_bytes_of_any_buffer():
     assert byte_view(np.zeros((2, 3), "f4").data).shape == (24,)
     assert byte_view(np.zeros((2, 0), "f4").data).nbytes == 0
     writable = bytearray(4)

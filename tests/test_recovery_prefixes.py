@@ -65,7 +65,7 @@ def recovered(content: bytes, folder) -> tuple[dict[str, bytes], dict[str, dict]
     return files, entries
 
 
-def test_every_prefix(tmp_path):
+def test_every_prefix_of_an_archive_gives_back_what_is_whole_in_it(tmp_path):
     whole, truth = sample(), originals()
     best = dict.fromkeys(truth, 0)
     for length in sweep.some(range(0, len(whole) + 1, 3), 3, ends=8):

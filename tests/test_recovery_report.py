@@ -48,7 +48,7 @@ def fill(folder, **options):
     return report
 
 
-def test_the_schema(tmp_path):
+def test_the_report_has_the_keys_of_schema_one(tmp_path):
     report = fill(tmp_path / "out")
     text = (tmp_path / "out" / REPORT_NAME).read_bytes()
     document = json.loads(text)

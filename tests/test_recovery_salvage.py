@@ -199,7 +199,7 @@ def test_the_rest_of_a_cut_file(save):
     assert whole[base + begin :] == content
 
 
-def test_metadata_stays(save, tmp_path):
+def test_the_metadata_of_a_cut_model_stay(save, tmp_path):
     library = pytest.importorskip("safetensors")
     whole, _ = every_dtype()
     save(whole[:-1], "safetensors", "m")
@@ -220,7 +220,7 @@ def test_a_cut_header(save, tmp_path):
     assert out.rest("m")["metadata"] == {"a": "b"}
 
 
-def test_gaps(save, tmp_path):
+def test_a_tensor_that_a_gap_touches_is_left_out(save, tmp_path):
     """A tensor that a gap touches is not whole; those behind it are."""
     header = {
         name: {"dtype": "U8", "shape": [100], "data_offsets": [100 * at, 100 * at + 100]}
@@ -413,7 +413,7 @@ def test_a_tensor_that_pparse_cannot_show_is_lost_where_its_bytes_are(save, tmp_
     assert out.by["m.partial/a.bin"].gaps == [(2, 1)]
 
 
-def test_names(save, tmp_path):
+def test_odd_and_repeated_names_are_saved_as_they_are(save, tmp_path):
     """Names that no file could have, twice the same, and in an order that is not that of the bytes."""
     text = (
         b'{"../x":{"dtype":"U8","shape":[2],"data_offsets":[4,6]},'
@@ -628,7 +628,7 @@ def test_records_of_a_chunk_that_is_cut(save):
     assert out.by["r.partial/record-81.bin"].gaps == [(100, 100)]
 
 
-def test_large_records(save, tmp_path):
+def test_large_records_are_streamed_where_the_budget_has_no_room(save, tmp_path):
     """They are held where the budget has room; else streamed, through a scratch file where they are compressed."""
     records = [b"a" * (4 << 20), b"b", b"c" * (2 << 20)]
     for options, scratch, budget in (

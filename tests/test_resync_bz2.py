@@ -79,7 +79,7 @@ def test_a_damaged_border_between_streams_costs_nothing():
             assert piece.data.pread(0, MIB) == TRUTH[250 * KIB :]
 
 
-def test_several_holes():
+def test_several_holes_end_pieces_of_known_sizes():
     data, places = PACKED, [BLOCKS[1][0] + 99, BLOCKS[2][0] + 999, BLOCKS[5][0] + 9_999]
     for at in places:
         data = hole(data, at)

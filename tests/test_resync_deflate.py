@@ -318,7 +318,7 @@ def test_an_empty_member_and_zeros_in_between():
     assert all(came[80_000:])
 
 
-def test_bgzf():
+def test_a_hole_in_a_bgzf_file_costs_the_block_it_hit():
     from struct import pack
 
     truth = content("mixed", 400_000)

@@ -163,7 +163,7 @@ def test_a_gap_of_the_source():
 
 
 @pytest.mark.parametrize("kind", ALL)
-def test_cut_streams(kind):
+def test_cut_streams_give_the_blocks_before_the_cut(kind):
     data, blocks = ALL[kind]
     for cut in range(0, len(data), 14_001):
         found = Salvage("lz4", data[:cut])
@@ -198,7 +198,7 @@ def test_many_headers_take_no_time():
     assert any(TRUTH in chunk for piece in found.pieces for _, chunk in found.contents(piece))
 
 
-def test_absurd_sizes():
+def test_absurd_sizes_take_no_memory():
     flags = bytes([0x68, 0x70]) + struct.pack("<Q", 1 << 63)
     head = b"\x04\x22\x4d\x18" + flags + bytes([short_xxh32(flags) >> 8 & 0xFF])
     Salvage("lz4", head + b"\xff\xff\xff\x7f" + bytes(100) + head + bytes(4), budget=32 * MIB)

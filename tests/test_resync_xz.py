@@ -193,7 +193,7 @@ def test_a_gap_of_the_source():
 
 
 @pytest.mark.parametrize("kind", ALL)
-def test_cut_streams(kind):
+def test_cut_streams_give_the_blocks_before_the_cut(kind):
     data, blocks = ALL[kind]
     for cut in range(0, len(data), 9_973):
         found = Salvage("xz", data[:cut])
@@ -235,7 +235,7 @@ def test_a_dictionary_of_4_gib_is_not_made():
     found.check(TRUTH, PLAIN_BLOCKS, 5000, 5512)
 
 
-def test_absurd_numbers():
+def test_absurd_numbers_take_no_memory():
     for unpadded, size in ((1 << 62, 5), (5, 1 << 62), ((1 << 63) - 1, (1 << 63) - 1), (40, 1 << 61)):
         data = stream_header(1) + random.Random(1).randbytes(40) + stream_end(1, unpadded, size)
         Salvage("xz", data, budget=2 * MIB)

@@ -146,7 +146,7 @@ def test_a_gap_of_the_source():
 
 
 @pytest.mark.parametrize("kind", ALL)
-def test_cut_streams(kind):
+def test_cut_streams_give_the_blocks_before_the_cut(kind):
     data, blocks = ALL[kind]
     for cut in range(0, len(data), 7_001):
         found = Salvage("zstd", data[:cut])

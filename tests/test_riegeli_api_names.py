@@ -160,7 +160,7 @@ def test_kinds_of_flushes():
     assert issubclass(riegeli.FlushType, enum.Enum)
 
 
-def test_other_names():
+def test_names_beside_the_classes_are_those_of_the_bindings():
     assert riegeli.EXISTENCE_ONLY == 0
     fields = {field.name: field.number for field in riegeli.RecordsMetadata.DESCRIPTOR.fields}
     assert fields == {

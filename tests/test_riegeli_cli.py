@@ -69,7 +69,7 @@ def test_every_command_on_every_file(name, run, file):
     assert run("check", path, "--json").json["findings"] == []
 
 
-def test_a_listing(run, station):
+def test_ls_lists_the_metadata_and_every_record(run, station):
     ran = run("ls", station)
     assert (ran.code, ran.err) == (0, "")
     names = [line.split("  ")[0].strip() for line in ran.lines[1:-1]]
@@ -98,7 +98,7 @@ def test_every_name_that_ls_prints_works(run, station, tmp_path):
         assert run("get", station, name, "--json").code == 0
 
 
-def test_the_metadata(run, station):
+def test_get_and_info_show_the_metadata(run, station):
     assert json.loads(run("get", station, "metadata").out) == {
         "file_comment": "a comment",
         "record_type_name": "a.Type",
@@ -127,7 +127,7 @@ def test_the_details_in_json_are_those_in_words(run, station):
             assert value in everything
 
 
-def test_a_tree(run, station):
+def test_tree_shows_chunks_with_their_bytes_and_records(run, station):
     ran = run("tree", station)
     assert (ran.code, ran.err) == (0, "")
     chunks = chunks_of(station)
@@ -276,7 +276,7 @@ def test_check_finds_a_flipped_byte_of_the_data(run, station):
         )
 
 
-def test_verify(run, station):
+def test_a_flipped_bit_is_noticed_unless_only_headers_are_verified(run, station):
     chunk = chunks_of(station)[1]
     path = station.with_name("flipped.riegeli")
     path.write_bytes(apply(station.read_bytes(), flip(station.read_bytes(), chunk.data_end - 1, 1)))

@@ -125,7 +125,7 @@ def test_facts_of_a_file(name):
 
 
 @rows("name", NAMES)
-def test_backwards(name):
+def test_records_are_found_backwards_from_the_end(name):
     with RecordReader(raw(name)) as reader:
         reader.seek_numeric(reader.size())
         expected = records(name)
@@ -157,7 +157,7 @@ def test_positions_lead_back(name):
 
 
 @rows("case", lines("seek.jsonl"), ids=lambda case: case["file"])
-def test_seek_numeric(case):
+def test_seek_numeric_arrives_where_the_reference_does(case):
     name = case["file"].removesuffix(".riegeli")
     by_pos = {record.pos: record for record in records(name)}
     with RecordReader(raw(name)) as reader:
@@ -190,7 +190,7 @@ def test_last_record_and_beyond_the_end(case):
 
 @rows("case", lines("projection.jsonl"), ids=lambda case: f"{case['file']}-{case['projection']}".replace(" ", ""))
 @rows("way", ["constructor", "set"])
-def test_projection(case, way):
+def test_projections_give_the_bytes_of_the_reference(case, way):
     name = case["file"].removesuffix(".riegeli")
     hasher = hashlib.sha256()
     if way == "constructor":
@@ -526,7 +526,7 @@ WITH_METADATA = [param for param in CRAFTED if "strict_metadata" in param.values
 
 
 @rows(("base", "case"), CORRUPT)
-def test_damaged_strict(base, case):
+def test_damaged_files_end_as_in_the_reference(base, case):
     assert drive(edited(raw(base), case["edits"])) == reference(case["strict"], base)
 
 
@@ -537,20 +537,20 @@ def test_damaged_recovered_as_the_reference_does(base, case):
 
 
 @pytest.mark.parametrize(("base", "case"), FORGED)
-def test_impossible_boundary(base, case):
+def test_boundaries_that_cannot_be_are_recovered_from_as_in_the_reference(base, case):
     found = recovering(edited(raw(base), case["edits"]), salvage=False)
     assert of_kind("record", found) == of_kind("record", reference(case["recover"], base))
     in_order(base, case, found)
 
 
 @rows("case", CRAFTED)
-def test_crafted_strict(case):
+def test_crafted_files_end_as_in_the_reference(case):
     assert drive(bytes.fromhex(case["hex"])) == reference(case["strict"])
 
 
 @rows("salvage", [False, True], ids=["reference", "salvage"])
 @rows("case", CRAFTED)
-def test_crafted_recovered(case, salvage):
+def test_crafted_files_are_recovered_as_in_the_reference(case, salvage):
     """Damage within a chunk whose frame is whole: no better can be done than the reference does."""
     found = recovering(bytes.fromhex(case["hex"]), salvage=salvage)
     expected = reference(case["recover"])
@@ -562,7 +562,7 @@ def test_crafted_recovered(case, salvage):
 
 
 @pytest.mark.parametrize("case", WITH_METADATA)
-def test_crafted_metadata(case):
+def test_crafted_metadata_are_read_as_in_the_reference(case):
     data = bytes.fromhex(case["hex"])
     assert drive(data, metadata=True) == reference(case["strict_metadata"])
     assert recovering(data, metadata=True, salvage=False) == reference(case["recover_metadata"])
@@ -602,7 +602,7 @@ def in_order(base: str, case: dict, events: list[tuple]) -> None:
 
 
 @rows(("base", "case"), CORRUPT)
-def test_damaged_salvaged(base, case):
+def test_salvage_finds_all_records_that_the_reference_finds(base, case):
     data = edited(raw(base), case["edits"])
     found = recovering(data)
     in_order(base, case, found)
@@ -654,7 +654,7 @@ def test_damaged_records_by_their_positions(base, case):
 
 
 @rows(("base", "case"), sweep.sample(CORRUPT, SAMPLED))
-def test_damaged_backwards(base, case):
+def test_damaged_files_have_the_same_records_from_the_end(base, case):
     """From the end the same records are found as from the beginning; without recovery, an error of ours may come."""
     data = edited(raw(base), case["edits"])
     expected = of_kind("record", recovering(data))
@@ -918,7 +918,7 @@ def test_reading_can_start_in_the_middle():
 @pytest.mark.parametrize(
     "buffer", [{"buffer_size": 1}, {"buffer_size": 100}, {"min_buffer_size": 64, "max_buffer_size": 64}]
 )
-def test_small_buffers(buffer):
+def test_small_buffers_read_the_same_records(buffer):
     for name in ("boundary_01", "blocks_transpose_zstd"):
         with RecordReader(io.BytesIO(raw(name)), **buffer) as reader:
             assert [digest(record) for record in reader.read_records()] == [record.digest for record in records(name)]

@@ -274,7 +274,7 @@ def check_prefix(data: bytes, size: int, whole: dict, seen: dict) -> None:
 
 
 @pytest.mark.parametrize("name", PREFIXES)
-def test_every_prefix(name):
+def test_every_prefix_shows_the_records_that_are_whole_in_it(name):
     data = PREFIXES[name]
     whole = {record[:2]: record[2] for record in sound(data).records}
     chunks = chunk_table(data)

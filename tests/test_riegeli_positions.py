@@ -30,7 +30,7 @@ def positions(draw) -> RecordPosition:
 
 
 @rows("case", [case for case in POSITIONS if case["ok"]], ids=lambda case: repr(case["str"]))
-def test_position(case):
+def test_a_position_is_number_bytes_and_text_as_in_the_reference(case):
     position = RecordPosition.from_str(case["str"])
     assert position.numeric == case["numeric"]
     assert position.to_bytes() == bytes.fromhex(case["bytes"])
@@ -42,7 +42,7 @@ def test_position(case):
 
 
 @pytest.mark.parametrize("case", [case for case in POSITIONS if not case["ok"]], ids=lambda case: repr(case["str"]))
-def test_no_position(case):
+def test_text_that_is_no_position_is_refused(case):
     with pytest.raises(ValueError):  # noqa: PT011 (that it is one is the point)
         RecordPosition.from_str(case["str"])
 
@@ -86,7 +86,7 @@ def test_all_forms_of_a_position_say_the_same(position):
 
 
 @given(positions(), positions())
-def test_order(one, two):
+def test_positions_are_ordered_by_chunk_then_record_and_so_are_their_bytes(one, two):
     pair = (one.chunk_begin, one.record_index), (two.chunk_begin, two.record_index)
     assert (one < two, one <= two, one == two, one >= two, one > two) == (
         pair[0] < pair[1],
@@ -137,14 +137,14 @@ def test_no_key_of_the_list_is_forgotten():
 
 
 @rows("case", [case for case in OPTIONS if case["ok"]], ids=lambda case: repr(case["options"]))
-def test_options(case):
+def test_options_are_parsed_as_in_the_reference(case):
     options = parse_options(case["options"])
     assert {key: getattr(options, key) for key in KEYS} == {key: case[key] for key in KEYS}
     assert isinstance(options.transpose, bool)
 
 
 @rows("case", [case for case in OPTIONS if not case["ok"]], ids=lambda case: repr(case["options"]))
-def test_no_options(case):
+def test_options_that_the_reference_refuses_are_refused(case):
     with pytest.raises(InvalidArgumentError) as caught:
         parse_options(case["options"])
     assert isinstance(caught.value, RiegeliError)
@@ -164,7 +164,7 @@ def test_no_options(case):
         ("uncompressed", None),
     ],
 )
-def test_window_log(text, window_log):
+def test_the_window_log_is_parsed_from_the_options(text, window_log):
     assert parse_options(text).window_log == window_log
 
 
@@ -206,7 +206,7 @@ def test_no_options_either(text):
     ("text", "chunk_size"),
     [("1T", 1 << 40), ("1P", 1 << 50), ("1E", 1 << 60), ("3G", 3 << 30), ("1K", 1024), ("0.5", 1), ("0.5k", 512)],
 )
-def test_sizes(text, chunk_size):
+def test_sizes_in_options_have_units(text, chunk_size):
     assert parse_options(f"chunk_size:{text}").chunk_size == chunk_size
     assert parse_options(f"final_padding:{text}").final_padding == chunk_size
 

@@ -108,7 +108,7 @@ def test_as_small_as_the_reference(name):
 
 
 @pytest.mark.parametrize("name", [name for name, entry in manifest().items() if entry["metadata_hex"]])
-def test_metadata(name):
+def test_metadata_chunks_are_decoded_and_encoded_again(name):
     serialized = bytes.fromhex(manifest()[name]["metadata_hex"])
     chunk, data = chunks_of(name, "m")[0]
     assert decode_transposed(data, 1, chunk.decoded_size) == [serialized]
@@ -131,7 +131,7 @@ def test_projections_of_the_reference(line):
 
 
 @rows("line", [line for line in lines("crafted.jsonl") if line["name"].startswith("t_")], ids=lambda line: line["name"])
-def test_crafted(line):
+def test_crafted_chunks_are_decoded_or_refused_as_in_the_reference(line):
     file = bytes.fromhex(line["hex"])
     first = chunk_at(file, 64)
     assert first is not None
@@ -193,7 +193,7 @@ EXAMPLE = bytes.fromhex(
 EXAMPLE_RECORDS = [bytes.fromhex(text) for text in ("0a02616210051801", "0a0163220308ac02", "ff21", "0a02616210061801")]
 
 
-def test_worked_example():
+def test_the_worked_example_of_the_format_is_decoded():
     assert chunks_of("transpose_example")[0][1] == EXAMPLE
     assert decode(EXAMPLE, EXAMPLE_RECORDS) == EXAMPLE_RECORDS
     made = machine(
@@ -244,7 +244,7 @@ def test_a_limit_of_the_caller():
         decode_transposed(EXAMPLE, 27, 26, max_bytes=26)
 
 
-def test_unknown_compression():
+def test_an_unknown_compression_is_refused_by_its_number():
     with pytest.raises(InvalidArgumentError, match="ends beyond the chunk"):
         decode(b"garbage", [])
     with pytest.raises(UnimplementedError, match="0x78"):
@@ -318,7 +318,7 @@ def test_states_that_cannot_be(states, first):
             decode(machine([(NO_OP, 0, None, None), *shift], [[b"abc"]]), [])
 
 
-def test_moves():
+def test_moves_of_all_widths_lead_to_their_states():
     states: list[STATE] = [(START_OF_MESSAGE, 1, None, None)]
     states += [(8 * field, 66 + 0, INLINE + field, None) for field in range(1, 66)]
     chunk = machine(states, [], bytes((63 << 2 | 2, 0, 1 << 2)), first=5)
@@ -348,7 +348,7 @@ OPEN_1 = 0x0A - LENGTH_DELIMITED + END_OF_SUBMESSAGE
         ([(0x0B, 0, None, None)], "not complete"),
     ],
 )
-def test_unbalanced(states, reason):
+def test_groups_that_do_not_match_are_refused(states, reason):
     with pytest.raises(InvalidArgumentError, match=reason):
         decode_transposed(machine(states, []), 0, 1)
 
@@ -472,7 +472,7 @@ anything = st.one_of(messages, messages, messages.map(lambda message: message[:-
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(anything, max_size=12), st.sampled_from(sorted(KINDS)), st.sampled_from([None, 1, 5, 40]), st.data())
-def test_round_trips(contents, kind, bucket_size, data):
+def test_what_is_encoded_is_decoded_to_the_same_records(contents, kind, bucket_size, data):
     contents *= data.draw(st.sampled_from([1, 1, 5, 15]))
     chunk = encode(contents, KINDS[kind], bucket_size=bucket_size)
     assert chunk[0] == KINDS[kind]
@@ -653,7 +653,7 @@ def test_equal_names_at_different_places_do_not_share_buffers():
     assert header.buffer_lengths == [1, 1, 1]
 
 
-def test_buckets():
+def test_buffers_are_put_into_buckets_of_the_size_asked_for():
     contents = [field(1, 0, b"\x81\x01") + field(2, 0, b"\x7f") + field(3, 5, b"1234") + delimited(4, b"text"), b"\xff"]
     for bucket_size, expected in (
         (None, [3, 4, 5, 1, 1]),
@@ -697,7 +697,7 @@ def test_frames_of_header_and_buckets_tell_their_size():
     assert zstandard.frame_content_size(moves[1:]) == -1
 
 
-def test_no_records():
+def test_a_chunk_of_no_records_has_the_known_bytes():
     for kind in KINDS.values():
         assert decode(encode([], kind), []) == []
     assert encode([]) == bytes.fromhex("00060000010000 00")
@@ -834,7 +834,7 @@ def test_buckets_and_buffers_must_fit():
         ([[1, 1]], {1: {1: None}}),
     ],
 )
-def test_projection_trees(paths, root):
+def test_paths_of_a_projection_make_its_tree(paths, root):
     projection = FieldProjection(paths)
     assert projection.root == root
 
@@ -851,7 +851,7 @@ def test_projections_of_no_numbers(path):
         FieldProjection([path])
 
 
-def test_everything():
+def test_a_projection_of_everything_leaves_records_as_they_are():
     assert FieldProjection().root is None
     assert EXISTENCE_ONLY == 0
     assert decode(EXAMPLE, EXAMPLE_RECORDS, [[]]) == EXAMPLE_RECORDS
@@ -929,7 +929,7 @@ def test_readers_of_sized_values_stop_at_the_end():
 @rows("kind", KINDS.values())
 @rows("content", [b"", b"x", b"text " * 1000])
 @rows("pledged", [False, True])
-def test_parts(kind, content, pledged):
+def test_a_part_is_read_back_and_neither_cut_nor_followed_by_bytes(kind, content, pledged):
     part = PartCompressor(kind).part(content, pledged=pledged)
     assert read_part(kind, part, len(content)) == content
     assert read_part(kind, memoryview(part), 1 << 40) == content
@@ -957,7 +957,7 @@ def test_levels_are_handed_on():
         assert sizes[0] > sizes[1]
 
 
-def test_kinds():
+def test_kinds_of_compression_have_their_codecs_and_others_none():
     assert [codec_of(kind) for kind in (NONE, BROTLI, ZSTD, SNAPPY)] == [None, "brotli", "zstd", "snappy"]
     for use in (codec_of, PartCompressor, lambda kind: read_part(kind, b"", 0), lambda kind: size_hint(kind, b"")):
         with pytest.raises(UnimplementedError):

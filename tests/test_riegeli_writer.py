@@ -223,7 +223,7 @@ def padded(position: int, multiple: int) -> int:
 
 @rows("multiple", [2, 24, 39, 40, 41, 100, 1000, 4096, 65536, 65537, 65540, 100_000])
 @rows("kind", ["final_padding", "initial_padding"])
-def test_padding(kind, multiple):
+def test_padding_fills_the_file_up_to_the_multiple_asked_for(kind, multiple):
     for size in sweep.some([*range(12), 900, 65300, *range(65390, 65450, 3), 65500], 4):
         plain = write([bytes(size)], "uncompressed")
         end = padded(len(plain), multiple)
@@ -327,7 +327,7 @@ def option_texts(draw) -> tuple[str, int]:
 
 @settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(option_texts(), st.integers(0, 2**32), st.integers(0, 40), st.sets(st.integers(0, 40), max_size=3))
-def test_round_trip(options, seed, count, flushes):
+def test_what_is_written_is_read_at_the_positions_that_were_told(options, seed, count, flushes):
     text, chunk_size = options
     chooser = random.Random(seed)
     records = [some_record(chooser) for _ in range(count)]
@@ -557,7 +557,7 @@ THREE = [b"one", b"", b"three" * 1000]
 
 
 @pytest.mark.parametrize("way", ["path", "str", "file", "BytesIO", "pipe"])
-def test_destinations(way, tmp_path):
+def test_every_kind_of_destination_gets_the_same_bytes(way, tmp_path):
     path = tmp_path / "out"
     path.write_bytes(b"what was there before" * 1000)
     dest = {"path": path.absolute, "str": path.as_posix, "BytesIO": io.BytesIO, "pipe": Pipe}.get(way, path.open)(
@@ -636,7 +636,7 @@ def test_a_record_that_changes_after_it_was_written():
 
 
 @pytest.mark.parametrize("way", ["append", "ab", "BytesIO"])
-def test_append(way, tmp_path):
+def test_records_are_appended_behind_those_that_are_there(way, tmp_path):
     path = tmp_path / "out"
     with RecordWriter(path, options="zstd", serialized_metadata=b"\x0a\x01x") as writer:
         writer.write_record(b"first")
@@ -792,7 +792,7 @@ def test_kinds_of_flushes():
     assert [kind.name for kind in FlushType] == ["FROM_OBJECT", "FROM_PROCESS", "FROM_MACHINE"]
 
 
-def test_flush_pads():
+def test_flush_pads_up_to_the_final_padding():
     out = io.BytesIO()
     with RecordWriter(out, owns_dest=False, options="final_padding:4k") as writer:
         writer.write_record(b"x")
@@ -818,7 +818,7 @@ def test_estimated_size_grows_to_the_size():
     writer.close()
 
 
-def test_no_records():
+def test_a_file_of_no_records_is_the_signature():
     assert write([]) == SIGNATURE
     assert write([], "transpose,parallelism:2") == SIGNATURE
     data = write([], serialized_metadata=b"\x0a\x01x")
@@ -869,7 +869,7 @@ def timestamps(count: int):
 
 
 @pytest.mark.parametrize("options", ["", "transpose", "uncompressed,chunk_size:20"])
-def test_messages(options):
+def test_messages_are_written_as_serialized(options):
     messages = timestamps(20)
     kind = type(messages[0])
     out = io.BytesIO()
@@ -928,7 +928,7 @@ def test_a_record_that_is_no_such_message(bad):
     assert [(region.begin, region.end) for region in regions] == [(positions[bad], positions[bad + 1])]
 
 
-def test_metadata():
+def test_metadata_name_the_type_and_describe_its_files():
     kind = type(timestamps(1)[0])
     metadata = RecordsMetadata()
     metadata.file_comment = "a comment"

@@ -809,7 +809,7 @@ def test_names_found_are_those_listed_in_damaged_headers():
 # -- zeros and holes -------------------------------------------------------------------------------------------------
 
 
-def test_zeroed_header():
+def test_a_header_of_zeros_is_named_with_its_length():
     for length in (8, 100, 5000, 300_000):
         source = bytes(length) + b"data" * 10
         with view(source) as model:

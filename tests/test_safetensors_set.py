@@ -185,7 +185,7 @@ def test_index_of_nothing(tmp_path):
 # -- what goes wrong -------------------------------------------------------------------------------------------------
 
 
-def test_missing_shard(made):
+def test_tensors_of_a_missing_shard_are_missing_and_others_whole(made):
     (made.folder / made.names[1]).unlink()
     for model in both(made.folder):
         with model:
@@ -221,7 +221,7 @@ def test_all_shards_missing(made):
         assert codes(model.check(), Severity.ERROR) == ["missing-shard"] * 3
 
 
-def test_truncated_shard(made):
+def test_tensors_of_a_cut_shard_are_truncated_or_missing(made):
     path = made.folder / made.names[1]
     size = path.stat().st_size
     os.truncate(path, size - len(made.parts["layer.1.3"]) - 2)
@@ -319,7 +319,7 @@ def test_one_damaged_shard_makes_the_model_damaged_whatever_else_is_cut(made, da
     assert model.extent().document_status is Status.DAMAGED
 
 
-def test_stale_entry(made):
+def test_an_entry_that_its_shard_does_not_have_is_missing(made):
     made.write_index(weight_map={**made.map, "gone": made.names[0]})
     for model in both(made.folder):
         with model:
@@ -344,7 +344,7 @@ def test_entry_that_names_no_shard(made):
                 assert codes(model.check(), Severity.ERROR) == ["stale-entry"]
 
 
-def test_misplaced_entry(made):
+def test_an_entry_with_the_wrong_shard_is_found_in_the_right_one(made):
     made.write_index(weight_map={**made.map, "layer.0.0": made.names[2]})
     for model in both(made.folder):
         with model:
@@ -521,7 +521,7 @@ def test_symbolic_links_of_a_download_cache(tmp_path):
         assert list(model) == list(made.tensors[made.names[0]])
 
 
-def test_relative_paths(made, monkeypatch):
+def test_a_set_is_opened_by_relative_paths_from_anywhere(made, monkeypatch):
     monkeypatch.chdir(made.folder)
     for source in (INDEX, ".", os.path.join("..", made.folder.name, INDEX)):
         with pparse.view(source) as model:
@@ -702,7 +702,7 @@ def test_folder_with_the_last_number_missing(tmp_path):
         (["m-00001-of-00002.safetensors", "m-00007-of-00002.safetensors"], []),  # a number that cannot be
     ],
 )
-def test_other_numberings(tmp_path, names, missing):
+def test_shards_numbered_otherwise_are_taken_in_order(tmp_path, names, missing):
     for number, name in enumerate(names):
         (tmp_path / name).write_bytes(shard_bytes({f"t{number}": b"abc"}))
     with pparse.view(tmp_path) as model:

@@ -221,12 +221,12 @@ def test_sources_are_those_that_were_compiled():
         ("large", math.inf),
     ],
 )
-def test_defaults(name, expected):
+def test_defaults_are_those_that_protobuf_has(name, expected):
     found = Schema(COMPILED.read_bytes()).message("old.types.Scalars").by_name[name]
     assert same(found.default, expected)
 
 
-def test_wire_types():
+def test_every_type_has_its_wire_type():
     found = Schema(COMPILED.read_bytes())
     wire = {one.type_name: one.wire_type for one in found.message("old.types.Scalars").fields.values()}
     assert wire == {
@@ -388,7 +388,7 @@ def test_references_through_packages(reference, expected):
         b"\xff\xff\xff\xff\xff\xff",
     ],
 )
-def test_bad_fields(bad):
+def test_descriptors_of_fields_that_cannot_be_are_malformed(bad):
     with pytest.raises(MalformedError):
         _ = of_fields(bad)
 
@@ -431,7 +431,7 @@ def test_what_descriptors_do_not_have_is_passed_over():
         (5, b"\xff"),
     ],
 )
-def test_bad_defaults(kind, text):
+def test_defaults_that_do_not_fit_their_type_are_malformed(kind, text):
     found = of_fields(declared("a", 1, kind, field(7, text)), syntax="proto2")["a"]
     with pytest.raises(MalformedError):
         _ = found.default
@@ -454,19 +454,19 @@ def test_floats_beyond_32_bits():
         b"\x22\x05a",
     ],
 )
-def test_bad_files(file):
+def test_descriptors_of_files_that_cannot_be_are_malformed(file):
     with pytest.raises(MalformedError):
         Schema(field(1, file))
 
 
-def test_bad_enums():
+def test_enums_without_values_or_names_are_malformed():
     for values in (b"", field(2, field(2, 1)), field(2, field(1, "A")) + field(2, field(1, "A") + field(2, 1))):
         found = Schema(field(1, field(5, field(1, "E") + values)))
         with pytest.raises(MalformedError):
             found.enum("E")
 
 
-def test_bad_maps():
+def test_an_entry_without_a_value_makes_no_map():
     """An entry without a value."""
     entry = message(field(1, "Entry"), declared("key", 1, 5), field(7, b"\x38\x01"))
     listed = declared("m", 1, 11, field(6, ".p.M.Entry"), repeated=True)

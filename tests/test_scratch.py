@@ -148,7 +148,7 @@ def test_short_reads_of_the_system(scratch, monkeypatch):
     assert caught.value.errno == errno.EIO
 
 
-def test_as_memory(scratch):
+def test_scratch_serves_as_memory_and_is_counted(scratch):
     spool = scratch.spool()
     memory = spool.memory(100_000)
     assert len(memory) == spool.size == scratch.used == 100_000
@@ -160,7 +160,7 @@ def test_as_memory(scratch):
         scratch.spool().memory(1 << 21)
 
 
-def test_several_threads(scratch):
+def test_threads_that_share_a_spool_read_what_was_written(scratch):
     spool = scratch.spool()
     content = random.Random(2).randbytes(400_000)
     wrong = []

@@ -198,7 +198,7 @@ def test_sizes_of_long_lists(message):
 
 
 @pytest.mark.parametrize("value", [0, 1, 127, 128, (1 << 14) - 1, 1 << 14, (1 << 63) - 1, (1 << 64) - 1])
-def test_varint_size(value):
+def test_the_size_of_a_varint_is_that_of_its_bytes(value):
     from pparse.kernels.varint import encode_varint
 
     assert measure.varint_size(value) == len(encode_varint(value))
@@ -448,7 +448,7 @@ def test_a_chain_of_messages():
     check_merged(chunks, tree, expected)
 
 
-def test_files(tmp_path):
+def test_what_is_split_into_a_file_is_merged_again(tmp_path):
     from pparse.proto_splitter import Merger
 
     message = RepeatedRepeatedString(filler_field=3)
@@ -462,7 +462,7 @@ def test_files(tmp_path):
 
 
 @given(st.lists(st.integers(1, 10), max_size=30), st.integers(-5, 40), st.integers(10, 30))
-def test_cut(sizes, first, limit):
+def test_cuts_leave_slices_within_the_limit(sizes, first, limit):
     cuts = cut(sizes, first, limit)
     assert cuts[-1] == len(sizes)
     assert cuts == sorted(cuts)

@@ -48,7 +48,7 @@ def test_reads_across_parts(three):
     assert three.range(2, 8).read() == joined[2:8]
 
 
-def test_empty():
+def test_a_splice_of_nothing_has_size_0():
     for empty in (SplicedData([]), splice((BytesData(DIGITS), 3, 3), (BytesData(DIGITS), 0, 0))):
         assert empty.size == 0
         assert empty.pread(0, 5) == b""
@@ -118,7 +118,7 @@ def test_any_parts_read_as_their_bytes_joined(draw):
         assert spliced.available(offset, length) is (length <= len(joined) - offset or length == 0)
 
 
-def test_threads(three):
+def test_threads_that_share_a_splice_read_what_is_there(three):
     errors = []
 
     def work() -> None:
@@ -145,7 +145,7 @@ def test_stats_are_its_own_and_the_sources(three):
 # -- where the bytes are ---------------------------------------------------------------------------------------------
 
 
-def test_locate(three):
+def test_locate_names_the_source_of_every_stretch(three):
     found = three.locate(1, 8)
     assert [(source.name, start, count) for source, start, count in found] == [
         ("digits", 2, 2),
@@ -194,7 +194,7 @@ def test_holes_are_in_its_own_offsets():
     assert list(spliced.holes(30, 40)) == []
 
 
-def test_mapped(three):
+def test_mapped_serves_stretches_within_one_part_only(three):
     assert bytes(three.mapped(3, 4)) == b"fghi"
     assert bytes(three.mapped(8, 2)) == b"89"
     assert three.mapped(2, 2) is None  # in two parts
@@ -309,7 +309,7 @@ def test_short_reads_are_passed_on():
     assert spliced.pread(0, 8) == b"01234abc"
 
 
-def test_failing_source():
+def test_a_failing_source_raises_and_is_asked_again():
     failing, plain = FailingData(DIGITS, fail_at=1), BytesData(b"abc")
     spliced = splice((plain, 0, 3), (failing, 0, 5))
     with pytest.raises(SourceError):
@@ -372,7 +372,7 @@ def test_close_leaves_the_sources_open(three):
     assert not any(source.closed for source in sources)
 
 
-def test_closed_source():
+def test_a_closed_source_raises_closed_error():
     data = BytesData(DIGITS)
     spliced = splice((data, 0, 5))
     data.close()
@@ -453,7 +453,7 @@ def test_doubts_are_in_its_own_offsets():
     assert joined.suspect_ranges_in(0, 0) == []
 
 
-def test_zeros():
+def test_zero_data_of_any_size_reads_as_zeros():
     zeros = ZeroData(1 << 50)
     assert zeros.size == 1 << 50
     assert tuple(zeros.gaps) == ()

@@ -113,7 +113,7 @@ def test_within_the_limit(source, tmp_path):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="rights as POSIX has them")
-def test_rights(source, tmp_path):
+def test_copies_keep_their_rights_within_the_umask(source, tmp_path):
     split_folder(source, tmp_path / "chunked", max_size=LIMIT)
     mask = os.umask(0)
     os.umask(mask)
@@ -121,7 +121,7 @@ def test_rights(source, tmp_path):
         assert stat.S_IMODE((tmp_path / "chunked" / name).stat().st_mode) == mode
 
 
-def test_both_files(source, tmp_path):
+def test_of_cpb_and_pb_in_a_folder_the_cpb_is_merged_with_a_note(source, tmp_path):
     """TensorFlow takes the .cpb; so do we."""
     split_folder(source, tmp_path / "chunked", max_size=LIMIT)
     (tmp_path / "chunked" / "saved_model.pb").write_bytes(b"something else")
@@ -134,7 +134,7 @@ def test_both_files(source, tmp_path):
         split_folder(tmp_path / "chunked", tmp_path / "again")
 
 
-def test_no_fingerprint(source, tmp_path):
+def test_a_model_without_a_meta_graph_gets_no_fingerprint_and_a_note(source, tmp_path):
     (source / "saved_model.pb").write_bytes(SavedModel(saved_model_schema_version=1).SerializeToString())
     report = split_folder(source, tmp_path / "a")
     assert report.fingerprint is None
@@ -180,7 +180,7 @@ def test_a_target_that_is_the_source_through_a_link(source, tmp_path):
     assert (tmp_path / "there" / "saved_model.cpb").exists()
 
 
-def test_overwriting(source, tmp_path):
+def test_a_folder_that_is_not_empty_is_left_alone_unless_forced(source, tmp_path):
     target = tmp_path / "target"
     target.mkdir()
     split_folder(source, target, max_size=LIMIT)  # it was empty
@@ -294,7 +294,7 @@ def test_a_folder_in_the_place_of_the_model(source, tmp_path):
     assert beside(source) == ["model"]
 
 
-def test_links(source, tmp_path):
+def test_links_within_the_folder_are_copied_and_others_refused(source, tmp_path):
     secret = tmp_path / "secret"
     secret.write_text("of somebody else")
     (source / "assets" / "inside").symlink_to("../run.sh")

@@ -253,7 +253,7 @@ def test_a_flipped_byte_anywhere(tmp_path, options):
 
 
 @pytest.mark.parametrize("options", ["uncompressed", "brotli"])
-def test_every_prefix(tmp_path, options):
+def test_every_prefix_of_a_chunked_file_is_refused_and_nothing_is_left(tmp_path, options):
     path, _ = write_split(tmp_path, 200, options, (60, 300, 60))
     sound = path.read_bytes()
     for length in range(64, len(sound)):
@@ -279,7 +279,7 @@ def test_a_damaged_chunk_is_named(tmp_path):
     assert [at for at in range(len(content)) if got[at] != content[at]] == [5_000]
 
 
-def test_lost_metadata(tmp_path):
+def test_a_file_without_its_metadata_is_refused(tmp_path):
     """The last record is something else: of a .cpb by name, and of one by looks."""
     path, _ = write_split(tmp_path, options="uncompressed")
     records = list(RecordReader(path))
@@ -293,7 +293,7 @@ def test_lost_metadata(tmp_path):
     assert os.listdir(tmp_path) == ["it.bin"]
 
 
-def test_versions(tmp_path):
+def test_files_for_newer_mergers_are_refused(tmp_path):
     path, graph = write_split(tmp_path, options="uncompressed")
     *records, last = RecordReader(path)
     metadata = message_class("tensorflow.proto_splitter.ChunkMetadata").FromString(last)
@@ -313,7 +313,7 @@ def test_versions(tmp_path):
     assert (tmp_path / "out.pb").read_bytes() == graph.SerializeToString(deterministic=True)
 
 
-def test_cancelling(tmp_path):
+def test_a_merge_that_is_cancelled_leaves_nothing(tmp_path):
     path, _ = write_split(tmp_path)
     with pparse.open(path, cancel=lambda: True) as document, pytest.raises(pparse.CancelledError):
         merge_document(document, str(tmp_path / "out.pb"))

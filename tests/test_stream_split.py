@@ -109,7 +109,7 @@ def many_fields(depth: int):
 
 @settings(max_examples=60, deadline=None)
 @given(st.data())
-def test_many_fields(work, data):
+def test_messages_of_many_fields_are_split_and_merged_again(work, data):
     message = data.draw(many_fields(2))
     folder, raw = work(), message.SerializeToString()
     limit = data.draw(st.integers(20, max(21, len(raw) + 2)))
@@ -123,7 +123,7 @@ def test_many_fields(work, data):
 
 
 @pytest.mark.parametrize("seed", range(120))
-def test_any_schema(work, seed):
+def test_messages_of_any_schema_are_split_and_merged_again(work, seed):
     """proto2 and proto3, groups, oneofs, maps, extensions, packed or not; serialized in odd ways, with noise."""
     choose = Chooser.seeded(("stream", seed))
     world = random_schema(choose, choose.of(["proto2", "proto3"]))
@@ -286,7 +286,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_special(work, name):
+def test_corner_cases_are_split_into_the_chunks_they_should(work, name):
     raw, limit, chunks = CASES[name]
     folder = work()
     report = split(folder, raw, "w.W", limit, WORLD.descriptor, "uncompressed")
@@ -314,7 +314,7 @@ def test_what_cannot_be_cut(work, name):
     assert os.listdir(folder) == ["source.bin"]
 
 
-def test_depth(work):
+def test_messages_deeper_than_100_are_refused(work):
     raw = text(200)
     for _ in range(90):
         raw = tagged(2, 2, raw)
@@ -330,7 +330,7 @@ def test_depth(work):
 # -- bad input -------------------------------------------------------------------------------------------------------
 
 
-def test_every_prefix(work):
+def test_every_prefix_is_refused_or_split_and_leaves_nothing_behind(work):
     message = Many(string_field="s" * 20, repeated_string_field=["t" * 20] * 2)
     message.field_one.string_field = "u" * 40
     raw = message.SerializeToString()
@@ -492,7 +492,7 @@ print(json.dumps({"grown": memory("VmHWM") - before, "chunks": report.chunks}))
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="no /proc/self/status here")
 @pytest.mark.parametrize(("part", "options", "chunks"), [(0.005, "uncompressed", 4), (5, "", 0), (0.75, "zstd:1", 3)])
-def test_memory(tmp_path, part, options, chunks):
+def test_a_message_larger_than_the_budget_is_split_within_it(tmp_path, part, options, chunks):
     """A message three times as large as the budget, most of it in holes of the file, within the budget."""
     source = tmp_path / "big.pb"
     budget = (64 if sweep.full else 16) * MIB

@@ -97,7 +97,7 @@ def content_of(document):
 
 @rows("size", [0, 1, 100, 70_000, 600_000])
 @rows("codec", CODECS)
-def test_the_content(codec, size):
+def test_the_content_of_every_codec_is_whole_and_without_findings(codec, size):
     truth = content("mixed" if size > 100 else "text", size)
     with opened(WRITERS[codec](truth), codec) as document:
         assert document.format == codec
@@ -174,7 +174,7 @@ def test_a_source_whose_size_is_not_known(codec):
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_every_prefix(codec):
+def test_every_prefix_of_a_stream_gives_a_prefix_of_the_content(codec):
     stream = WRITERS[codec](SMALL)
     least = 0
     for cut in sweep.some(range(len(stream)), 3, ends=24):
@@ -359,7 +359,7 @@ def test_where_members_are():
         assert first.end in (len(one), len(one) + 100)
 
 
-def test_bgzf():
+def test_members_of_a_bgzf_file_are_shown_with_their_block_sizes():
     part = SMALL
     raw = deflate(part)
     block = b"\x1f\x8b\x08\4\0\0\0\0\0\xff\6\0BC\2\0" + struct.pack("<H", len(raw) + 25) + raw

@@ -136,7 +136,7 @@ def test_names_of_every_length(format):
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_kinds(format):
+def test_kinds_of_members_are_told_with_their_links(format):
     members = [
         (info("folder/", kind=tarfile.DIRTYPE), b""),
         (info("folder/file"), b"content"),
@@ -229,7 +229,7 @@ def test_a_slash_behind_a_name_makes_a_folder_of_the_oldest_kind_of_file_only():
             assert [member.isdir() for member in made] == [found == "folder"]
 
 
-def test_v7():
+def test_an_archive_from_before_ustar_is_read():
     out = bytearray(archive([("old", b"content"), ("folder/", b"")], "ustar"))
     for at in (0, 1024):
         out[at + 156] = 0
@@ -315,7 +315,7 @@ def test_decoded_data_are_read_forward():
         assert data.restarts == 0
 
 
-def test_match():
+def test_a_sound_header_is_certain_and_a_damaged_one_likely():
     sample = archive([("a", b"1")])
     assert TarParser.match(io_range(sample)) is Confidence.CERTAIN
     assert TarParser.match(io_range(b"X" + sample[1:])) is Confidence.LIKELY

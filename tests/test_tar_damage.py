@@ -48,7 +48,7 @@ def header_of(content, name):
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_every_prefix(format):
+def test_every_prefix_gives_the_members_that_end_in_it(format):
     content = sample(format)
     whole = {name: data for name, _, _, data in contents(content)}
     spans = {member.name: (member.start, member.end) for member in files(content)}

@@ -59,7 +59,7 @@ def header(name="dir/file.bin", size=1234, format="gnu", **more):
         (b"\xff" + b"\0" * 11, -(1 << 88)),
     ],
 )
-def test_numbers(field, number):
+def test_numbers_are_octal_base_256_or_none(field, number):
     assert read_number(field) == number
 
 
@@ -73,7 +73,7 @@ def test_numbers_are_those_of_tarfile():
             assert read_number(field) == value == tarfile.nti(field)
 
 
-def test_sums():
+def test_checksums_of_both_signs_agree():
     for seed in range(50):
         raw = random.Random(seed).randbytes(BLOCK)
         unsigned, signed = tarfile.calc_chksums(raw)
@@ -87,7 +87,7 @@ def test_sums():
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_fields(format):
+def test_every_field_of_a_header_is_read_in_each_format(format):
     raw = header(format=format, type=tarfile.SYMTYPE, linkname="a/b", size=0)
     found = read_header(raw)
     assert (found.raw_name, found.raw_link, found.letter) == (b"dir/file.bin", b"a/b", b"2")
@@ -97,7 +97,7 @@ def test_fields(format):
     assert USUAL.match(header(format=format), 100)
 
 
-def test_prefixes():
+def test_a_prefix_is_part_of_the_name_in_ustar_only():
     long = "p" * 120 + "/" + "n" * 90
     assert read_header(header(long, format="ustar")).raw_name == long.encode()
     # What GNU tar has in place of the prefix is no name.
@@ -135,7 +135,7 @@ def test_a_size_of_which_digits_are_left():
     assert size_that_fits(b"?0000000000\0", 0) == 0
 
 
-def test_text():
+def test_names_that_are_no_text_keep_their_bytes():
     assert text_of("ä/日本".encode()) == "ä/日本"
     assert text_of(b"a\xff\xe4b") == "a\udcff\udce4b"
 
@@ -209,7 +209,7 @@ def record(key, value):
     return b"%d %s=%s\n" % (length, key, value)
 
 
-def test_records():
+def test_extended_records_are_read_up_to_the_padding():
     parts = [(b"path", b"a\nb=c"), (b"mtime", b"1.5"), (b"comment", b""), (b"size", b"12")]
     data = b"".join(record(*part) for part in parts)
     assert read_records(data) == (parts, None)
@@ -239,7 +239,7 @@ def test_many_broken_records_cost_no_time():
     assert problem
 
 
-def test_attributes():
+def test_later_attributes_take_the_place_of_earlier_ones():
     found = Attributes()
     found.apply([(b"path", b"first"), (b"size", b"5"), (b"mtime", b"-1.25"), (b"unknown", b"\xff")])
     found.apply([(b"path", b"second"), (b"linkpath", b"to")])
@@ -252,7 +252,7 @@ def test_attributes():
         assert found.problem
 
 
-def test_old_maps():
+def test_maps_of_old_sparse_headers_are_read_with_those_that_follow():
     raw = bytearray(BLOCK)
     for number in range(4):
         raw[386 + 24 * number : 410 + 24 * number] = b"%011o\0%011o\0" % (1000 * number, 10)
@@ -268,7 +268,7 @@ def test_old_maps():
     assert map.problem
 
 
-def test_map_text():
+def test_maps_written_as_text_are_read_block_by_block():
     text = MapText()
     lines = b"3\n0\n512\n4096\n10\n9999\n0\n"
     assert text.feed(lines.ljust(BLOCK, b"\0")) is False
@@ -301,6 +301,6 @@ def test_maps_are_cut_where_they_contradict_themselves():
         assert word is None if map.problem is None else word in map.problem
 
 
-def test_long_names():
+def test_a_long_name_ends_at_its_first_zero():
     assert read_name(b"n" * 300 + b"\0" * 212) == b"n" * 300
     assert read_name(b"\0") == b""

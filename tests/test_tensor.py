@@ -28,6 +28,7 @@ from pparse.findings import Finding, Status
 from pparse.tensors.dtype import DTYPES, DType
 from pparse.tensors.tensor import Span, Tensor
 from pparse.testing.fakes import FailingData, FakeData, GappyData, ShortData, UnknownSizeData
+from tests import sweep
 from tests.rows import rows
 
 ALL = sorted(name for name in DTYPES if hasattr(ml_dtypes, name) or name in np.sctypeDict)
@@ -132,7 +133,7 @@ def c_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
 
 
 @rows("name", [*WHOLE, "datetime64[s]", "S5", "V3", "U2"])
-def test_big_endian(name):
+def test_big_endian_elements_are_swapped_and_raw_ones_are_not(name):
     dtype = DType.of(name)
     width = {"complex": dtype.itemsize // 2, "other": 4 if name == "U2" else 1}.get(dtype.kind, dtype.itemsize)
     if name == "datetime64[s]":
@@ -224,7 +225,7 @@ VIEWS = list(views(np.arange(480, dtype=np.int32)))
 
 @rows("how", ["bytes", "spliced", "spans"])
 @rows("view", VIEWS)
-def test_strides(view, how):
+def test_strided_elements_are_gathered_in_their_order(view, how):
     storage = np.arange(480, dtype=np.int32)
     expected = views(storage)[view]
     tensor = strided(expected, storage, how=how)
@@ -301,7 +302,7 @@ def outcome(act):
         return type(error)
 
 
-@settings(deadline=None, max_examples=700)
+@settings(deadline=None, max_examples=700 if sweep.full else 300)
 @given(st.data())
 def test_any_index_is_numpys(data):
     name = data.draw(st.sampled_from(["uint8", "float32", "bfloat16", "complex128", "int4", "float6_e2m3fn", "uint1"]))
@@ -337,7 +338,7 @@ def test_any_index_into_strides_is_numpys(data):
         assert same(found, element(expected))
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=300 if sweep.full else 120)
 @given(st.data())
 def test_any_index_is_read_in_pieces_as_at_once(data):
     """With pieces and gaps so small that every way of reading is taken."""
@@ -363,7 +364,7 @@ def test_other_indexes_are_refused(name, index):
         tensor[index]
 
 
-def test_bad_indexes():
+def test_indexes_that_numpy_refuses_are_refused():
     tensor = make("float32", (3, 4), bytes(48))
     with pytest.raises(IndexError, match="out of bounds for axis 1 with size 4"):
         tensor[0, 4]
@@ -540,7 +541,7 @@ def test_packed_rows_that_begin_inside_a_byte():
 
 @rows("name", ["uint8", "float32", "bfloat16", "complex128", "int4", "float6_e2m3fn", "uint1"])
 @rows("how", ["bytes", "spans"])
-def test_blocks(name, how):
+def test_blocks_within_any_limit_make_up_the_tensor(name, how):
     shape = (7, 11)
     stored = sample(name, shape)
     tensor, expected = make(name, shape, stored, how=how), reference(name, shape, stored)
@@ -581,7 +582,7 @@ def test_blocks_of_no_size():
 
 
 @pytest.mark.parametrize("how", ["bytes", "spliced", "spans"])
-def test_raw_blocks(how):
+def test_raw_blocks_within_any_limit_make_up_the_bytes(how):
     stored = random_bytes(100)
     tensor = make("int4", (200,), stored, how=how)
     for limit in (1, 7, 100, 1000):
@@ -590,7 +591,7 @@ def test_raw_blocks(how):
         assert all(isinstance(piece, bytes) and 0 < len(piece) <= limit for piece in pieces)
 
 
-def test_readinto():
+def test_readinto_fills_buffers_of_the_right_size():
     stored = sample("float32", (3, 4))
     for how in ("bytes", "spliced", "spans"):
         tensor = make("float32", (3, 4), stored, how=how)
@@ -762,7 +763,7 @@ def test_file_that_shrinks_between_reads(path):
 # -- what numpy asks -------------------------------------------------------------------------------------------------
 
 
-def test_array_protocol():
+def test_numpy_takes_a_tensor_for_an_array():
     stored = np.arange(6, dtype=np.float32).tobytes()
     tensor = make("float32", (2, 3), stored)
     expected = np.arange(6, dtype=np.float32).reshape(2, 3)
@@ -887,7 +888,7 @@ def test_raw_blocks_of_a_truncated_tensor(cut):
     assert (error.wanted, error.got) == (48, 29)
 
 
-def test_fill_value(cut):
+def test_a_cut_tensor_is_filled_up_with_the_value_asked_for(cut):
     filled = cut.numpy(partial="fill", fill_value=-1)
     assert filled.data[3].tolist() == [-1, -1, -1]
     assert filled.mask[2:].tolist() == [[False, True, True], [True, True, True]]
@@ -985,7 +986,7 @@ def test_partial_of_strides():
     ],
 )
 @pytest.mark.parametrize("known", [True, False])
-def test_not_whole(status, error, known):
+def test_a_tensor_that_is_not_whole_raises_the_error_of_its_status(status, error, known):
     finding = Finding("odd", "because of this")
     tensor = Tensor(
         "w",
@@ -1076,7 +1077,7 @@ def over(data: Data, name: str = "uint8", shape: tuple[int, ...] = (100,)) -> Te
     return Tensor("w", DTYPES[name], shape, (Span(data, 0, DTYPES[name].stored_nbytes(elements(shape)), "f"),))
 
 
-def test_failing_reads():
+def test_a_read_that_fails_is_told_and_can_be_repeated():
     content = random_bytes(100)
     for fail_at in range(1, 5):
         failing = FailingData(content, fail_at)
@@ -1124,7 +1125,7 @@ def test_gap_in_the_source():
 # -- what it says of itself ------------------------------------------------------------------------------------------
 
 
-def test_repr():
+def test_repr_shows_type_shape_size_and_status():
     assert repr(make("float32", (2, 3), bytes(24))) == "<Tensor 'w' float32 2×3, 24 B>"
     assert repr(make("int4", (), b"\0")) == "<Tensor 'w' int4 scalar, 1 B>"
     assert repr(make("bfloat16", (1024, 512), bytes(1 << 20), there=5)) == (
@@ -1132,7 +1133,7 @@ def test_repr():
     )
 
 
-def test_defaults():
+def test_a_tensor_is_complete_raw_and_little_endian_unless_said():
     tensor = make("float32", (2,), bytes(8))
     assert tensor.status is Status.COMPLETE
     assert tensor.verified is None
@@ -1140,7 +1141,7 @@ def test_defaults():
     assert (tensor.encoding, tensor.byteorder, tensor.stored_dtype) == ("raw", "little", "")
 
 
-def test_context_manager():
+def test_a_tensor_can_be_used_after_its_with_block():
     with make("float32", (2,), bytes(8), how="spans") as tensor:
         assert tensor.numpy().tolist() == [0, 0]
     assert tensor.numpy().tolist() == [0, 0]
@@ -1164,7 +1165,7 @@ def test_tensor_keeps_its_owner():
     assert ref() is None
 
 
-def test_span():
+def test_a_span_compares_by_place_and_file():
     data = BytesData(bytes(100))
     span = Span(data, 10, 20, "f")
     assert span == Span(None, 10, 20, "f")
@@ -1226,7 +1227,7 @@ TORCH = [
 
 
 @pytest.mark.parametrize("name", TORCH)
-def test_torch(torch, name):
+def test_torch_gets_type_shape_and_bytes(torch, name):
     if not hasattr(torch, name) or name not in ALL:
         pytest.skip("too old for this type")
     dtype = DTYPES[name]
@@ -1251,7 +1252,7 @@ def test_torch_is_a_copy(torch):
     assert tensor.numpy().tolist() == [0, 0, 0]
 
 
-def test_torch_values(torch):
+def test_torch_gets_the_values_of_narrow_floats(torch):
     values = np.array([0.5, -2, 448, 0.001953125], np.float32)
     for name in ("bfloat16", "float8_e4m3fn", "float16"):
         stored = values.astype(DTYPES[name].numpy).tobytes()

@@ -122,7 +122,7 @@ def random_graph(chooser: random.Random, count: int):
 
 @pytest.mark.parametrize("many", [0, 1 << 30])
 @pytest.mark.parametrize("seed", range(5))
-def test_subgraph(monkeypatch, many, seed):
+def test_a_subgraph_holds_what_its_outputs_need_with_and_without_numpy(monkeypatch, many, seed):
     """The same by numpy and without it."""
     monkeypatch.setattr(tensorflow_graph_index, "_MANY_EDGES", many)
     monkeypatch.setattr(tensorflow_graph_index, "_STEP", 7)
@@ -205,7 +205,7 @@ def codes(graph):
     return [(finding.code, finding.path) for finding in graph.check()]
 
 
-def test_missing_inputs():
+def test_inputs_that_no_node_gives_are_findings():
     graph = graph_of(graph_def(a="A gone b:1 ^lost", b="B", c="C gone:2"))
     assert codes(graph) == [("missing-input", "node[0]"), ("missing-input", "node[0]"), ("missing-input", "node[2]")]
     assert "'^lost'" in graph.findings[1].reason
@@ -228,7 +228,7 @@ def test_names_that_occur_twice(monkeypatch, many):
     assert list(graph.subgraph(["c"])) == ["b", "c", "n"]
 
 
-def test_cycles():
+def test_cycles_are_findings_that_name_their_nodes():
     graph = graph_of(graph_def(start="A", a="A start c", b="B a", c="C ^b:0 b", own="D own", after="E c"))
     found = graph.check()
     assert [finding.code for finding in found] == ["missing-input", "cycle", "cycle"]
@@ -254,7 +254,7 @@ def test_a_long_chain_backwards():
     assert len(graph.subgraph(["n0"])) == 30_001
 
 
-def test_bounds():
+def test_a_subgraph_beyond_the_limit_is_refused_with_the_option():
     message = graph_def(**SMALL)
     graph = graph_of(message, max_nodes=6)
     assert len(list(graph.edges)) == 7  # streams whatever the number
@@ -323,7 +323,7 @@ def test_a_saved_model():
         TensorflowGraph(graph.nodes["z"].node)
 
 
-def test_functions():
+def test_functions_have_arguments_results_and_graphs_of_their_own():
     graph = graph_of(model(), "tensorflow.SavedModel", meta_graph=1)
     assert list(graph.functions) == ["f", "g"]
     assert [function.name for function in graph.functions.values()] == ["f", "g"]
@@ -358,7 +358,7 @@ def test_functions():
 # -- text ------------------------------------------------------------------------------------------------------------
 
 
-def test_dot():
+def test_dot_has_a_line_for_every_node_and_edge():
     graph = graph_of(graph_def(**SMALL))
     lines = list(graph.to_dot())
     assert lines[0] == 'digraph "graph" {\n'
@@ -379,7 +379,7 @@ def test_dot_of_hostile_names():
     assert quoted('"];x\n\u202e') == '"\\"];x\\\\x0a\\\\x202e"'
 
 
-def test_json():
+def test_json_has_every_node_and_edge():
     graph = graph_of(graph_def(**SMALL))
     found = json.loads("".join(graph.to_json()))
     assert [node["name"] for node in found["nodes"]] == list(SMALL)

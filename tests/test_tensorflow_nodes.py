@@ -113,7 +113,7 @@ ODD = {
 
 
 @rows("name", ODD)
-def test_odd_bytes(name):
+def test_odd_serializations_are_read_as_protobuf_reads_them(name):
     """What no serializer writes, but every parser reads."""
     raw = b"".join(field(1, found) for found in (ODD["twice"], ODD[name], ODD["class"]))
     assert rows_of(raw) == expected(GraphDef.FromString(raw).node)
@@ -200,7 +200,7 @@ def test_a_body_of_a_function():
     assert rows == expected(function.node_def)
 
 
-def test_nothing():
+def test_a_graph_without_nodes_has_no_rows():
     assert rows_of(GraphDef(version=1).SerializeToString()) == []
     assert len(NodeDefs(None)) == 0
     with pytest.raises(IndexError):
@@ -231,7 +231,7 @@ def test_damage_of_one_element():
         assert {finding.path for finding in document.findings} >= {"node[1].name", "node[1].input[0]", "node[2]"}
 
 
-def test_cut_anywhere():
+def test_a_cut_graph_gives_the_nodes_that_end_in_it():
     graph = random_graph(random.Random(9), 6)
     graph.node[3].attr["value"].tensor.tensor_content = b"c" * 700
     raw = graph.SerializeToString()
@@ -245,7 +245,7 @@ def test_cut_anywhere():
             assert whole <= len(found) <= whole + 1
 
 
-def test_limits():
+def test_names_and_inputs_beyond_the_limits_are_refused_by_name():
     raw = field(1, field(1, b"n" * 5_000) + field(5, bytes(300_000)))
     with pytest.raises(LimitError, match="name_bytes=5000"):
         rows_of(raw, limits=Limits(name_bytes=1_000))
@@ -259,7 +259,7 @@ def test_limits():
         list(defs)
 
 
-def test_references():
+def test_nodes_are_read_with_inputs_devices_and_attributes():
     graph = GraphDef()
     node = graph.node.add(name="a", op="Add", input=["x", "^y"], device="d")
     node.attr["T"].type = 1

@@ -215,7 +215,7 @@ def test_elements_that_stand_one_by_one_and_packed_ones_add_up():
         assert viewer["t"].numpy().tolist() == expected + expected[-1:] * (7 - len(expected))
 
 
-def test_texts():
+def test_strings_of_a_tensor_are_given_one_by_one():
     viewer = view(
         proto(7, (3,), string_val=[b"a", b"", b"\xff\0"]),
         proto(7, (2, 2), string_val=[b"x"]),

@@ -261,7 +261,7 @@ def test_constants_are_found_without_reading_them(tmp_path):
     assert viewer.extraction.session.stats.bytes < 400_000
 
 
-def test_commands(tmp_path, capsys):
+def test_ls_info_and_get_show_tensors_of_functions_too(tmp_path, capsys):
     path = tmp_path / "saved_model.pb"
     path.write_bytes(model())
     assert main(["ls", str(path)]) == 0

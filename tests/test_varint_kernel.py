@@ -36,7 +36,7 @@ values = st.one_of(st.integers(0, 300), st.integers(0, 1 << 15), st.integers(0, 
 
 
 @rows(("value", "text"), KNOWN)
-def test_known(value, text):
+def test_known_varints_are_read_and_written(value, text):
     data = bytes.fromhex(text)
     assert encode_varint(value) == data
     assert read_varint(b"\x80" + data + b"\x80", 1, len(data) + 1) == (value, len(data) + 1)
@@ -92,7 +92,7 @@ def test_32_bits_at_their_limit(text):
 
 
 @given(st.lists(values))
-def test_lists(numbers):
+def test_lists_of_varints_are_read_and_written_as_single_ones_are(numbers):
     data = encode_varints(numbers)
     assert data == b"".join(map(encode_varint, numbers))
     assert decode_varints(data, len(numbers)) == numbers

@@ -78,7 +78,7 @@ CERTAIN = [
 
 
 @rows(("kind", "data"), CERTAIN)
-def test_certain(kind, data):
+def test_what_is_certain_is_guessed_with_confidence(kind, data):
     found, confidence = guess(data)
     assert found == kind
     assert 0.9 <= confidence < 1
@@ -197,7 +197,7 @@ def rate(samples: list[bytes], kind: str) -> tuple[float, float]:
     return sum(found == kind for found, _ in guesses) / len(guesses), sum(sure) / len(sure)
 
 
-def test_random_bytes():
+def test_random_bytes_are_taken_for_bytes():
     source = random.Random(11)
     right, sure = rate([source.randbytes(source.randint(4, 64)) for _ in range(2000)], "bytes")
     assert right >= 0.98
@@ -229,7 +229,7 @@ messages = st.recursive(
 
 
 @given(messages)
-def test_generated_messages(data):
+def test_a_message_is_not_taken_for_something_else_with_confidence(data):
     kind, confidence = guess(data)
     # A few small values may be letters by chance.
     assert kind == "message" or confidence < 0.9

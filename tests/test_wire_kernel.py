@@ -193,7 +193,7 @@ def test_tags_longer_than_they_must_be():
 @given(value=st.integers(0, (1 << 64) - 1), length=st.integers(1, 10))
 @example(value=(1 << 63) - 1, length=10)
 @example(value=(1 << 64) - 1, length=1)
-def test_varints(value, length):
+def test_varints_are_read_and_skipped_and_too_large_ones_refused(value, length):
     raw = b"\xff" + varint(value, length) + PADDING
     end = len(raw) - SLACK
     assert read_value(raw, 1) == (value, end)
@@ -221,7 +221,7 @@ def test_payloads_passed_over():
     assert skip_payload(bytes(9), 1, FIXED32) == 5
 
 
-def test_leaving_groups():
+def test_groups_are_left_at_their_own_end_mark():
     groups = [7]
     raw = tagged(1, 0, b"\x01") + tagged(2, 3, b"") + varint(7 << 3 | END_GROUP) + tagged(1, 0, b"\x09")
     pos, last = leave_groups(raw + PADDING, 0, len(raw), groups, 0)

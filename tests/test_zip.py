@@ -58,7 +58,7 @@ def written(method: int, *, streamed: bool = False) -> bytes:
 class TestAgainstZipfile:
     @pytest.mark.parametrize("streamed", [False, True])
     @pytest.mark.parametrize("method", METHODS)
-    def test_methods(self, method: int, streamed: bool) -> None:
+    def test_members_of_all_methods_are_as_zipfile_has_them(self, method: int, streamed: bool) -> None:
         source = written(method, streamed=streamed)
         with zipfile.ZipFile(io.BytesIO(source)) as referee, opened(source) as extraction:
             parser = parser_of(extraction)
@@ -94,7 +94,7 @@ class TestAgainstZipfile:
                     assert read_all(parser.open_member(member)) == content
                 assert extraction.status is Status.TRUNCATED
 
-    def test_zip64(self) -> None:
+    def test_a_member_with_zip64_fields_is_read(self) -> None:
         out = io.BytesIO()
         with zipfile.ZipFile(out, "w") as archive:
             with archive.open(zipfile.ZipInfo("big"), "w", force_zip64=True) as file:
@@ -104,7 +104,7 @@ class TestAgainstZipfile:
             with opened(source) as extraction:
                 assert [node.load() for node in extraction.root.children()] == [b"not so big", b"small"]
 
-    def test_zip64_directory(self) -> None:
+    def test_values_of_64_bits_in_the_directory_are_followed(self) -> None:
         """Values of 64 bits in the directory and its end, where those of 32 are all ones."""
         archive = Archive(Made("a", b"first"), Made("b", b"second"))
         directory = b""
@@ -127,7 +127,7 @@ class TestAgainstZipfile:
                 assert [(row.name, row.size) for row in parser.members()] == [("a", 5), ("b", 6)]
                 assert [node.load() for node in extraction.root.children()] == [b"first", b"second"]
 
-    def test_comment(self) -> None:
+    def test_a_comment_full_of_signatures_hides_no_member(self) -> None:
         out = io.BytesIO()
         with zipfile.ZipFile(out, "w") as archive:
             add(archive, "a", b"content")
@@ -139,7 +139,7 @@ class TestAgainstZipfile:
             assert extraction.get('["a"]') == b"content"
             assert [finding.code for finding in extraction.check()] == ["truncated"]
 
-    def test_many_members(self) -> None:
+    def test_seventy_thousand_members_are_listed_within_the_budget(self) -> None:
         out = io.BytesIO()
         with zipfile.ZipFile(out, "w") as archive:
             for number in range(70_000):
@@ -237,13 +237,13 @@ class TestMembers:
             assert "deflate64" in members[0].finding.reason
 
     @pytest.mark.parametrize("number", [20, 93])
-    def test_zstd(self, number: int) -> None:
+    def test_members_compressed_with_zstd_are_read(self, number: int) -> None:
         zstandard = pytest.importorskip("zstandard")
         content = b"zstandard " * 500
         archive = Archive(Made("a", content, packed=zstandard.compress(content), method=number), Made("b", b"next"))
         assert_contents(archive, [content, b"next"])
 
-    def test_xz(self) -> None:
+    def test_members_compressed_with_xz_are_read(self) -> None:
         import lzma
 
         content = b"xz " * 500
@@ -270,7 +270,7 @@ class TestMembers:
         with opened(archive.whole) as extraction, pytest.raises(MalformedError):
             extraction.get('["a"]')
 
-    def test_scalar_limit(self) -> None:
+    def test_a_member_above_the_limit_of_scalars_is_not_loaded(self) -> None:
         archive = Archive(Made("a", bytes(5000), method=8))
         with opened(archive.whole, limits=pparse.Limits(scalar_bytes=4000)) as extraction, pytest.raises(LimitError):
             extraction.get('["a"]')
@@ -296,13 +296,13 @@ class TestDirectory:
                 codes = [(finding.code, finding.severity) for finding in extraction.check()]
                 assert codes == [("prefix", Severity.NOTE), ("trailing", Severity.WARNING)]
 
-    def test_empty_archive(self) -> None:
+    def test_an_archive_of_no_members_is_complete(self) -> None:
         for prefix in (b"", b"#!/bin/sh\n"):
             with opened(Archive(prefix=prefix, shift=len(prefix)).whole) as extraction:
                 assert extraction.status is Status.COMPLETE
                 assert len(extraction.root) == 0
 
-    def test_unordered_directory(self) -> None:
+    def test_a_directory_in_another_order_names_the_same_members(self) -> None:
         archive = Archive(*(Made(f"m{number}", noise(50, number)) for number in range(8)))
         entries = [member.central() for member in archive.members]
         order = [3, 1, 7, 0, 2, 6, 5, 4]
@@ -327,7 +327,7 @@ class TestDirectory:
             assert extraction.get('["m7"]') == noise(100_000, 7)
         assert stats.bytes < 130_000
 
-    def test_false_count(self) -> None:
+    def test_a_wrong_count_in_the_end_record_is_a_finding(self) -> None:
         archive = Archive(Made("a", b"one"), Made("b", b"two"))
         end = bytearray(archive.end)
         end[8:12] = struct.pack("<HH", 9, 9)

@@ -95,7 +95,7 @@ INNER = Archive(Made("inner/one", noise(300, 5)), Made("inner/two", b"text " * 5
 class TestNoDirectory:
     @pytest.mark.parametrize("method", [0, 8])
     @pytest.mark.parametrize("descriptor", [0, 12, 16, 20, 24])
-    def test_descriptors(self, descriptor: int, method: int) -> None:
+    def test_members_of_unknown_size_are_found_by_their_descriptors(self, descriptor: int, method: int) -> None:
         members = [
             Made("one", noise(700, 1), method=method, descriptor=descriptor),
             Made("empty", b"", method=method, descriptor=descriptor),
@@ -109,7 +109,7 @@ class TestNoDirectory:
             assert_whole(read(archive.body + b"junk" * 9), members)
         assert all(got.verdict.verified for got in read(archive.body)), "each has a checksum"
 
-    def test_prefix(self) -> None:
+    def test_bytes_before_the_archive_cost_no_member(self) -> None:
         archive = Archive(*three().members, prefix=b"#!/bin/sh\n" * 500, shift=5000)
         assert_whole(read(archive.body), archive.members)
 
@@ -159,7 +159,7 @@ class TestNoDirectory:
             gaps = [kid for kid in extraction.root.children() if kid.kind == "gap"]
             assert [(gap.start, gap.end) for gap in gaps] == [(cut, cut + 330)]
 
-    def test_concatenated_archives(self) -> None:
+    def test_members_of_archives_in_a_row_are_all_found(self) -> None:
         one, two = three(), Archive(Made("z", b"last"))
         assert names(one.whole + two.whole) == ["a.txt", "b.bin", "c.txt", "z"]
 
@@ -198,7 +198,7 @@ class TestNested:
 
 class TestPrefixes:
     @pytest.mark.parametrize("descriptor", [0, 12, 16, 20, 24])
-    def test_every_prefix(self, descriptor: int) -> None:
+    def test_every_prefix_gives_the_members_that_end_in_it(self, descriptor: int) -> None:
         archive = three(descriptor=descriptor)
         for size in sweep.some(range(len(archive.whole)), 3, ends=24):
             found = read(archive.whole[:size])
@@ -211,7 +211,7 @@ class TestPrefixes:
                 assert found[-1].name == member.name
                 assert found[-1].is_beginning_of(member)
 
-    def test_torch_layout(self) -> None:
+    def test_every_prefix_of_a_torch_file_gives_the_members_that_end_in_it(self) -> None:
         archive = torch_like((900, 64, 700))
         for size in sweep.some(range(0, len(archive.whole), 3), 3, ends=8):
             found = read(archive.whole[:size])
@@ -241,7 +241,7 @@ def _crc_field(archive: Archive, at: int) -> Made | None:
 class TestChanges:
     @pytest.mark.parametrize("descriptor", [0, 16])
     @pytest.mark.parametrize("whole", [True, False])
-    def test_every_byte(self, descriptor: int, whole: bool) -> None:
+    def test_a_changed_byte_costs_one_member_at_most(self, descriptor: int, whole: bool) -> None:
         """One changed byte costs one member at most; one in the CRC of the directory costs the trust in its content."""
         archive = three(descriptor=descriptor)
         source = archive.whole if whole else archive.body
@@ -286,7 +286,7 @@ class TestChanges:
                 changed[member.at : member.at + 35] = bytes(35)  # all of the header
                 assert_whole(read(bytes(changed)), archive.members)
 
-    def test_lost_descriptor(self) -> None:
+    def test_a_lost_descriptor_damages_its_member_only(self) -> None:
         archive = torch_like((900, 64, 700))
         member = archive.members[2]
         source = archive.body[: member.end] + b"?" * 16 + archive.body[member.end + 16 :]
@@ -305,7 +305,7 @@ class TestChanges:
             for other, got in enumerate(found):
                 assert (got.status is Status.COMPLETE) == (other != number), (number, other, got.verdict)
 
-    def test_lying_sizes(self) -> None:
+    def test_sizes_that_lie_are_corrected_and_told(self) -> None:
         for method in (0, 8):
             for lie in (10, 5000, 0xFFFFFFF0):
                 archive = Archive(
@@ -318,7 +318,7 @@ class TestChanges:
                     assert codes == ["contradiction"]
                 assert_whole(read(archive.body), archive.members)
 
-    def test_impossible_size(self) -> None:
+    def test_a_size_that_cannot_be_is_not_filled_up(self) -> None:
         """No stream of so few bytes holds 4 GiB, and nothing is made up to fill them."""
         archive = three()
         changed = bytearray(archive.body)
@@ -328,7 +328,7 @@ class TestChanges:
         assert found[0].member.size is None
         assert found[0].verdict.verified
 
-    def test_lying_directory(self) -> None:
+    def test_a_wrong_size_in_the_directory_costs_no_other_member(self) -> None:
         archive = three()
         at = len(archive.body) + len(archive.members[0].central()) + 20
         changed = bytearray(archive.whole)
@@ -337,7 +337,7 @@ class TestChanges:
         assert [got.name for got in found] == ["a.txt", "b.bin", "c.txt"]
         assert [got.status for got in found if got.name != "b.bin"] == [Status.COMPLETE] * 2
 
-    def test_two_names(self) -> None:
+    def test_the_name_in_the_directory_counts_and_the_other_is_a_finding(self) -> None:
         archive = Archive(Made("seen", b"one", local_name="other"), Made("b", b"two"))
         found = read(archive.whole)
         assert [got.name for got in found] == ["seen", "b"]
@@ -447,7 +447,7 @@ class TestTheLongestDescriptor:
 
 
 class TestGaps:
-    def test_exact_gap(self) -> None:
+    def test_an_exact_gap_damages_the_member_it_is_in(self) -> None:
         for descriptor in (0, 16):
             archive = three(descriptor=descriptor)
             member = archive.members[1]
@@ -610,7 +610,7 @@ def test_the_directory_of_an_archive_inside_says_nothing_of_the_members_around_i
 
 
 class TestBombs:
-    def test_full_overlap(self) -> None:
+    def test_entries_of_one_local_header_inflate_it_once(self) -> None:
         """Many entries of one local header: its bytes are inflated once."""
         kernel = Made("kernel", bytes(100_000), method=8)
         archive = Archive(kernel)
@@ -622,7 +622,7 @@ class TestBombs:
         assert sum(len(got.content) for got in found) == 100_000
         assert names(archive.body) == ["kernel"]
 
-    def test_quoted_overlap(self) -> None:
+    def test_members_that_quote_each_other_inflate_the_kernel_once(self) -> None:
         """Each member's stream quotes the next local headers in a stored block, and ends with the same kernel."""
         parts = [Made("last", bytes(50_000), method=8)]
         for number in range(6):

@@ -15,7 +15,7 @@ def field(number: int, value: bytes) -> bytes:
 
 
 class TestHeaders:
-    def test_local_header(self) -> None:
+    def test_a_local_header_is_read_with_its_extra_fields(self) -> None:
         made = Made("name.txt", b"content" * 9, method=8, extra=field(0x5455, b"\1\0\0\0\0"))
         block = b"??" + made.local() + made.packed
         header = records.read_local(block, 2)
@@ -42,7 +42,7 @@ class TestHeaders:
         for size in range(records.END_SIZE):
             assert records.read_end(archive.end[:size]) is None
 
-    def test_central_entry(self) -> None:
+    def test_a_central_entry_is_read_with_its_place_and_kind(self) -> None:
         made = Made("dir/link", b"target", mode=0o120777)
         made.at = 1234
         entry = records.read_central(made.central())
@@ -58,14 +58,14 @@ class TestHeaders:
         assert records.mode_of(entry.creator, entry.external) == 0o777
         assert entry.length == len(made.central()) == records.central_length(made.central())
 
-    def test_end_record(self) -> None:
+    def test_an_end_record_is_read_with_its_comment(self) -> None:
         archive = Archive(Made("a", b"1"), Made("b", b"2"), comment=b"hello")
         record = records.read_end(archive.end)
         assert record is not None
         assert (record.entries, record.size, record.offset) == (2, len(archive.directory), len(archive.body))
         assert (record.comment, record.length, record.disks_differ, record.needs_64) == (5, 27, False, False)
 
-    def test_zip64_records(self) -> None:
+    def test_zip64_records_are_read_with_their_wide_values(self) -> None:
         block = struct.pack("<4sQHHIIQQQQ", b"PK\6\6", 44, 45, 45, 0, 0, 70_000, 70_000, 1 << 33, 1 << 34)
         record = records.read_end64(block)
         assert record is not None
@@ -76,7 +76,7 @@ class TestHeaders:
         assert records.read_locator(locator[:-1]) is None
         assert records.read_locator(b"PK\6\6" + locator[4:]) is None
 
-    def test_masked_bytes(self) -> None:
+    def test_masked_bytes_make_fields_unknown(self) -> None:
         header = records.read_local(Made("name.txt", b"content").local())
         assert header is not None
         assert header.mask([(14, 1), (33, 2)])
@@ -95,7 +95,7 @@ class TestHeaders:
             ({"name": ""}, False),
         ],
     )
-    def test_sanity(self, changes: dict[str, object], sane: bool) -> None:
+    def test_a_header_with_impossible_fields_is_not_sane(self, changes: dict[str, object], sane: bool) -> None:
         made = Made(**{"name": "name", "content": b"", "compressed_size": b"", **changes})  # type: ignore[arg-type]
         header = records.read_local(made.local())
         assert header is not None
@@ -123,19 +123,19 @@ class TestZip64Field:
 
 
 class TestNames:
-    def test_code_pages(self) -> None:
+    def test_names_are_decoded_as_utf_8_or_in_code_page_437(self) -> None:
         assert records.decode_name("ü".encode(), records.UTF8) == "ü"
         assert records.decode_name(b"\x81", 0) == "ü"
         assert records.decode_name(b"\x81\xff", records.UTF8) == "ü\xa0"
 
-    def test_unicode_path(self) -> None:
+    def test_a_unicode_path_counts_if_its_checksum_fits_the_name(self) -> None:
         raw = b"?.txt"
         good = field(0x7075, b"\1" + struct.pack("<I", zlib.crc32(raw)) + "日.txt".encode())
         stale = field(0x7075, b"\1" + struct.pack("<I", 1) + "日.txt".encode())
         assert records.decode_name(raw, 0, good) == "日.txt"
         assert records.decode_name(raw, 0, stale) == "?.txt"
 
-    def test_kinds(self) -> None:
+    def test_the_kind_is_told_from_mode_and_system(self) -> None:
         kinds = {0o120777: "symlink", 0o100644: "file", 0o010644: "fifo", 0o020644: "device", 0o060644: "device"}
         for mode, kind in kinds.items():
             assert records.kind_of("x", 3, mode << 16) == kind
@@ -144,7 +144,7 @@ class TestNames:
         assert records.kind_of("x/", 0, 0) == "folder"
         assert records.kind_of("x", 3, 0o040755 << 16) == "file"
 
-    def test_encryption(self) -> None:
+    def test_the_kind_of_encryption_is_described(self) -> None:
         aes = field(0x9901, struct.pack("<H2sBH", 2, b"AE", 3, 8))
         assert records.describe_encryption(99, aes) == "encrypted (AES-256, AE-2, deflate inside)"
         assert records.describe_encryption(8, b"") == "encrypted"
@@ -155,12 +155,12 @@ class TestNames:
 
 class TestTimes:
     @pytest.mark.parametrize("day", [(1980, 1, 1), (1999, 12, 31), (2000, 2, 29), (2024, 3, 1), (2107, 12, 31)])
-    def test_dos(self, day: tuple[int, int, int]) -> None:
+    def test_dos_times_are_taken_as_utc(self, day: tuple[int, int, int]) -> None:
         date = day[0] - 1980 << 9 | day[1] << 5 | day[2]
         expected = calendar.timegm((*day, 23, 58, 4))
         assert records.dos_time(date, 23 << 11 | 58 << 5 | 2) == expected
 
-    def test_no_date(self) -> None:
+    def test_fields_that_are_no_date_give_none(self) -> None:
         assert records.dos_time(0, 0) is None
         assert records.dos_time(44 << 9 | 13 << 5 | 1, 0) is None
         assert records.dos_time(44 << 9 | 1 << 5 | 1, 24 << 11) is None
@@ -179,7 +179,7 @@ class TestTimes:
         assert records.modified(date, 0, field(0x5455, b"\2" + bytes(4))) == records.dos_time(date, 0)
 
 
-def test_descriptors() -> None:
+def test_descriptors_of_all_four_lengths_are_matched() -> None:
     for length in (12, 16, 20, 24):
         made = Made("x", b"content", descriptor=length)
         block = made.trailer() + b"PK\1\2" + bytes(30)

@@ -285,7 +285,7 @@ def test_our_levels_and_buckets(tmp_path, options):
 
 
 @pytest.mark.parametrize("compression", COMPRESSIONS)
-def test_many_fields(tmp_path, compression):
+def test_array_record_reads_a_file_of_many_fields(tmp_path, compression):
     """More states than one byte of transitions can reach."""
     chooser = random.Random(3)
     records = [
@@ -324,7 +324,7 @@ def test_our_streamed_records(tmp_path, options):
     assert read_by_it(path) == records
 
 
-def test_our_padding(tmp_path):
+def test_array_record_reads_what_we_padded(tmp_path):
     records = make_records("mixed")
     path = tmp_path / "file"
     path.write_bytes(layout(records, "zstd,padding:4k", 30))

@@ -50,7 +50,7 @@ def described(graph):
     return found
 
 
-def test_edges(made):
+def test_edges_are_those_that_tensorflow_sees(made):
     folder, facts = made
     with pparse.open(folder / "loops.pb", format="graph-def") as document:
         graph = TensorflowGraph(document)
@@ -79,7 +79,7 @@ def test_bodies_of_functions(made):
 
 
 @pytest.mark.parametrize("chunked", [False, True])
-def test_parts(made, tmp_path, chunked):
+def test_a_part_of_a_graph_is_what_tensorflow_extracts(made, tmp_path, chunked):
     folder, facts = made
     path = str(folder / "loops.pb")
     if chunked:

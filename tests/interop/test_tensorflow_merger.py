@@ -123,7 +123,7 @@ def test_the_referee_survives(referee):
 
 
 @pytest.mark.parametrize("name", FIXTURES)
-def test_fixtures(referee, name):
+def test_fixtures_are_merged_to_what_tensorflow_makes_of_them(referee, name):
     about = FIXTURES[name]
     path = DATA / name / about["file"]
     expected = gzip.decompress((DATA / name / "expected.pb.gz").read_bytes())
@@ -155,7 +155,7 @@ def test_fixtures_in_memory(referee, name):
 
 @pytest.mark.parametrize("size", [1200, 3000, 9000, 40_000])
 @pytest.mark.parametrize("name", [name for name in corpora.GRAPHS if name != "typed_constants"])
-def test_graphs(referee, tmp_path, name, size):
+def test_graphs_that_we_split_are_merged_by_tensorflow(referee, tmp_path, name, size):
     graph = corpora.GRAPHS[name]()
     expected = copy(graph)
     with limit(size):
@@ -180,7 +180,7 @@ def test_constants_with_typed_values(referee, tmp_path, size):
     assert plain(merged(written.prefix, "tensorflow.GraphDef")) == plain(type(graph).FromString(theirs))
 
 
-def test_string_constants(referee, tmp_path):
+def test_string_constants_are_never_corrupted(referee, tmp_path):
     """Strings have no bytes that could be split off: they stay as they are, or we refuse, but never corrupt."""
     graph = corpora.graph_def()
     corpora.const(graph.node.add(), "before", bytes(400))
@@ -198,7 +198,7 @@ def test_string_constants(referee, tmp_path):
 
 @pytest.mark.parametrize("size", [3000, 20_000])
 @pytest.mark.parametrize("name", ["everything", "functions", "constants"])
-def test_saved_models(referee, tmp_path, name, size):
+def test_saved_models_that_we_split_are_merged_by_tensorflow(referee, tmp_path, name, size):
     model = corpora.saved_model(corpora.GRAPHS[name])
     expected = copy(model)
     with limit(size):
@@ -208,7 +208,7 @@ def test_saved_models(referee, tmp_path, name, size):
 
 
 @pytest.mark.parametrize("options", OPTIONS)
-def test_writer_options(referee, tmp_path, options):
+def test_tensorflow_reads_files_of_all_our_writer_options(referee, tmp_path, options):
     """Whatever our Riegeli writer can do."""
     for name, splitter, message in (
         ("model", SavedModelSplitter, corpora.saved_model()),
@@ -240,7 +240,7 @@ def split_by_size(referee, folder: Path, message, size: int, fds: bytes = b"") -
 
 @pytest.mark.parametrize("size", [150, 600, 5000])
 @pytest.mark.parametrize("name", corpora.SIZED)
-def test_size_splitter(referee, tmp_path, name, size):
+def test_what_the_size_splitter_writes_is_merged_by_tensorflow(referee, tmp_path, name, size):
     message = corpora.SIZED[name]()
     large = message.ByteSize() > size
     assert (split_by_size(referee, tmp_path, message, size) > 1) == large
@@ -319,7 +319,7 @@ def test_blank_root_of_meta_graphs(referee, tmp_path):
 
 
 @pytest.mark.parametrize("initial", [True, False])
-def test_maps(referee, tmp_path, initial):
+def test_split_maps_are_merged_by_tensorflow(referee, tmp_path, initial):
     fields = corpora.many_fields(1)
     expected = type(fields)()
     expected.field_one.CopyFrom(fields.field_one)
@@ -338,7 +338,7 @@ def test_maps(referee, tmp_path, initial):
 
 
 @pytest.mark.parametrize("size", [1500, 6000])
-def test_nested_splitters(referee, tmp_path, size):
+def test_what_nested_splitters_write_is_merged_by_tensorflow(referee, tmp_path, size):
     model = corpora.saved_model(others=0)
     model.meta_graphs.add().graph_def.CopyFrom(corpora.constants())
     model.meta_graphs.add().graph_def.CopyFrom(corpora.functions())
@@ -349,7 +349,7 @@ def test_nested_splitters(referee, tmp_path, size):
     check(referee, written, expected)
 
 
-def test_repeated_messages(referee, tmp_path):
+def test_slices_of_a_repeated_field_are_merged_by_tensorflow(referee, tmp_path):
     """A list in slices, each in a message of the parent's type."""
     message = corpora.repeated_string()
     expected = copy(message)
@@ -438,7 +438,7 @@ def outcome(result) -> str:
 
 
 @pytest.mark.parametrize("special", SPECIAL, ids=[special.name for special in SPECIAL])
-def test_special_cases(referee, tmp_path, special: Special):
+def test_corner_cases_end_as_they_do_in_tensorflow_or_as_is_written_down(referee, tmp_path, special: Special):
     """Rules and corner cases one by one: where the two differ, how, and to which end."""
     theirs, ours = ask_both(referee, tmp_path, special.data(), special.start)
     assert special.theirs in (outcome(theirs), "any"), theirs
@@ -461,7 +461,7 @@ UNDEFINED = {"no index of scalars", "no such chunk"}
 
 
 @pytest.mark.parametrize("block", range(4))
-def test_random_files(referee, tmp_path, block):
+def test_random_files_are_merged_as_tensorflow_does_or_refused(referee, tmp_path, block):
     """Where TensorFlow merges, ours does, to the same; where it refuses or dies, ours raises, or goes beyond it."""
     seen: collections.Counter = collections.Counter()
     for seed in range(100 * block, 100 * block + 100):

@@ -61,7 +61,7 @@ def check(referee, tmp_path, message, full_name: str, limit: int, options: str, 
 
 
 @pytest.mark.parametrize("name", CORPORA)
-def test_corpora(referee, tmp_path, name):
+def test_streams_of_the_corpora_are_merged_by_tensorflow(referee, tmp_path, name):
     full_name, make = CORPORA[name]
     message = make()
     size = message.ByteSize()
@@ -81,7 +81,7 @@ def test_corpora(referee, tmp_path, name):
 
 
 @pytest.mark.parametrize("kind", ["compiled", "described"])
-def test_random_messages(referee, tmp_path, kind):
+def test_streams_of_random_messages_are_merged_by_tensorflow(referee, tmp_path, kind):
     split = 0
     for seed in range(80):
         if kind == "compiled":

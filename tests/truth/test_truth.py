@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.truth.runner import run_case
 
 
-def test_truth(truth_case, tmp_path, truth_tally):
+def test_what_is_said_of_a_damaged_file_is_true(truth_case, tmp_path, truth_tally):
     """What is said of a damaged file is true, whatever is around it and whoever asks."""
     problems = run_case(truth_case, tmp_path)
     truth_tally(problems)
