@@ -1,21 +1,21 @@
-"""JSON text that is damaged: which members of its containers can still be told apart, and where.
+"""Damaged JSON text: finds the members of its containers that can still be identified.
 
-One pass over the text, with a stack of what is open. Text that parses is taken as it is. At a fault, a place to go on
-is looked for:
+One pass over the text, with a stack of open containers. Text that parses is taken as it is. At a fault, the pass
+continues
 
-- the next comma of the same depth, as brackets and quotes have it, if what follows parses strictly;
-- else the next key with its colon behind a comma or a brace. Between two strings there is nothing but punctuation, and
-  within a string a quote is escaped, so ``,"name":`` cannot be misread, whether a quote was lost before it or made.
+- at the next comma of the same depth, according to brackets and quotes, if what follows parses strictly;
+- else at the next key with its colon after a comma or a brace. Between two strings there is only punctuation, and
+  inside a string a quote is escaped, so ``,"name":`` is unambiguous, whether a quote before it was lost or made.
 
-How deep that place is nested is not known at first: brackets may have been lost. It is *proved* by what follows: the
-brackets closed up to the end of the document are as many as were open; or a member matches ``member``, the pattern of
-those of the first level, where the format has one. Between two faults there may be no such proof. Then that depth is
-taken at which values of these kinds occurred before; where several will do, the members are DAMAGED, not COMPLETE.
+The depth of that place is not known at first: brackets may have been lost. What follows *proves* it: up to the end of
+the document as many brackets are closed as were open; or a member matches ``member``, the pattern of members of the
+first level, if the format has one. Between two faults there may be no proof. Then the depth is taken at which values of
+these kinds occurred before; if there are several, the members are DAMAGED, not COMPLETE.
 
-Nobody knows how many elements of an array were lost in a stretch that cannot be read, unless it can be one value only.
-So what follows in the outermost array that was open there is in an element whose number is not sure.
+The number of array elements lost in an unreadable stretch is unknown, unless it can only be one value. So everything
+after it in the outermost array that was open there is in an element with an uncertain number.
 
-The result has a record for each container that a fault lies in. All others are whole, and are parsed as ever.
+The result has a record for each container with a fault in it. All others are whole, and are parsed as usual.
 """
 
 from __future__ import annotations
@@ -59,17 +59,17 @@ if TYPE_CHECKING:
     from pparse.parsers.json.damage import DamagedText
 
 _BLOCK: Final = 256 << 10
-# So far behind a fault the next comma of the same depth is looked for.
+# The furthest behind a fault that the next comma of the same depth is searched.
 _NEAR: Final = 4 << 10
-# Open containers are objects here, of a few hundred bytes.
+# Open containers are objects here, a few hundred bytes each.
 _MAX_DEPTH: Final = 1000
 _MAX_FAULTS: Final = 10_000
-# Gaps that are remembered, to name what was lost for what it is.
+# The most gaps that are remembered, so that bytes lost in a gap are reported as that.
 _GAPS: Final = 16
 
 
 class Mender:
-    """One pass over the text of a document; see the head of this file."""
+    """One pass over the text of a document; see the module."""
 
     def __init__(self, parser: DamagedText, start: int, kind: int, member: re.Pattern[bytes] | None) -> None:
         extraction = parser.result.extraction
@@ -77,7 +77,7 @@ class Mender:
         self.data = extraction.data
         self.start = start
         self.end = extraction.known_end()
-        # A text of known length that ends early was damaged; any other may have been cut.
+        # A text with its full length that ends early is damaged; any other may be cut.
         self.whole = parser.is_all_there
         self.gave_up = False
         self.findings: list[Finding] = []
@@ -90,21 +90,21 @@ class Mender:
         self.stack = [Open(kind, start)]
         self.trunk: list[Open] | None = None  # what was open at the last fault, while the depth behind it is unknown
         self.shed: list[Open] = []  # closed since then, beyond what was opened since then
-        self.went_on = -1  # where reading went on behind it
-        self.sure = False  # whether nothing speaks for another depth than before
+        self.went_on = -1  # where reading continued after it
+        self.sure = False  # whether nothing suggests another depth than before
         self.gaps: deque[tuple[int, int]] = deque(maxlen=_GAPS)
         self.mended: dict[int, Mended] = {}
-        # Whether members are elsewhere than commas and brackets say; else they are found, and judged, without this.
+        # Whether members may not be where commas and brackets say; otherwise they are found, and judged, without this.
         self.moved = member is not None
         self.unsure: list[Unsure] = []
-        self.ends_lost: list[int] = []  # faults behind which nothing was found to go on at
+        self.ends_lost: list[int] = []  # faults after which no place to continue was found
         self.faults = int(parser.headless is not None)
         self.stack[0].finding = parser.headless
         self.members = 0
         self.charge = extraction.session.budget.charge(2 * _BLOCK, "the repair of JSON text")
 
     def run(self) -> dict[int, Mended]:
-        """Return the records of the damaged containers, by where they begin; none for a text that is whole, or cut."""
+        """Return the records of the damaged containers by their start; none if the text is whole, or cut."""
         self.pos = self.start + 1
         try:
             while self.stack and self.faults <= _MAX_FAULTS and self._step():
@@ -126,18 +126,18 @@ class Mender:
     # -- text --------------------------------------------------------------------------------------------------------
 
     def _gap_in(self, start: int, stop: int) -> tuple[int, int] | None:
-        """Return offset and length of the first gap in ``[start, stop)`` of those that were met."""
+        """Return offset and length of the first known gap in ``[start, stop)``."""
         for offset, end in self.gaps:
             if offset < stop and start < end:
                 return offset, end - offset
         return None
 
     def have(self, offset: int, count: int = 1) -> bool:
-        """Make sure that ``count`` bytes from ``offset`` on are in the block, or all that there are; False: none."""
+        """Load ``count`` bytes from ``offset`` on, or as many as exist, into the block; False: there are none."""
         if offset >= self.end:
             return False
         behind = self.base + len(self.block)
-        # Where the block ends at a gap (or that does), no more bytes follow it, and those that are there were read.
+        # If the block ends at a gap (or is one), no more bytes follow, and those that exist were read.
         wanted = offset + 1 if self.short else offset + count
         if offset < self.base or wanted > behind < self.end:
             self.parser.result.extraction.session.check_cancelled()
@@ -147,7 +147,7 @@ class Mender:
                 if gap.length is None or gap.offset is None:
                     self.end = offset
                     return False
-                self.block = bytes(min(_BLOCK, gap.offset + gap.length - offset))  # no byte that JSON has
+                self.block = bytes(min(_BLOCK, gap.offset + gap.length - offset))  # never valid in JSON
                 if not self.gaps or self.gaps[-1][0] < gap.offset:
                     self.gaps.append((gap.offset, gap.offset + gap.length))
             self.base = offset
@@ -167,14 +167,14 @@ class Mender:
             behind = self.base + len(self.block)
             if behind >= self.end:
                 return None
-            # A block that is short ends at a gap, which nothing that is looked for reaches over.
+            # A short block ends at a gap, and no match reaches across one.
             offset = behind if len(self.block) < _BLOCK else max(offset + 1, behind - AHEAD)
         return None
 
     # -- what is expected next ---------------------------------------------------------------------------------------
 
     def _step(self) -> bool:
-        """Read one member, bracket or comma; False at the end of the text, or of the document."""
+        """Read one member, bracket or comma; return False at the end of the text or document."""
         while True:
             if not self.have(self.pos, AHEAD):
                 return False
@@ -203,7 +203,7 @@ class Mender:
         return self._item(top)
 
     def _item(self, top: Open) -> bool:
-        """Read a member, or open it."""
+        """Read a member, or open it if it is a container."""
         at = value_at = self.pos - self.base
         key = KEY.match(self.block, at) if top.kind != 0x5B else None
         if not top.kind:
@@ -233,7 +233,7 @@ class Mender:
         return self._cut_or_fault("expected a value")
 
     def _hides_members(self, at: int, item: re.Match[bytes]) -> bool:
-        """Say whether a value may have members of the first level in it, because its closing bracket is lost."""
+        """Return whether a value may contain members of the first level because its closing bracket is lost."""
         if self.member is None or self.block[item.start()] != OBJECT or item[0].count(b"{") < 2:
             return False
         return self.member.match(self.block, at) is None and self.member.search(item[0], 1) is not None
@@ -259,7 +259,7 @@ class Mender:
         return True
 
     def _back_to_first(self, where: int) -> Open:
-        """Close all but the first level: a member of that stands at ``where``, so a bracket before it is lost."""
+        """Close all but the first level: one of its members is at ``where``, so a bracket before is lost."""
         self._note(self.stack[-1], "a closing bracket is lost", where, 1)
         self.faults += 1
         while len(self.stack) > 1:
@@ -268,7 +268,7 @@ class Mender:
         return self.stack[0]
 
     def _long_string(self, offset: int) -> bool:
-        """Pass over a string longer than is matched at once; False if it is shorter, or does not end."""
+        """Skip a string that is longer than one match; return False if it is shorter, or does not end."""
         if not self.have(offset, AHEAD):
             return False
         match = STRING_PART.match(self.block, offset - self.base)
@@ -298,7 +298,7 @@ class Mender:
             self.stack = [Open(0, self.pos, after=True)]
         elif self._goes_on():
             self.moved = True
-            return self._fault("a bracket too many")
+            return self._fault("an unmatched closing bracket")
         else:
             self._record(top, self.pos + 1)
             self.stack = []
@@ -306,7 +306,7 @@ class Mender:
         return True
 
     def _goes_on(self) -> bool:
-        """Say whether members follow the bracket that seems to close the document."""
+        """Return whether members follow the bracket that seems to close the document."""
         after = self.search(NOT_BLANK, self.pos + 1)
         if after is None:
             return False
@@ -317,7 +317,7 @@ class Mender:
     # -- faults ------------------------------------------------------------------------------------------------------
 
     def _cut_or_fault(self, reason: str) -> bool:
-        """The text may end inside this member; else it is damaged."""
+        """Handle the end of the text inside this member, or else a fault."""
         in_block = self.end - self.pos <= len(self.block) - (self.pos - self.base)
         if not self.whole and in_block and CUT.fullmatch(self.block, self.pos - self.base) is not None:
             return False
@@ -338,7 +338,7 @@ class Mender:
         parent.finding = parent.finding or top.finding
 
     def _fault(self, reason: str) -> bool:
-        """Find where to go on behind a fault at ``pos``."""
+        """Find where to continue after a fault at ``pos``."""
         self.faults += 1
         if self.trunk is not None:
             self._resolve(None)
@@ -348,7 +348,7 @@ class Mender:
         place, kind, how = (misread, OBJECT, _KEY_HERE) if misread else self._next_place(top, lost)
         if place is not None and place <= self.went_on:
             place, kind, how = self._far(top, max(lost, self.went_on))
-        lost = lost if top.after else top.item  # it may have turned out that the last member was misread
+        lost = lost if top.after else top.item  # the last member may have turned out to be misread
         if place is None:
             self._lose(top, lost, self.end, reason)
             if goes_on_by_commas(self, lost):
@@ -372,7 +372,7 @@ class Mender:
         return True
 
     def _misread_key(self, top: Open) -> int:
-        """Return where a string begins that was taken for a value, if a colon follows; 0 if there is none.
+        """Return where a string begins that was taken for a value although a colon follows; 0 if there is none.
 
         The brackets before it are lost.
         """
@@ -392,7 +392,7 @@ class Mender:
         return start + value
 
     def _lose(self, top: Open, lost: int, stop: int, reason: str) -> None:
-        """Note that ``[lost, stop)`` is lost: the member that was being read, or what followed the last one."""
+        """Record that ``[lost, stop)`` is lost: the member being read, or what followed the last one."""
         gap = self._gap_in(lost, stop)
         if gap is not None:
             reason = f"a gap of {gap[1]} bytes"
@@ -414,13 +414,13 @@ class Mender:
             self._unnumber(lost, stop if stop < self.end else lost + 1)
 
     def _unnumber(self, lost: int, stop: int) -> None:
-        """Note in the arrays that are open that elements may be lost; members of objects are found by their keys."""
+        """Record in the open arrays that elements may be lost; members of objects are found by their keys."""
         for level in self.stack:
             if level.kind != OBJECT and level.lost is None:
                 level.lost = lost, stop
 
     def _next_place(self, top: Open, lost: int) -> tuple[int | None, int, int]:
-        """Return where to go on behind a fault, in a container of which kind, and what stands there."""
+        """Return where to continue after a fault, the kind of container, and what is there."""
         self.sure = True
         if not self.have(lost, AHEAD):
             return None, 0, 0
@@ -438,22 +438,22 @@ class Mender:
         if near is not None:
             return *near, _MARK_HERE
         self.sure = False
-        zeroed = self.block[at : at + 1] == b"\0"  # then the quote before them is as it was
+        zeroed = self.block[at : at + 1] == b"\0"  # then the quote before them is intact
         there = top.after and bool(top.starts) and not zeroed and self.have(top.ends[-1] - 1, AHEAD)
-        if there and self.block[top.ends[-1] - 1 - self.base] == 0x22:  # it may have swallowed what follows it
+        if there and self.block[top.ends[-1] - 1 - self.base] == 0x22:  # the string may have swallowed what follows
             begin = max(top.starts[-1], lost - _BLOCK // 2)
             top.item, top.after = top.drop(), False
             return self._far(top, begin)
         return self._far(top, lost)
 
     def _far(self, top: Open, lost: int) -> tuple[int | None, int, int]:
-        """Return the next place behind a fault that can be nothing else."""
+        """Return the next unambiguous place after a fault."""
         begin = lost + 1
         places: list[tuple[int, int, int]] = []
         place = self.search(CANDIDATE, begin)
         while place is not None and not places:
             found = self._at_candidate(place, lost)
-            if found is None:  # it is an element, and no array around it would have it
+            if found is None:  # it would be an element, but no array is open
                 place = self.search(CANDIDATE, place + 1)
             else:
                 places.append(found)
@@ -470,7 +470,7 @@ class Mender:
         return min(places) if places else (None, 0, 0)
 
     def _at_candidate(self, place: int, lost: int) -> tuple[int, int, int] | None:
-        """Return what `_far` does for the comma, bracket or zero at ``place``, behind which a key stands."""
+        """Return the same as `_far` for the comma, bracket or zero at ``place``, which a key follows."""
         mark = self.block[place - self.base]
         if mark == 0x2C:
             return place, OBJECT, _MARK_HERE
@@ -497,7 +497,7 @@ class Mender:
         begin = lost - base + at + 1
         if piece[at] != 0x2C:
             if at == 0 and top.kind and piece[at] != top.kind + 2:
-                return lost, 0  # the wrong bracket: of this container, or of one around it
+                return lost, 0  # the wrong bracket, for this container or an outer one
             rest = block[begin : begin + _NEAR].lstrip(WHITESPACE)
             fits = not rest or rest[0] in _FOLLOWER
             return (lost + at, 0) if fits and top.kind in (0, piece[at] - 2) else None
@@ -511,20 +511,20 @@ class Mender:
             begin = blank.end() if blank is not None else begin
         item = ITEM.match(block, begin, begin + AHEAD)
         if item is None:
-            keyed = top.kind != 0x5B  # a key and its colon are enough: what follows is looked at next
+            keyed = top.kind != 0x5B  # key and colon are enough: what follows is read next
             return (lost + at, top.kind) if keyed or block[begin : begin + 1] in (b"{", b"[") else None
         follower = block[item.end() : item.end() + 1]
         return (lost + at, top.kind) if not follower or follower in _FOLLOWER else None
 
     def _is_member(self, offset: int) -> bool:
-        """Say whether a member of the first level stands at ``offset``, or behind the comma there."""
+        """Return whether a member of the first level begins at ``offset``, or after the comma there."""
         if self.member is None or not self.have(offset, AHEAD):
             return False
         at = offset - self.base
         return self.member.match(self.block, at + (self.block[at] == 0x2C)) is not None
 
     def _next_member(self, offset: int) -> int | None:
-        """Return where the next member of the first level is, where the format tells those from others."""
+        """Return where the next member of the first level begins, if the format can tell it from others."""
         if self.member is None or offset >= self.no_member_from:
             return None
         found = self.search(self.member, offset)
@@ -535,7 +535,7 @@ class Mender:
     # -- how deep ----------------------------------------------------------------------------------------------------
 
     def _resolve(self, depth: int | None) -> None:
-        """Join what was read since the last fault to what was open there: its first level is at ``depth``."""
+        """Join what was read since the last fault to the containers open there: its first level is at ``depth``."""
         trunk, levels = self.trunk, [*self.shed, self.stack[0]]
         assert trunk is not None  # noqa: S101 -- the callers looked
         why_suspect = None
@@ -547,7 +547,7 @@ class Mender:
         for number, level in enumerate(levels):
             at = depth - number
             if at > len(trunk):
-                continue  # of a container whose beginning is lost
+                continue  # the beginning of its container is lost
             if at < 1:
                 break
             if number:
@@ -562,14 +562,14 @@ class Mender:
         self.trunk, self.shed = None, []
 
     def _give_up(self, trunk: list[Open], end: int) -> None:
-        """Close the innermost container, which was hit, at ``end``."""
+        """Close the innermost container, which is damaged, at ``end``."""
         top = trunk.pop()
         self._record(top, end)
         trunk[-1].add(end, BELOW, top.kind)
         self._inherit(trunk[-1], top)
 
     def _repeats(self, there: Open, level: Open) -> str | None:
-        """Return a doubt if the members behind a fault have names that those before it have: another container's."""
+        """Return a doubt if members after a fault repeat names from before it, as those of another container would."""
         if there.kind != OBJECT or max(len(there.starts), len(level.starts)) > 64:
             return None
         return "a bracket before it may be lost" if self._keys(there) & self._keys(level) else None
@@ -583,30 +583,30 @@ class Mender:
         return found
 
     def _choose(self, trunk: list[Open], levels: list[Open]) -> tuple[int, str | None]:
-        """Return the likeliest depth of the first of ``levels``, and a doubt if others are as likely."""
+        """Return the likeliest depth for the first of ``levels``, and a doubt if others are as likely."""
         most, least = len(trunk), len(levels)
         possible = [depth for depth in range(most, least - 1, -1) if fits(trunk, levels, depth)]
         fitting = [depth for depth in possible if alike(trunk, levels, depth)] or possible
         if self.sure and most in fitting:
             return most, None
         if fitting:
-            return fitting[0], None if len(fitting) == 1 else "how deep it is nested cannot be told"
+            return fitting[0], None if len(fitting) == 1 else "its depth of nesting is unknown"
         for depth in range(max(most + 1, least), most + least):
             if fits(trunk, levels, depth):
                 return depth, None
-        return max(most, least), "how deep it is nested cannot be told"
+        return max(most, least), "its depth of nesting is unknown"
 
     # -- the end -----------------------------------------------------------------------------------------------------
 
     def _record(self, top: Open, end: int) -> None:
-        """Keep what is known of a container if it was hit."""
+        """Keep what is known about a container if it is damaged."""
         if top.finding is not None and top.start >= 0:
             if top.kind != OBJECT and top.lost is not None and top.lost[1] < end:
                 self.unsure.append(Unsure(top.start, *top.lost, end))
             self.mended[top.start] = Mended(top.starts, top.ends, top.bad, end, top.finding)
 
     def _end(self) -> None:
-        """The text ends: close what is open."""
+        """Close what is open at the end of the text."""
         if not self.stack:
             return
         if self.trunk is not None:
@@ -627,8 +627,8 @@ class Mender:
         self._record(self.stack[0], self.end)
 
 
-# Where reading goes on: at a comma or bracket, a key, a key that may lack its beginning, an object without one, an
-# element of an array further out.
+# Where to continue: at a comma or bracket, a key, a key that may lack its beginning, an object without one, an
+# element of an outer array.
 _MARK_HERE, _KEY_HERE, _DOUBTFUL_KEY, _BRACE_HERE, _ELEMENT_HERE = range(5)
 _FOLLOWER: Final = b",]}"
 _QUOTE: Final = re.compile(b'"')

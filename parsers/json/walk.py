@@ -1,4 +1,4 @@
-"""One pass over a JSON document: every byte of its grammar checked, with a compact stack.
+"""One pass over a JSON document: which checks every byte of its grammar, with a compact stack.
 
 What the tokenizer expects next::
 
@@ -12,10 +12,10 @@ What the tokenizer expects next::
     after         ``,``                      key or value, by the bracket that is open
                   ``}`` or ``]``             after; the document is done when no bracket is open
 
-Rules: a piece of text that is small, shallow and closed goes whole to the strict decoder unless every node is wanted. A
-fault is noted with its offset; reading goes on behind the next comma or closing bracket of the same depth. Input that
-ends inside a value is a truncation. Below the depth limit brackets are still matched (one byte a level), but keys and
-duplicates are not.
+Rules: a piece of text that is small, shallow and closed goes to the strict decoder as a whole, unless every node is
+needed. A fault is reported with its offset; reading continues after the next comma or closing bracket of the same
+depth. Input that ends inside a value is truncated. Below the depth limit brackets are still matched (one byte a level),
+but keys and duplicates are not.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ if TYPE_CHECKING:
 
 _BLOCK: Final = 256 << 10
 _LEAF: Final = 64 << 10
-# Hashes of the keys of one object are kept as a set up to here, as an array beyond.
+# Hashes of the keys of one object are kept as a set up to this number, as an array above.
 _KEY_SET: Final = 4096
 _SET_COST: Final = 64
 _ARRAY_COST: Final = 8
-# What an open bracket takes, without its key.
+# Memory of an open bracket, without its key.
 _LEVEL_COST: Final = 320
 
 _BLANK: Final = re.compile(rb"[ \t\n\r]*+").match
@@ -61,7 +61,7 @@ _CUT_ESCAPE: Final = re.compile(rb"(?:\\(?:u[0-9a-fA-F]{0,3})?)?").fullmatch
 
 
 class _Level:
-    """One open bracket down to the depth limit; ``around`` is the one it is in, ``step`` leads from there to it."""
+    """One open bracket above the depth limit; ``around`` is the outer one, ``step`` leads from there to it."""
 
     __slots__ = ("around", "count", "depth", "hashes", "key", "keys", "occurrence", "repeats", "step")
 
@@ -77,7 +77,7 @@ class _Level:
         self.hashes: array[int] | None = None
 
     def below(self, bracket: int) -> Step | None:
-        """Return the step to the child being read; None where an object is at no key."""
+        """Return the step to the child being read; None in an object before a key."""
         if bracket == 0x5B:
             return KeyStep(self.count)
         return None if self.key is None else KeyStep(self.key, self.occurrence)
@@ -92,7 +92,7 @@ def _step_to_level(level: _Level) -> Step | None:
 
 
 class _Walk:
-    """The text of a document, a block at a time, and the stack."""
+    """The text of a document, a block at a time, and the stack of open brackets."""
 
     def __init__(self, parser: JsonParser, node: Node) -> None:
         self.parser = parser
@@ -116,7 +116,7 @@ class _Walk:
     # -- text --------------------------------------------------------------------------------------------------------
 
     def have(self, count: int = 1) -> bool:
-        """Make sure that ``count`` bytes from ``pos`` on are in the block; False if the text ends before."""
+        """Load ``count`` bytes from ``pos`` on into the block; return False if the text ends earlier."""
         if self.pos + count <= self.base + len(self.block):
             return True
         if self.pos + count > self.end:
@@ -140,7 +140,7 @@ class _Walk:
         return False
 
     def token(self, matcher: Any) -> bytes | None:
-        """Return what ``matcher`` matches at ``pos``, reading on while the match may be cut by the block's end."""
+        """Return what ``matcher`` matches at ``pos``, reading on if the end of the block may cut the match."""
         match = matcher(self.block, self.pos - self.base)
         at_block_end = match is None or match.end() == len(self.block)
         if at_block_end and self.base + len(self.block) < self.end and self.pos > self.base:
@@ -194,7 +194,7 @@ class _Walk:
         self.brackets.pop()
 
     def add_key(self, key: str) -> None:
-        """Note a key of the innermost object, and report it if it is there already."""
+        """Record a key of the innermost object, and report it if it is a repeated one."""
         level = self.level
         if level is None:
             return
@@ -244,14 +244,14 @@ class _Walk:
             )
 
     def path(self) -> str:
-        """Path of what is being read."""
+        """Return the path of what is being read."""
         if not self.levels:
             return format_path(self.base_steps)
         level = self.levels[-1]
         return join_step(self.trail.path(level), level.below(self.brackets[len(self.levels) - 1]))
 
     def here(self) -> Callable[[], str]:
-        """Return what writes the path of what is being read, now or later."""
+        """Return a function that returns the path of what is being read, now or later."""
         trail, level = self.trail, self.levels[-1]
         step = level.below(self.brackets[len(self.levels) - 1])
         return lambda: join_step(trail.path(level), step)
@@ -259,9 +259,9 @@ class _Walk:
     def note(
         self, code: str, reason: str, offset: int, severity: Severity = Severity.ERROR, option: str = ""
     ) -> Finding:
-        """Add a finding at the present path."""
+        """Add a finding at the current path."""
         findings = self.parser.result.findings
-        path = "" if findings.omitted else self.path()  # writing a path that is not kept takes time for each level
+        path = "" if findings.omitted else self.path()  # paths take time: skip those not kept
         finding = Finding(code, reason, severity=severity, path=path, source=self.source, offset=offset, option=option)
         findings.add(finding)
         if severity is Severity.ERROR and self.fault is None:
@@ -273,7 +273,7 @@ class _Walk:
     def malformed(
         self, reason: str, offset: int, *, code: str = "malformed", in_string: bool = False, option: str = ""
     ) -> Finding:
-        """Note a fault, and move to the next comma or closing bracket of the same depth."""
+        """Report a fault, and move to the next comma or closing bracket of the same depth."""
         finding = self.note(code, reason, offset, option=option)
         carry = Carry()
         carry.in_string = int(in_string)
@@ -285,14 +285,14 @@ class _Walk:
         return finding
 
     def truncated(self) -> Finding:
-        """Note that the text ends inside a value."""
+        """Report that the text ends inside a value."""
         finding = Finding("truncated", "the document ends early", path=self.path(), source=self.source, offset=self.end)
         self.fault = self.fault or finding
         return finding
 
 
 def walk_document(parser: JsonParser, node: Node, *, detail: bool) -> Iterator[Visit]:
-    """Yield the visits of a walk over ``node`` (the root, or any container)."""
+    """Yield the visits of a walk from ``node`` (the root, or any container) on."""
     if node.shape == SCALAR:
         try:
             if node.known_status is None:
@@ -326,7 +326,7 @@ def walk_document(parser: JsonParser, node: Node, *, detail: bool) -> Iterator[V
 
 
 def judge_string(parser: JsonParser, node: Node) -> None:
-    """Give a long string its status, by checking it piece by piece."""
+    """Find out the status of a long string, by checking it piece by piece."""
     walk = _Walk(parser, node)
     try:
         whole = walk.have() and _long_string(walk)
@@ -344,15 +344,15 @@ def judge_string(parser: JsonParser, node: Node) -> None:
 
 
 def assemble(parser: JsonParser, node: Node) -> Any:
-    """Return a container and all below it as plain Python, in one pass.
+    """Return a container and everything below it as plain Python, in one pass.
 
     Raises the error of the first thing that is not whole: `MalformedError`, `EndOfDataError`, `UnsupportedError` for a
-    number beyond float64, `LimitError` for one of too many digits and below the depth limit.
+    number out of the range of float64, `LimitError` for one with too many digits and below the depth limit.
     """
     node.index_to(None)
     node._refuse_if_not_whole()
     walk = _Walk(parser, node)
-    # What is open, outermost first: whether it is a map, its key, and its pairs or items so far.
+    # Open containers, outermost first: whether it is a map, its key, its pairs or items so far.
     stack: list[tuple[bool, Key, list[Any]]] = [(node.kind == "object", None, [])]
     walk.push(walk.data.pread(node.start, 1)[0])
     walk.pos += 1
@@ -375,7 +375,7 @@ def assemble(parser: JsonParser, node: Node) -> Any:
 
 
 def _close_to(stack: list[tuple[bool, Key, list[Any]]], depth: int) -> Any:
-    """Close what is open from ``depth`` on, each into the one around it; return what was closed last."""
+    """Close the containers from ``depth`` on, adding each to its parent; return the last one."""
     value: Any = None
     while len(stack) > depth:
         is_map, key, items = stack.pop()
@@ -485,7 +485,7 @@ def _key(walk: _Walk, byte: int) -> bool:
 
 
 def _value(walk: _Walk, detail: bool) -> tuple[Visit | None, str]:
-    """Read a value, or open it; return its visit and what is expected next."""
+    """Read a value, or open it; return its visit, and what is expected next."""
     start = walk.pos
     byte = walk.block[start - walk.base]
     kind = KINDS.get(byte)
@@ -519,7 +519,7 @@ def _value(walk: _Walk, detail: bool) -> tuple[Visit | None, str]:
                 return _visit(walk, depth, key, ordinal, kind, start, finding, Status.TRUNCATED), "after"
         else:
             text = walk.token(_WORD) or b""
-            if start + len(text) >= walk.end:  # it may go on beyond the cut
+            if start + len(text) >= walk.end:  # it may continue beyond the cut
                 finding = walk.truncated()
                 walk.parser.result.findings.add(finding)
                 walk.pos = walk.end
@@ -531,7 +531,7 @@ def _value(walk: _Walk, detail: bool) -> tuple[Visit | None, str]:
         return _visit(walk, depth, key, ordinal, kind, start, finding, Status.UNSUPPORTED), "after"
     except MalformedError as error:
         offset = error.offset if error.offset is not None else start
-        finding = walk.malformed(error.reason, offset, in_string=walk.pos > start)  # a long string is left inside
+        finding = walk.malformed(error.reason, offset, in_string=walk.pos > start)  # still inside a long string
         return _visit(walk, depth, key, ordinal, "invalid", start, finding), "after"
     if not detail or level is None:
         return None, "after"
@@ -554,7 +554,7 @@ def _visit(
 
 
 def _whole_leaf(walk: _Walk) -> bool:
-    """Pass over a small, shallow, whole container in one step; False if it is none, or not valid."""
+    """Skip a small, shallow, whole container in one step; return False if it is something else, or not valid."""
     at = walk.pos - walk.base
     match = SUBTREE(walk.block, at, at + _LEAF)
     if match is None:
@@ -574,16 +574,16 @@ def _whole_leaf(walk: _Walk) -> bool:
     except PASSING:
         raise
     except PparseError:
-        return False  # read it again token by token, to name the very place
+        return False  # read it again token by token, to find the exact place
     if walk.parser.decoder.duplicates != duplicates:
         walk.parser.decoder.duplicates = duplicates
-        return False  # so too for a key that occurs twice
+        return False  # the same for a repeated key
     walk.pos += len(text)
     return True
 
 
 def _long_string(walk: _Walk) -> bool:
-    """Check a string longer than a block, piece by piece; False if the text ends inside it."""
+    """Check a string longer than a block, piece by piece; return False if the text ends inside it."""
     decoder = codecs.getincrementaldecoder("utf-8")()
     walk.pos += 1
     while walk.have(16) or walk.have():
@@ -595,7 +595,7 @@ def _long_string(walk: _Walk) -> bool:
         if at + len(piece) + 6 > len(walk.block):
             cut = not more and _CUT_ESCAPE(walk.block, at + len(piece)) is not None
             if (more or cut) and _HALF_PAIR(piece.replace(b"\\\\", b"__")):
-                piece = piece[:-6]  # the other half ends in the next block, or beyond the cut
+                piece = piece[:-6]  # the other half is in the next block, or beyond the cut
         pending = len(decoder.getstate()[0])
         try:
             decoder.decode(piece)
@@ -614,7 +614,7 @@ def _long_string(walk: _Walk) -> bool:
             return True
         if follower == b"\\":
             if more and at + len(piece) + 12 > len(walk.block):
-                walk.block, walk.base = b"", walk.pos  # the escape may go on in the next block
+                walk.block, walk.base = b"", walk.pos  # the escape may continue in the next block
                 continue
             raise MalformedError("an unknown escape in a string", offset=walk.pos)
         if follower:
