@@ -93,46 +93,64 @@ class Limits:
     """The limits of one document; immutable. ``Limits(depth=5000)`` changes one."""
 
     DEFAULTS: Final = {
-        "depth": 1_000,  # levels of nodes, at most MAX_DEPTH (scanning bytes has no such limit)
-        "entries": 100_000_000,  # children of one node
-        "name_bytes": 1 * MIB,  # one key or member name
-        "header_bytes": 1 * GIB,  # one header that a parser has to index
-        "leaf_bytes": 256 * KIB,  # largest piece of text handed whole to a decoder while indexing
-        "leaf_depth": 200,  # nesting handed whole to a recursive decoder
-        "number_bytes": 4_300,  # digits of one number (Python's own default for int(str))
-        "scalar_bytes": 1 * GIB,  # one scalar value that is loaded
-        "tensor_rank": 64,  # dimensions of a tensor (numpy's own maximum)
-        "findings": 1_000,  # findings kept per result; others are only counted
-        "open_files": 64,  # descriptors open at a time
-        "scratch_bytes": 64 * GIB,  # all scratch files of one document
-        "inflated_bytes": 1 << 44,  # what one compressed stream may yield
-        "nesting": 32,  # nested archives and compressed streams, at most MAX_NESTING
-        "containers": 10_000,  # containers that one walk enters
-        "extracted_entries": 1_000_000,  # files and folders that one extraction makes
-        "expansion_ratio": 1_100,  # bytes written per compressed byte read (deflate reaches 1,032)
-        "hole_bytes": 64 * GIB,  # holes in all files that one extraction writes, as they are hashed too
+        "depth": 1_000,
+        "entries": 100_000_000,
+        "name_bytes": 1 * MIB,
+        "header_bytes": 1 * GIB,
+        "leaf_bytes": 256 * KIB,
+        "leaf_depth": 200,
+        "number_bytes": 4_300,
+        "scalar_bytes": 1 * GIB,
+        "tensor_rank": 64,
+        "findings": 1_000,
+        "open_files": 64,
+        "scratch_bytes": 64 * GIB,
+        "inflated_bytes": 1 << 44,
+        "nesting": 32,
+        "containers": 10_000,
+        "extracted_entries": 1_000_000,
+        "expansion_ratio": 1_100,
+        "hole_bytes": 64 * GIB,
     }
 
     __slots__ = tuple(DEFAULTS)
 
     depth: int
+    """Levels of nodes, at most MAX_DEPTH (scanning bytes has no such limit)."""
     entries: int
+    """Children of one node."""
     name_bytes: int
+    """Bytes of one key or member name."""
     header_bytes: int
+    """Bytes of one header that a parser has to index."""
     leaf_bytes: int
+    """Bytes of the largest piece of text handed whole to a decoder while indexing."""
     leaf_depth: int
+    """Nesting of text handed whole to a recursive decoder."""
     number_bytes: int
+    """Digits of one number (Python's own default for int(str))."""
     scalar_bytes: int
+    """Bytes of one scalar value that is loaded."""
     tensor_rank: int
+    """Dimensions of a tensor (numpy's own maximum)."""
     findings: int
+    """Findings kept per result; others are only counted."""
     open_files: int
+    """Descriptors open at a time."""
     scratch_bytes: int
+    """Bytes of all scratch files of one document."""
     inflated_bytes: int
+    """Bytes that one compressed stream may yield."""
     nesting: int
+    """Nested archives and compressed streams, at most MAX_NESTING."""
     containers: int
+    """Containers that one walk enters."""
     extracted_entries: int
+    """Files and folders that one extraction makes."""
     expansion_ratio: int
+    """Bytes written per compressed byte read (deflate reaches 1,032)."""
     hole_bytes: int
+    """Bytes of holes in all files that one extraction writes, as they are hashed too."""
 
     def __init__(self, **changes: int) -> None:
         for name, default in self.DEFAULTS.items():

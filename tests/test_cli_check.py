@@ -109,7 +109,10 @@ def test_bytes_behind_the_last_tensor_are_an_error_as_the_library_refuses_them(r
 def test_findings_have_their_place(run, tmp_path):
     path = _raw(tmp_path, b"{" + A + b"," + B.replace(b"[2,4]", b"[3,5]") + b"}", b"12345")
     data = path.stat().st_size - 5
-    assert f"error   {path}: gap @0x{data + 2:x}+1: bytes between two tensors belong to no tensor" in run("check", path).out
+    assert (
+        f"error   {path}: gap @0x{data + 2:x}+1: bytes between two tensors belong to no tensor"
+        in run("check", path).out
+    )
     row = run("check", path, "--json").json["findings"][0]
     assert (row["offset"], row["length"], row["source"]) == (data + 2, 1, str(path))
 

@@ -252,7 +252,7 @@ class Constants:
         yield from self._by_messages(scope, ordinal, prefix, pieces)
 
     def _is_plain(self, part: Range) -> bool:
-        """Say whether a NodeDef is small, and all there."""
+        """Return whether a NodeDef is small, and complete."""
         if part.end - part.start > _SMALL or part.end > self.make.data_end(part):
             return False
         return not (isinstance(part, ChunkRange) and part.type > 1)
@@ -445,7 +445,7 @@ def function_name(function: Node) -> str:
 
 
 def _lacks(data: Data, low: int, high: int, letters: Sequence[bytes]) -> bool:
-    """Say whether none of the ``letters`` stand in ``data[low:high]``, as far as a look is cheap."""
+    """Return whether none of the ``letters`` occur in ``data[low:high]``, as far as that is cheap to find out."""
     if high - low > _MOST_BYTES:
         return False
     try:
@@ -456,7 +456,7 @@ def _lacks(data: Data, low: int, high: int, letters: Sequence[bytes]) -> bool:
 
 
 def _pieces_at(nodes: Node, ordinal: int) -> Sequence[Piece]:
-    """Return what one element of a list is made of; of one that is cut, what there is."""
+    """Return the pieces of one element of a list; of a cut one, those that exist."""
     index = nodes.index_to(None).note
     if not isinstance(index, ListIndex):
         return ()

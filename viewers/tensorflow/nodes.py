@@ -84,7 +84,7 @@ class NodeDefs:
         if self.node is None:
             return
         index = self.node.index_to(None).note
-        if not isinstance(index, ListIndex):  # not made of NodeDefs: a schema of somebody else
+        if not isinstance(index, ListIndex):  # not made of NodeDefs: another schema
             for ordinal in range(len(self.node)):
                 yield self._by_tree(ordinal)
             return
@@ -432,13 +432,13 @@ def read_class(block: bytes, pos: int, end: int) -> tuple[str, ...] | None:
 
 
 def _overlays_class(overlay: OverlayEntry) -> bool:
-    """Say whether chunks add to the attribute ``_class``."""
+    """Return whether chunks add to the attribute ``_class``."""
     attr = overlay.field(5)
     return "_class" in attr.keys() or bool(len(attr.indices()))  # noqa: SIM118 -- no mapping
 
 
 def _load(node: Node, key: str) -> Any:
-    """Return a scalar of a message; None where it is not there, or cannot be read, which is noted."""
+    """Return a scalar of a message; None if it is not set, or cannot be read, which is recorded."""
     try:
         found = node.find(key)
         return found.load() if found is not None else None
@@ -452,7 +452,7 @@ def _load(node: Node, key: str) -> Any:
 
 
 def _load_all(node: Node | None, key: str) -> list[str]:
-    """Return the elements of a list of texts; of one that cannot be read, an empty one, which is noted."""
+    """Return the elements of a list of strings; empty if they cannot be read, which is recorded."""
     found = node.find(key) if node is not None else None
     texts: list[str] = []
     for kid in found.children() if found is not None else ():
@@ -470,7 +470,7 @@ def _load_all(node: Node | None, key: str) -> list[str]:
 
 
 def _note(node: Node, key: str, error: Exception) -> None:
-    """Note in the findings of the document what cannot be read, at ``key`` of a node or at the node itself."""
+    """Record in the findings of the document what cannot be read, at ``key`` of a node or at the node itself."""
     code = "truncated" if isinstance(error, EOFError) else "malformed"
     reason = error.reason if isinstance(error, PparseError) else str(error)
     path = f"{node.path}.{key}" if key else node.path
