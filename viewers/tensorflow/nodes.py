@@ -98,12 +98,12 @@ class NodeDefs:
                     yield self._by_pieces(ordinal, index.pieces(ordinal))
             first += segment.count
 
-    # -- elements that stand one by one in a part ----------------------------------------------------------------------
+    # -- elements one by one in a part ---------------------------------------------------------------------------------
 
     def _run(
         self, index: ListIndex, scan: PartScan, key: int, ordinal: int, count: int, touched: Sequence[int]
     ) -> Iterator[Row]:
-        """Yield the rows of ``count`` elements of a part, the first of which is number ``ordinal``."""
+        """Yield the rows of ``count`` elements of a part, from number ``ordinal`` on."""
         stop = ordinal + count
         begin = ordinal
         for found in self._blocks(scan, key, ordinal, stop):
@@ -122,7 +122,7 @@ class NodeDefs:
             yield self._by_tree(number)
 
     def _blocks(self, scan: PartScan, key: int, ordinal: int, stop: int) -> Iterator[list[Row] | Field]:
-        """Yield elements up to number ``stop``: rows of many, or one as a field. Ends early where bytes are missing."""
+        """Yield elements up to number ``stop``: many as rows, or one as a field. Ends early if bytes are missing."""
         session = self.node.extraction.session if self.node is not None else None
         part = scan.part
         window = scan.window()
@@ -181,7 +181,7 @@ class NodeDefs:
         return [scan.part.data.range(field.start, field.end), *index.pieces(ordinal)]
 
     def wire(self) -> Iterator[tuple[int, Range | None]]:
-        """Yield the ordinal of each element with its bytes, tag and length included; None if one range is not all."""
+        """Yield the ordinal of each element with its bytes, tag and length included; None if not in one range."""
         if self.node is None:
             return
         index = self.node.index_to(None).note
@@ -214,7 +214,7 @@ class NodeDefs:
     # -- one element -------------------------------------------------------------------------------------------------
 
     def _by_pieces(self, ordinal: int, pieces: Sequence[Piece]) -> Row:
-        """Return the row of an element made of pieces; through the tree where chunks hold more than attributes."""
+        """Return the row of an element made of pieces; read it through the tree if chunks hold more than attributes."""
         reading = _Reading(self.node) if self.node is not None else None
         try:
             if reading is not None and all(map(reading.add, pieces)):
@@ -228,7 +228,7 @@ class NodeDefs:
         return self._by_tree(ordinal)
 
     def _by_tree(self, ordinal: int) -> Row:
-        """Return the row of an element as the tree has it; what is damaged is empty and noted."""
+        """Return the row of an element from the tree; damaged fields are empty, and recorded."""
         if self.node is None:
             return ordinal, "", "", [], "", ()
         node = self.node.child(ordinal)
@@ -244,7 +244,7 @@ class NodeDefs:
 
 
 class _Reading:
-    """One NodeDef, read field by field; what is large and not asked for is passed over."""
+    """One NodeDef, read field by field; large fields that are not needed are skipped."""
 
     def __init__(self, node: Node) -> None:
         self.limits = node.extraction.session.limits
@@ -254,7 +254,7 @@ class _Reading:
         self.colocated: tuple[str, ...] = ()
 
     def add(self, piece: Piece) -> bool:
-        """Read one piece; False where the tree must be asked."""
+        """Read one piece; return False if it must be read through the tree."""
         if isinstance(piece, OverlayEntry):
             numbers = set(piece.numbers())
             return not numbers - {5, 6, 7} and not (5 in numbers and _overlays_class(piece))
