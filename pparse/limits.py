@@ -112,38 +112,37 @@ class Limits:
         "expansion_ratio": 1_100,
         "hole_bytes": 64 * GIB,
     }
-    """What each of them is unless it is changed."""
 
     __slots__ = tuple(DEFAULTS)
 
     depth: int
-    """Levels of nodes, at most ``MAX_DEPTH`` (bytes are scanned flat without a limit)."""
+    """Levels of nodes, at most MAX_DEPTH (scanning bytes has no such limit)."""
     entries: int
     """Children of one node."""
     name_bytes: int
-    """One key or member name."""
+    """Bytes of one key or member name."""
     header_bytes: int
-    """One header that a parser has to index."""
+    """Bytes of one header that a parser has to index."""
     leaf_bytes: int
-    """The largest piece of text handed whole to a decoder while indexing."""
+    """Bytes of the largest piece of text handed whole to a decoder while indexing."""
     leaf_depth: int
-    """Nesting handed whole to a recursive decoder."""
+    """Nesting of text handed whole to a recursive decoder."""
     number_bytes: int
-    """Digits of one number (Python's own default for ``int(str)``)."""
+    """Digits of one number (Python's own default for int(str))."""
     scalar_bytes: int
-    """One scalar value loaded as a whole."""
+    """Bytes of one scalar value that is loaded."""
     tensor_rank: int
     """Dimensions of a tensor (numpy's own maximum)."""
     findings: int
-    """Findings kept per result; the rest is counted."""
+    """Findings kept per result; others are only counted."""
     open_files: int
     """Descriptors open at a time."""
     scratch_bytes: int
-    """Scratch files of one document, together."""
+    """Bytes of all scratch files of one document."""
     inflated_bytes: int
-    """What one compressed stream may yield."""
+    """Bytes that one compressed stream may yield."""
     nesting: int
-    """Containers within containers, and streams: at most ``MAX_NESTING``."""
+    """Nested archives and compressed streams, at most MAX_NESTING."""
     containers: int
     """Containers that one walk enters."""
     extracted_entries: int
@@ -151,7 +150,7 @@ class Limits:
     expansion_ratio: int
     """Bytes written per compressed byte read (deflate reaches 1,032)."""
     hole_bytes: int
-    """Holes of the files that one extraction writes, together: they are hashed."""
+    """Bytes of holes in all files that one extraction writes, as they are hashed too."""
 
     def __init__(self, **changes: int) -> None:
         for name, default in self.DEFAULTS.items():

@@ -304,7 +304,7 @@ def test_an_element_whose_number_is_not_sure_can_be_read_and_says_so():
     with pparse.open(HITS["zeros"](at), format="json") as document:
         element = document.node("layers[1000]")
         assert (element.status, element.finding.code) == (Status.DAMAGED, "unsure-number")
-        assert "its number is not sure" in element.finding.reason
+        assert "its number is uncertain" in element.finding.reason
         assert element.to_python()["w"] != 1000
         assert (element["w"].status, element["v"][0].status) == (Status.DAMAGED, Status.DAMAGED)
         assert document.node("layers[559].w").status is Status.COMPLETE

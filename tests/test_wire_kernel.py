@@ -138,7 +138,7 @@ def test_a_group_that_stays_open():
         (b"\x08\x01\x0e\x01", 2, "wire type 6"),
         (b"\x08\x01\x00\x01", 2, "field number 0"),
         (b"\x05abcd", 0, "field number 0"),
-        (b"\x0c", 0, "group ends that never began"),
+        (b"\x0c", 0, "group ends that was never opened"),
         (b"\x0b\x14", 1, "inside another"),
         (b"\x0b\x0b\x14", 2, "inside another"),
         (b"\x0b\x08\x01\x06", 3, "wire type 6"),

@@ -1,4 +1,4 @@
-"""TOY1 files with a listing of their own: the records at every depth, named as files in folders are."""
+"""TOY1 files with a listing of their own: the records at every depth, named like files in folders."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pparse import MAP, Member, Status
 
 
 class ListedToyParser(ToyParser):
-    """The toy, as `pparse ls`, `get` and `info` should show it where there is no viewer."""
+    """The toy, as `pparse ls`, `get` and `info` should show it without a viewer."""
 
     def members(self):
         names = []

@@ -26,7 +26,7 @@ class ToyViewer(Viewer):
     def _tensor(self, record, status):
         length, finding = record.end - record.start, record.finding
         if length % 4:
-            finding = Finding("toy-length", f"{length} bytes are no float32s", path=record.path, offset=record.start)
+            finding = Finding("toy-length", f"{length} bytes are not float32s", path=record.path, offset=record.start)
             status = Status.DAMAGED
         span = Span(self.extraction.data, record.start, length, self.extraction.path)
         return Tensor(

@@ -1,4 +1,4 @@
-"""JSON text that may be damaged: what is known of containers that were hit, and how their children are described."""
+"""Damaged JSON text: what is known about damaged containers, and how their children are described."""
 
 from __future__ import annotations
 
@@ -34,50 +34,52 @@ if TYPE_CHECKING:
     from pparse.tree.node import Node
     from pparse.tree.result import Result
 
-# Children whose text is longer are described from their two ends.
+# Children with longer text are described from its two ends.
 WHOLE_CHILD: Final = 4 << 10
 HEAD: Final = 512
 DECODE_BATCH: Final = 64 << 10
-# The reason of a container that is sound but for what is in it.
+# The reason for a container that is sound itself, but holds something damaged.
 BELOW: Final = "it is damaged further down"
 GROUP_READ: Final = 256 << 10
-# Whether a text up to this long is sound is known before its first child is shown. No limit has a say in that: the
+# Up to this length, whether a text is sound is known before its first child is shown. Not a limit that can be set: the
 # statuses of a tree must not depend on how it is read.
 LOOK_FIRST: Final = 256 << 10
 
 
 class Mended:
-    """The children of a damaged container: child ``n`` is in ``[starts[n], ends[n])``, and hit if it is in ``bad``.
-
-    ``end`` is where the container ends, ``finding`` what was wrong first.
-    """
+    """The children of a damaged container."""
 
     __slots__ = ("bad", "end", "ends", "finding", "starts")
 
     def __init__(self, starts: array[int], ends: array[int], bad: dict[int, str], end: int, finding: Finding) -> None:
         self.starts = starts
+        """Where each child begins."""
         self.ends = ends
+        """Where each child ends."""
         self.bad = bad
+        """The damaged children: number to reason."""
         self.end = end
+        """Where the container ends."""
         self.finding = finding
+        """The first thing that was wrong."""
 
     @property
     def memory(self) -> int:
-        """Bytes held, about."""
+        """Approximate number of bytes held."""
         return 16 * len(self.starts) + 100 * len(self.bad)
 
 
 def is_odd(block: bytes) -> bool:
-    """Say whether a piece of text shows at a glance that it is none: for texts that are not read before they are shown.
+    """Return whether a piece of text is clearly not text, for text that is shown before it is read in full.
 
-    Bytes that were overwritten nearly always do.
+    Overwritten bytes nearly always are.
     """
     if b"\0" in block:
         return True
     if block.isascii():
         return False
     begin = 0
-    while begin < min(3, len(block)) and block[begin] & 0xC0 == 0x80:  # a character that the piece before begins
+    while begin < min(3, len(block)) and block[begin] & 0xC0 == 0x80:  # the rest of a character of the previous piece
         begin += 1
     try:
         codecs.utf_8_decode(memoryview(block)[begin:], "strict", False)
@@ -87,27 +89,31 @@ def is_odd(block: bytes) -> bool:
 
 
 class Unsure:
-    """A stretch ``[start, end)`` of the array at ``array``: what stands there is in an element without a sure number,
-    since elements may be lost in the ``size`` bytes at ``lost``, before it."""
+    """A stretch of an array in which the numbers of elements are uncertain, since elements may be lost before it."""
 
     __slots__ = ("array", "end", "lost", "size", "start")
 
     def __init__(self, array: int, lost: int, start: int, end: int) -> None:
         self.array = array
+        """Where the array begins."""
         self.lost = lost
+        """Where elements may be lost."""
         self.size = max(1, start - lost)
+        """How many bytes are lost there."""
         self.start = start
+        """Where the stretch begins."""
         self.end = end
+        """Where the stretch ends."""
 
     @property
     def reason(self) -> str:
-        """What is said of a value there."""
+        """Why the number of a value in the stretch is uncertain."""
         lost = f"{count_words(self.size, 'byte')} at {self.lost}"
-        return f"elements may be lost before it, in {lost}: its number is not sure"
+        return f"elements may be lost before it, in {lost}: its number is uncertain"
 
     def finding(self, source: str) -> Finding:
-        """Return the finding on the array."""
-        reason = f"elements of a list may be lost here: up to byte {self.end}, numbers of elements are not sure"
+        """Return the finding for the array."""
+        reason = f"elements of a list may be lost here: up to byte {self.end}, numbers of elements are uncertain"
         return Finding(UNSURE_NUMBER, reason, source=source, offset=self.lost, length=self.size)
 
 
@@ -116,9 +122,9 @@ def _start_of(stretch: Unsure) -> int:
 
 
 def outermost(stretches: list[Unsure], lasts: list[int]) -> list[Unsure]:
-    """Return stretches in order, without those that lie in another one, and those that hold nothing.
+    """Return the stretches in order, without those inside of another one and those that hold nothing.
 
-    ``lasts`` is where the last children of all containers begin that were hit, in order.
+    ``lasts``, in order: where the last children of all damaged containers begin.
     """
     found: list[Unsure] = []
     for stretch in sorted(stretches, key=lambda one: (one.start, -one.end)):
@@ -129,24 +135,24 @@ def outermost(stretches: list[Unsure], lasts: list[int]) -> list[Unsure]:
 
 
 class DamagedText(Parser):
-    """What a parser of JSON text does about damage; see `pparse.parsers.json.mend`."""
+    """The part of a parser for JSON text that handles damage; see `pparse.parsers.json.mend`."""
 
     def __init__(self, result: Result) -> None:
         super().__init__(result)
         self.decoder = StrictDecoder(result.extraction.session.limits)
-        # The pattern of members of the first level, key and all, where a format has one: finds them behind damage.
+        # Pattern of the members of the first level with their keys, if a format has one: finds them behind damage.
         self.member: re.Pattern[bytes] | None = None
         self._is_large = False
-        self.is_all_there = False  # no byte is missing at the end: a text that ends early was damaged
+        self.is_all_there = False  # the text has its full length: if it ends early, it was damaged
         self._mended: dict[int, Mended] | None = None
-        self.flaw: Finding | None = None  # the first fault of a text whose members are where commas and brackets say
+        self.flaw: Finding | None = None  # the first fault of a text whose commas and brackets are right
         self.unsure: list[Unsure] = []  # in order
-        self.headless: Finding | None = None  # a text that lacks its first bracket
+        self.headless: Finding | None = None  # set if the text lacks its first bracket
 
     # -- damage ------------------------------------------------------------------------------------------------------
 
     def mended(self) -> dict[int, Mended]:
-        """Return what is known of the containers that were hit, by where they begin; empty for a text that is sound."""
+        """Return what is known about the damaged containers, by their start; empty for a sound text."""
         if self._mended is None:
             from pparse.parsers.json.mend import Mender
 
@@ -161,20 +167,20 @@ class DamagedText(Parser):
         return self._mended
 
     def fill(self, node: Node, index: ChildIndex) -> bool:
-        """Index a container that was hit from what is known of it; any other is parsed."""
+        """Index a damaged container from what is known about it; return False for any other."""
         if self._mended is None and not self._is_large and self._is_suspect():
             self.mended()
         return bool(self._mended) and self._take_mended(node, index)
 
     def _is_suspect(self) -> bool:
-        """Say whether the document is small and may not parse: larger ones are looked at when a fault is met."""
+        """Return whether the document is small and does not parse; larger ones are examined once a fault is met."""
         root, extraction = self.result.root, self.result.extraction
         size = extraction.known_end() - root.start
         if size > LOOK_FIRST:
             self._is_large = self.headless is None  # asked once, not for every container
             return not self._is_large
         if size > extraction.session.limits.leaf_bytes:
-            return True  # it must not be decoded whole: that it is sound shows piece by piece
+            return True  # it must not be decoded whole; the pieces will show whether it is sound
         repeated = self.decoder.duplicates
         try:
             return not self._parses(extraction.data.pread(root.start, size).rstrip(WHITESPACE))
@@ -185,7 +191,7 @@ class DamagedText(Parser):
             self.decoder.pairs = []
 
     def _parses(self, text: bytes) -> bool:
-        """Decode the whole document, and remember if it is sound."""
+        """Decode the whole document, and remember whether it is sound."""
         try:
             self.decoder.decode_shallow(text, self.result.root.start)
         except (MalformedError, LimitError, UnsupportedError):
@@ -195,14 +201,14 @@ class DamagedText(Parser):
         return True
 
     def _take_mended(self, node: Node, index: ChildIndex) -> bool:
-        """Give ``index`` the children of a container that was hit; False for any other."""
+        """Give ``index`` the children of a damaged container; return False for any other."""
         record = self.mended().get(node.start)
         if record is None:
             return False
         index.offsets, index.stride, index.entries, index.group, index.table = array("q"), 1, None, None, None
         index.keep(record, len(record.starts))
         index.end = record.end - 1
-        index.finish()  # a parse in progress would go on adding children that commas and brackets show
+        index.finish()  # stop a parse in progress, which would add children by commas and brackets
         stale = [
             at
             for at, ref in (node._kids or {}).items()
@@ -215,7 +221,7 @@ class DamagedText(Parser):
         return True
 
     def _remake(self, ctx: NodeContext) -> bool:
-        """Index the children anew if the text is damaged; False if it is not, or only cut."""
+        """Index the children again if the text is damaged; return False if it is not, or only cut."""
         assert ctx.index is not None  # noqa: S101 -- see expect_children
         if not self._take_mended(ctx.node, ctx.index):
             return False
@@ -249,7 +255,7 @@ class DamagedText(Parser):
         return found
 
     def finding_about(self, start: int) -> Finding | None:
-        """Return what is to be said of the value at ``start``: that its number is not sure, or of its elements."""
+        """Return the finding for the value at ``start``: that its number, or those of its elements, are uncertain."""
         place = bisect_right(self.unsure, start, key=_start_of)
         source = self.result.extraction.name
         if place and start < self.unsure[place - 1].end:
@@ -259,7 +265,7 @@ class DamagedText(Parser):
         return None
 
     def unnumbered(self, entry: Entry) -> Entry:
-        """Return an entry with what is known of its place in the document, if it can be read and says nothing else."""
+        """Return an entry with the finding that its number is uncertain, unless it has another one."""
         finding = self.finding_about(entry.start) if entry.status is Status.COMPLETE else None
         if finding is None:
             return entry
@@ -291,7 +297,7 @@ class DamagedText(Parser):
         return format_path([*node.steps, step])
 
     def _child_text(self, start: int, end: int, is_map: bool) -> ChildText:
-        """Read the text of a child: all of it when short, else the ends of it that `ChildText` needs."""
+        """Read the text of a child, or only the ends that `ChildText` needs if it is long."""
         data = self.result.extraction.data
         if end - start <= WHOLE_CHILD:
             return ChildText(data.pread(start, end - start), start, end)
@@ -316,7 +322,7 @@ class DamagedText(Parser):
         return ChildText(raw, start, end, tail, tail_at, skipped)
 
     def _without_blanks(self, start: int, end: int) -> int:
-        """Return where the text that ends at ``end`` ends without the whitespace behind it."""
+        """Return where the text before ``end`` ends without trailing whitespace."""
         data = self.result.extraction.data
         while end > start:
             at = max(start, end - DECODE_BATCH)
@@ -340,7 +346,7 @@ class DamagedText(Parser):
         return end
 
     def _damaged_object(self, pos: int, text: bytes) -> Entry:
-        """Return the root of a text that is an object by its format, and does not begin as one: its brace was hit."""
+        """Return the root for a format whose text must be an object, and whose opening brace is damaged."""
         assert self.member is not None  # noqa: S101 -- the caller looked
         if self.member.search(text) is None:
             kind = KINDS.get(text[0], "invalid")

@@ -21,10 +21,10 @@ class ObjectMembers(DamagedText):
     """The part of `pparse.parsers.json.parser.JsonParser` that lists the members of an object."""
 
     def each_member(self, node: Node, first: int = 0) -> Iterator[tuple[int, str | None, Any, Entry | None]]:
-        """Yield ``(ordinal, key, value, entry)`` of each child of an object from ``first`` on, many decoded at a time.
+        """Yield ``(ordinal, key, value, entry)`` of each child of an object from ``first`` on, decoding many at a time.
 
-        ``value`` is plain Python and ``entry`` None where the child is whole; otherwise ``value`` is `UNLOADED_VALUE`
-        and ``entry`` says what is wrong. This is the fast way to list a wide object.
+        If the child is whole, ``value`` is plain Python and ``entry`` None; otherwise ``value`` is `UNLOADED_VALUE` and
+        ``entry`` tells what is wrong. This is the fast way to list a wide object.
         """
         limits = self.result.extraction.session.limits
         skip = first
@@ -73,9 +73,9 @@ class ObjectMembers(DamagedText):
         return self.decoder.pairs
 
     def decode_once(self, root: Node) -> list[tuple[str, Any]]:
-        """Return the members of the document if it is small and sound, and was not decoded or indexed before.
+        """Return the members of the document if it is small and sound, and was neither decoded nor indexed before.
 
-        Else, and the next time, nothing.
+        Otherwise, and on later calls, return nothing.
         """
         if root.index is not None or self._mended is not None:
             return []
@@ -83,7 +83,7 @@ class ObjectMembers(DamagedText):
         return pairs
 
     def _decode_whole(self, node: Node) -> list[tuple[str, Any]] | None:
-        """Return the members of an object that is small and without fault, without an index; None for any other."""
+        """Return the members of a small, faultless object without an index; None for any other."""
         end = self.result.extraction.known_end(node)
         if end - node.start > self.result.extraction.session.limits.leaf_bytes or node.kind != "object":
             return None
@@ -124,7 +124,7 @@ class ObjectMembers(DamagedText):
 
     @staticmethod
     def _batch(index: ChildIndex, first: int) -> tuple[int, int, int, int]:
-        """Return ``(first, offset, count, end)`` of children to decode at once, ``first`` among them."""
+        """Return ``(first, offset, count, end)`` of children to decode together, with ``first`` among them."""
         stride, offsets = index.stride, index.offsets
         slot = first // stride
         first = slot * stride

@@ -1,21 +1,21 @@
-"""JSON text that is damaged: which members of its containers can still be told apart, and where.
+"""Damaged JSON text: finds the members of its containers that can still be identified.
 
-One pass over the text, with a stack of what is open. Text that parses is taken as it is. At a fault, a place to go on
-is looked for:
+One pass over the text, with a stack of open containers. Text that parses is taken as it is. At a fault, the pass
+continues
 
-- the next comma of the same depth, as brackets and quotes have it, if what follows parses strictly;
-- else the next key with its colon behind a comma or a brace. Between two strings there is nothing but punctuation, and
-  within a string a quote is escaped, so ``,"name":`` cannot be misread, whether a quote was lost before it or made.
+- at the next comma of the same depth, according to brackets and quotes, if what follows parses strictly;
+- else at the next key with its colon after a comma or a brace. Between two strings there is only punctuation, and
+  inside a string a quote is escaped, so ``,"name":`` is unambiguous, whether a quote before it was lost or made.
 
-How deep that place is nested is not known at first: brackets may have been lost. It is *proved* by what follows: the
-brackets closed up to the end of the document are as many as were open; or a member matches ``member``, the pattern of
-those of the first level, where the format has one. Between two faults there may be no such proof. Then that depth is
-taken at which values of these kinds occurred before; where several will do, the members are DAMAGED, not COMPLETE.
+The depth of that place is not known at first: brackets may have been lost. What follows *proves* it: up to the end of
+the document as many brackets are closed as were open; or a member matches ``member``, the pattern of members of the
+first level, if the format has one. Between two faults there may be no proof. Then the depth is taken at which values of
+these kinds occurred before; if there are several, the members are DAMAGED, not COMPLETE.
 
-Nobody knows how many elements of an array were lost in a stretch that cannot be read, unless it can be one value only.
-So what follows in the outermost array that was open there is in an element whose number is not sure.
+The number of array elements lost in an unreadable stretch is unknown, unless it can only be one value. So everything
+after it in the outermost array that was open there is in an element with an uncertain number.
 
-The result has a record for each container that a fault lies in. All others are whole, and are parsed as ever.
+The result has a record for each container with a fault in it. All others are whole, and are parsed as usual.
 """
 
 from __future__ import annotations
@@ -59,18 +59,18 @@ if TYPE_CHECKING:
 
     from pparse.parsers.json.damage import DamagedText
 
-# Open containers are objects here, of a few hundred bytes.
+# Open containers are objects here, a few hundred bytes each.
 _MAX_DEPTH: Final = 1000
 _MAX_FAULTS: Final = 10_000
 
 
 class Mender(PlaceFinder):
-    """One pass over the text of a document; see the head of this file."""
+    """One pass over the text of a document; see the module."""
 
     def __init__(self, parser: DamagedText, start: int, kind: int, member: re.Pattern[bytes] | None) -> None:
         super().__init__(parser.result.extraction, start, member)
         self.parser = parser
-        # A text of known length that ends early was damaged; any other may have been cut.
+        # A text with its full length that ends early is damaged; any other may be cut.
         self.whole = parser.is_all_there
         self.gave_up = False
         self.findings: list[Finding] = []
@@ -80,17 +80,17 @@ class Mender(PlaceFinder):
         self.trunk: list[Open] | None = None  # what was open at the last fault, while the depth behind it is unknown
         self.shed: list[Open] = []  # closed since then, beyond what was opened since then
         self.mended: dict[int, Mended] = {}
-        # Whether members are elsewhere than commas and brackets say; else they are found, and judged, without this.
+        # Whether members may not be where commas and brackets say; otherwise they are found, and judged, without this.
         self.moved = member is not None
         self.unsure: list[Unsure] = []
-        self.ends_lost: list[int] = []  # faults behind which nothing was found to go on at
+        self.ends_lost: list[int] = []  # faults after which no place to continue was found
         self.faults = int(parser.headless is not None)
         self.stack[0].finding = parser.headless
         self.members = 0
         self.charge = parser.result.extraction.session.budget.charge(2 * BLOCK, "the repair of JSON text")
 
     def run(self) -> dict[int, Mended]:
-        """Return the records of the damaged containers, by where they begin; none for a text that is whole, or cut."""
+        """Return the records of the damaged containers by their start; none if the text is whole, or cut."""
         self.pos = self.start + 1
         try:
             while self.stack and self.faults <= _MAX_FAULTS and self._step():
@@ -112,7 +112,7 @@ class Mender(PlaceFinder):
     # -- what is expected next ---------------------------------------------------------------------------------------
 
     def _step(self) -> bool:
-        """Read one member, bracket or comma; False at the end of the text, or of the document."""
+        """Read one member, bracket or comma; return False at the end of the text or document."""
         while True:
             if not self.have(self.pos, AHEAD):
                 return False
@@ -141,7 +141,7 @@ class Mender(PlaceFinder):
         return self._item(top)
 
     def _item(self, top: Open) -> bool:
-        """Read a member, or open it."""
+        """Read a member, or open it if it is a container."""
         at = value_at = self.pos - self.base
         key = KEY.match(self.block, at) if top.kind != 0x5B else None
         if not top.kind:
@@ -171,7 +171,7 @@ class Mender(PlaceFinder):
         return self._cut_or_fault("expected a value")
 
     def _hides_members(self, at: int, item: re.Match[bytes]) -> bool:
-        """Say whether a value may have members of the first level in it, because its closing bracket is lost."""
+        """Return whether a value may contain members of the first level because its closing bracket is lost."""
         if self.member is None or self.block[item.start()] != OBJECT or item[0].count(b"{") < 2:
             return False
         return self.member.match(self.block, at) is None and self.member.search(item[0], 1) is not None
@@ -197,7 +197,7 @@ class Mender(PlaceFinder):
         return True
 
     def _back_to_first(self, where: int) -> Open:
-        """Close all but the first level: a member of that stands at ``where``, so a bracket before it is lost."""
+        """Close all but the first level: one of its members is at ``where``, so a bracket before is lost."""
         self._note(self.stack[-1], "a closing bracket is lost", where, 1)
         self.faults += 1
         while len(self.stack) > 1:
@@ -206,7 +206,7 @@ class Mender(PlaceFinder):
         return self.stack[0]
 
     def _long_string(self, offset: int) -> bool:
-        """Pass over a string longer than is matched at once; False if it is shorter, or does not end."""
+        """Skip a string that is longer than one match; return False if it is shorter, or does not end."""
         if not self.have(offset, AHEAD):
             return False
         match = STRING_PART.match(self.block, offset - self.base)
@@ -236,7 +236,7 @@ class Mender(PlaceFinder):
             self.stack = [Open(0, self.pos, after=True)]
         elif self._goes_on():
             self.moved = True
-            return self._fault("a bracket too many")
+            return self._fault("an unmatched closing bracket")
         else:
             self._record(top, self.pos + 1)
             self.stack = []
@@ -244,7 +244,7 @@ class Mender(PlaceFinder):
         return True
 
     def _goes_on(self) -> bool:
-        """Say whether members follow the bracket that seems to close the document."""
+        """Return whether members follow the bracket that seems to close the document."""
         after = self.search(NOT_BLANK, self.pos + 1)
         if after is None:
             return False
@@ -255,7 +255,7 @@ class Mender(PlaceFinder):
     # -- faults ------------------------------------------------------------------------------------------------------
 
     def _cut_or_fault(self, reason: str) -> bool:
-        """The text may end inside this member; else it is damaged."""
+        """Handle the end of the text inside this member, or else a fault."""
         in_block = self.end - self.pos <= len(self.block) - (self.pos - self.base)
         if not self.whole and in_block and CUT.fullmatch(self.block, self.pos - self.base) is not None:
             return False
@@ -276,7 +276,7 @@ class Mender(PlaceFinder):
         parent.finding = parent.finding or top.finding
 
     def _fault(self, reason: str) -> bool:
-        """Find where to go on behind a fault at ``pos``."""
+        """Find where to continue after a fault at ``pos``."""
         self.faults += 1
         if self.trunk is not None:
             self._resolve(None)
@@ -286,7 +286,7 @@ class Mender(PlaceFinder):
         place, kind, how = (misread, OBJECT, KEY_HERE) if misread else self.next_place(top, lost)
         if place is not None and place <= self.went_on:
             place, kind, how = self.far(top, max(lost, self.went_on))
-        lost = lost if top.after else top.item  # it may have turned out that the last member was misread
+        lost = lost if top.after else top.item  # the last member may have turned out to be misread
         if place is None:
             self._lose(top, lost, self.end, reason)
             if goes_on_by_commas(self, lost):
@@ -310,7 +310,7 @@ class Mender(PlaceFinder):
         return True
 
     def _misread_key(self, top: Open) -> int:
-        """Return where a string begins that was taken for a value, if a colon follows; 0 if there is none.
+        """Return where a string begins that was taken for a value although a colon follows; 0 if there is none.
 
         The brackets before it are lost.
         """
@@ -330,7 +330,7 @@ class Mender(PlaceFinder):
         return start + value
 
     def _lose(self, top: Open, lost: int, stop: int, reason: str) -> None:
-        """Note that ``[lost, stop)`` is lost: the member that was being read, or what followed the last one."""
+        """Record that ``[lost, stop)`` is lost: the member being read, or what followed the last one."""
         gap = self.gap_in(lost, stop)
         if gap is not None:
             reason = f"a gap of {gap[1]} bytes"
@@ -352,7 +352,7 @@ class Mender(PlaceFinder):
             self._unnumber(lost, stop if stop < self.end else lost + 1)
 
     def _unnumber(self, lost: int, stop: int) -> None:
-        """Note in the arrays that are open that elements may be lost; members of objects are found by their keys."""
+        """Record in the open arrays that elements may be lost; members of objects are found by their keys."""
         for level in self.stack:
             if level.kind != OBJECT and level.lost is None:
                 level.lost = lost, stop
@@ -360,7 +360,7 @@ class Mender(PlaceFinder):
     # -- how deep ----------------------------------------------------------------------------------------------------
 
     def _resolve(self, depth: int | None) -> None:
-        """Join what was read since the last fault to what was open there: its first level is at ``depth``."""
+        """Join what was read since the last fault to the containers open there: its first level is at ``depth``."""
         trunk, levels = self.trunk, [*self.shed, self.stack[0]]
         assert trunk is not None  # noqa: S101 -- the callers looked
         why_suspect = None
@@ -372,7 +372,7 @@ class Mender(PlaceFinder):
         for number, level in enumerate(levels):
             at = depth - number
             if at > len(trunk):
-                continue  # of a container whose beginning is lost
+                continue  # the beginning of its container is lost
             if at < 1:
                 break
             if number:
@@ -387,14 +387,14 @@ class Mender(PlaceFinder):
         self.trunk, self.shed = None, []
 
     def _give_up(self, trunk: list[Open], end: int) -> None:
-        """Close the innermost container, which was hit, at ``end``."""
+        """Close the innermost container, which is damaged, at ``end``."""
         top = trunk.pop()
         self._record(top, end)
         trunk[-1].add(end, BELOW, top.kind)
         self._inherit(trunk[-1], top)
 
     def _repeats(self, there: Open, level: Open) -> str | None:
-        """Return a doubt if the members behind a fault have names that those before it have: another container's."""
+        """Return a doubt if members after a fault repeat names from before it, as those of another container would."""
         if there.kind != OBJECT or max(len(there.starts), len(level.starts)) > 64:
             return None
         return "a bracket before it may be lost" if self._keys(there) & self._keys(level) else None
@@ -408,30 +408,30 @@ class Mender(PlaceFinder):
         return found
 
     def _choose(self, trunk: list[Open], levels: list[Open]) -> tuple[int, str | None]:
-        """Return the likeliest depth of the first of ``levels``, and a doubt if others are as likely."""
+        """Return the likeliest depth for the first of ``levels``, and a doubt if others are as likely."""
         most, least = len(trunk), len(levels)
         possible = [depth for depth in range(most, least - 1, -1) if fits(trunk, levels, depth)]
         fitting = [depth for depth in possible if alike(trunk, levels, depth)] or possible
         if self.sure and most in fitting:
             return most, None
         if fitting:
-            return fitting[0], None if len(fitting) == 1 else "how deep it is nested cannot be told"
+            return fitting[0], None if len(fitting) == 1 else "its depth of nesting is unknown"
         for depth in range(max(most + 1, least), most + least):
             if fits(trunk, levels, depth):
                 return depth, None
-        return max(most, least), "how deep it is nested cannot be told"
+        return max(most, least), "its depth of nesting is unknown"
 
     # -- the end -----------------------------------------------------------------------------------------------------
 
     def _record(self, top: Open, end: int) -> None:
-        """Keep what is known of a container if it was hit."""
+        """Keep what is known about a container if it is damaged."""
         if top.finding is not None and top.start >= 0:
             if top.kind != OBJECT and top.lost is not None and top.lost[1] < end:
                 self.unsure.append(Unsure(top.start, *top.lost, end))
             self.mended[top.start] = Mended(top.starts, top.ends, top.bad, end, top.finding)
 
     def _end(self) -> None:
-        """The text ends: close what is open."""
+        """Close what is open at the end of the text."""
         if not self.stack:
             return
         if self.trunk is not None:

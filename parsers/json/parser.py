@@ -7,16 +7,16 @@ States of a container (``{`` or ``[`` at the node's start)::
                      a child is visible once the comma
                      or bracket behind it is seen
 
-A child is what lies between two commas at depth 1. The kernels find commas and the closing bracket and nothing else, so
-any depth is scanned flat; grammar is checked where text is decoded: a child that is not JSON is a DAMAGED node of kind
-``invalid`` (or of its own kind, if it is a container closed by the wrong bracket), and its neighbours stay whole.
+A child is the text between two commas at depth 1. The kernels find only commas and the closing bracket, so any depth is
+scanned flat. Grammar is checked where text is decoded: a child that is not JSON is a DAMAGED node of kind ``invalid``
+(or of its own kind, if it is a container closed by the wrong bracket), and its neighbours stay whole.
 
-Where quotes, brackets or commas are damaged, `pparse.parsers.json.mend` finds the members that can still be told apart,
-once for the document; containers that a fault lies in are DAMAGED, and have their children from there. A text of up to
-256 KiB is known to be whole, or not, before the first child is shown; a longer one when a fault is met.
+If quotes, brackets or commas are damaged, `pparse.parsers.json.mend` finds the members that can still be identified,
+once per document; containers with a fault in them are DAMAGED and get their children from there. For a text of up to
+256 KiB this is known before the first child is shown; for a longer one, once a fault is met.
 
-A cut container is TRUNCATED and has every child before the cut; the child at the cut is there too if its key is whole:
-COMPLETE if its end was seen, TRUNCATED if not (a number at the cut may go on).
+A cut container is TRUNCATED and has every child before the cut. The child at the cut is included if its key is whole:
+COMPLETE if its end is there, TRUNCATED if not (a number at the cut may continue).
 """
 
 from __future__ import annotations
@@ -73,13 +73,13 @@ if TYPE_CHECKING:
     from pparse.tree.result import Result
     from pparse.tree.visit import Visit
 
-# numpy takes 16 MB and 80 ms to import: worth it from here on, or when it is there anyway.
+# numpy takes 16 MB and 80 ms to import: worth it from this size on, or if it is imported already.
 _NUMPY_FROM: Final = 4 << 20
 _GROUP_TEXT: Final = 4 << 20
 
 
 class _Scan:
-    """What an index scan carries from block to block."""
+    """State of an index scan from block to block."""
 
     __slots__ = ("carry", "first", "kernel", "pending")
 
@@ -87,7 +87,7 @@ class _Scan:
         self.kernel = kernel
         self.carry = Carry()
         self.first = first
-        self.pending = first  # where the child that is not closed yet begins
+        self.pending = first  # where the last, unfinished child begins
 
 
 class JsonParser(ObjectMembers):
@@ -99,7 +99,7 @@ class JsonParser(ObjectMembers):
     media_type = "application/json"
     references = ("RFC 8259",)
     limitations = (
-        "one document a file: what follows the first value is named, not parsed",
+        "one document per file: what follows the first value is reported, not parsed",
         "UTF-8 only (RFC 8259 §8.1)",
         "numbers beyond float64, or of more than 4,300 digits, are UNSUPPORTED",
     )
@@ -125,7 +125,7 @@ class JsonParser(ObjectMembers):
             plausible = b'"}' if text[0] == 0x7B else b'"{[]-0123456789tfn'
             return Confidence.LIKELY if not follower or follower in plausible else Confidence.NO
         if len(head) == 4096:
-            # A string of JSON has no line breaks; much other text that begins with a quote has.
+            # JSON strings have no line breaks; much other text that begins with a quote has.
             return Confidence.POSSIBLE if text[0] == 0x22 and b"\n" not in text else Confidence.NO
         try:
             json.loads(text)
@@ -136,7 +136,7 @@ class JsonParser(ObjectMembers):
     # -- the root ----------------------------------------------------------------------------------------------------
 
     def root_entry(self) -> Entry:
-        """Find where the document's value begins, past whitespace and a byte order mark, and what it is."""
+        """Find where the value of the document begins, after whitespace and a byte order mark, and what it is."""
         extraction = self.result.extraction
         start = pos = extraction.start
         data, size = extraction.data, extraction.known_end()
@@ -158,7 +158,7 @@ class JsonParser(ObjectMembers):
             finding = self._note("malformed", "the text is UTF-16 or UTF-32; JSON is UTF-8 (RFC 8259 §8.1)", pos, 2)
             return Entry(None, "invalid", start, size, status=Status.DAMAGED, finding=finding)
         elif BOM.startswith(block):
-            block = b""  # a mark that is cut
+            block = b""  # a cut mark
         step = 4096
         while block and not (text := block.lstrip(WHITESPACE)):
             pos += len(block)
@@ -183,7 +183,7 @@ class JsonParser(ObjectMembers):
         if size - pos > DECODE_BATCH:
             if kind == "string":
                 return Entry(None, kind, pos, size, status=None)
-            excess = self._note("malformed", f"more data than a {kind} can have", pos, size - pos)
+            excess = self._note("malformed", f"more data than fits a {kind}", pos, size - pos)
             return Entry(None, "invalid", pos, size, status=Status.DAMAGED, finding=excess)
         text = self.result.extraction.data.read_exact(pos, size - pos)
         stop = len(text.rstrip(WHITESPACE))
@@ -209,7 +209,7 @@ class JsonParser(ObjectMembers):
     # -- states ------------------------------------------------------------------------------------------------------
 
     def begin(self, ctx: NodeContext) -> tuple[int, State, int]:
-        """Begin behind the opening bracket."""
+        """Begin after the opening bracket."""
         first = ctx.node.start + 1
         ctx.scratch = _Scan(self._choose_kernel(ctx.node), first)
         return first, self.expect_children, 1
@@ -238,7 +238,7 @@ class JsonParser(ObjectMembers):
         return base + closed + 1, DONE, 0
 
     def _close(self, ctx: NodeContext, bracket: int, offset: int) -> None:
-        """Index the last child, and check the bracket that ends the container at ``offset``."""
+        """Index the last child, and check the bracket that closes the container at ``offset``."""
         scan: _Scan = ctx.scratch
         index, node = ctx.index, ctx.node
         assert index is not None  # noqa: S101 -- see expect_children
@@ -260,7 +260,7 @@ class JsonParser(ObjectMembers):
             at = start - base
             match = KEY.match(block, at) if at >= 0 else None
             key: Key
-            if match is None:  # the key spans two blocks, or there is none
+            if match is None:  # the key spans two blocks, or is missing
                 key = self.result.lone_entry(ctx.node, first + number).key
             else:
                 try:
@@ -268,7 +268,7 @@ class JsonParser(ObjectMembers):
                 except PASSING:
                     raise
                 except PparseError:
-                    key = None  # its entry says why
+                    key = None  # its entry tells why
             if key == ctx.wanted_key:
                 self._count_hit(ctx, first + number)
                 if ctx.answer is not None:
@@ -281,7 +281,7 @@ class JsonParser(ObjectMembers):
             ctx.answer = ordinal
 
     def finish(self, ctx: NodeContext) -> None:
-        """Close the node; nothing but whitespace may follow, up to its end or the document's."""
+        """Close the node; only whitespace may follow, up to its end or that of the document."""
         node = ctx.node
         if node.known_status is Status.DAMAGED and self._remake(ctx):
             return
@@ -293,7 +293,7 @@ class JsonParser(ObjectMembers):
         elif node.parent is None:
             self._check_trailing(ctx.pos)
             if self.flaw is not None and node.known_status is None:
-                self.result.close_node(node, Status.DAMAGED, self.flaw, told=True)  # each fault is told by its own node
+                self.result.close_node(node, Status.DAMAGED, self.flaw, told=True)  # each fault has its own node
         super().finish(ctx)
 
     def cut(self, ctx: NodeContext) -> None:
@@ -304,13 +304,13 @@ class JsonParser(ObjectMembers):
         super().cut(ctx)
 
     def resync(self, ctx: NodeContext, error: MalformedError) -> None:
-        """Go on behind a gap as behind other damage; where its length is not known, the node ends there."""
+        """Treat a gap as damage; the node ends at a gap of unknown length."""
         if error.offset is not None and not self._remake(ctx):
             self._keep_last(ctx, error.offset)
             self.result.close_node(ctx.node, Status.DAMAGED, None, end=error.offset)
 
     def _keep_last(self, ctx: NodeContext, end: int) -> None:
-        """Index the child that the text ends in, at ``end``, if at least its key is whole."""
+        """Index the child in which the text ends, at ``end``, if at least its key is whole."""
         scan: _Scan = ctx.scratch
         index = ctx.index
         assert index is not None  # noqa: S101 -- see expect_children
@@ -318,7 +318,7 @@ class JsonParser(ObjectMembers):
         index.note = scan.carry.depth > 1 or bool(scan.carry.in_string)
         is_map = ctx.node.kind == "object"
         entry = None
-        if scan.pending < end:  # else a gap begins there, and nothing of the child can be read
+        if scan.pending < end:  # otherwise a gap begins there, and the child cannot be read
             text = self._child_text(scan.pending, end, is_map)
             text.closed, text.open_inside = False, index.note
             entry = describe_child(text, is_map, self.decoder, self.result.extraction.name)
@@ -363,7 +363,7 @@ class JsonParser(ObjectMembers):
             return self._mended_entries(node, index.note, first, count)
         bounds = self._bounds(node, index, first, count)
         if index.stride == 1:
-            # Fewer at a time where they are large: keys of a megabyte each would add up.
+            # Fewer at a time if they are large: keys of a megabyte each would add up.
             while count > 1 and bounds[count] - bounds[0] > _GROUP_TEXT:
                 count -= 1
             del bounds[count + 1 :]
@@ -390,16 +390,16 @@ class JsonParser(ObjectMembers):
                 if self._take_mended(node, index):
                     last = min(number + first + 1, index.count)
                     return self._mended_entries(node, index.note, first, max(0, last - first))
-                hidden = self.result.findings.omitted or wrong is not entry.finding  # the value itself is good
+                hidden = self.result.findings.omitted or wrong is not entry.finding  # the value itself is sound
                 path = "" if hidden else self._path_below(node, first + number, entry.key)
                 self._note(wrong.code, wrong.reason, wrong.offset or entry.start, None, path=path)
             entries.append(entry)
         return entries
 
     def _bounds(self, node: Node, index: ChildIndex, first: int, count: int) -> array[int]:
-        """Return where ``count`` children begin from child ``first`` on, and one past where the last one ends."""
+        """Return where ``count`` children begin from child ``first`` on, and one past the end of the last."""
         last = first + count
-        more = int(last < index.count)  # then the child behind them says where they end
+        more = int(last < index.count)  # the next child tells where they end
         if index.stride == 1:
             bounds = index.offsets[first : last + more]
         else:
@@ -418,7 +418,7 @@ class JsonParser(ObjectMembers):
         return bounds
 
     def _rescan(self, node: Node, offset: int, count: int, size: int) -> array[int]:
-        """Return where ``count`` children begin, the first at ``offset``; they are in about ``size`` bytes."""
+        """Return where ``count`` children begin, the first at ``offset``, in about ``size`` bytes."""
         data, end = self.result.extraction.data, self.result.extraction.known_end(node)
         kernel, carry = self._choose_kernel(node), Carry()
         found = array("q", [offset])
@@ -436,7 +436,7 @@ class JsonParser(ObjectMembers):
         return found
 
     def load_scalar(self, node: Node) -> Any:
-        """Decode a scalar that was too long to be born loaded."""
+        """Decode a scalar that was too long to be decoded with its parent."""
         limits = self.result.extraction.session.limits
         end = node.end if node.end is not None else self.result.extraction.known_end()
         text = b""
@@ -450,7 +450,7 @@ class JsonParser(ObjectMembers):
             self.result.note_limit(node, error)
             raise
         except MalformedError as error:
-            if node.known_status is None and STRING.match(text) is None:  # a long string that is the whole document
+            if node.known_status is None and STRING.match(text) is None:  # the document is one long string
                 finding = self._note("truncated", error.reason, end, None)
                 self.result.close_node(node, Status.TRUNCATED, finding)
                 raise EndOfDataError(error.reason, offset=node.start, source=finding.source) from error
@@ -458,7 +458,7 @@ class JsonParser(ObjectMembers):
             raise
 
     def judge(self, node: Node) -> None:
-        """Check a long string piece by piece: to know its status, it need not be held."""
+        """Check a long string piece by piece, without holding it, to find out its status."""
         end = node.end if node.end is not None else self.result.extraction.known_end()
         if node.kind == "string" and end - node.start > DECODE_BATCH and not node.loaded:
             from pparse.parsers.json.walk import judge_string
@@ -468,7 +468,7 @@ class JsonParser(ObjectMembers):
             node.load()
 
     def to_python(self, node: Node) -> Any:
-        """Decode at once what is small and shallow; go node by node else."""
+        """Decode small, shallow text at once; go node by node otherwise."""
         limits = self.result.extraction.session.limits
         if node.end is not None and node.kind in CLOSER and node.known_status is Status.COMPLETE:
             size = node.end - node.start
@@ -483,7 +483,7 @@ class JsonParser(ObjectMembers):
         return super().to_python(node)
 
     def key_hashes(self, node: Node, first: int = 0, stop: int | None = None) -> Iterator[int]:
-        """Yield the hashes of the keys, from the text."""
+        """Yield the hashes of the keys, read from the text."""
         index = node.index_to(stop)
         stop = index.count if stop is None else min(stop, index.count)
         if isinstance(index.note, Mended):
@@ -498,7 +498,7 @@ class JsonParser(ObjectMembers):
                 while behind < count and bounds[behind + 1] - bounds[begin] <= GROUP_READ:
                     behind += 1
                 size = bounds[behind] - 1 - bounds[begin]
-                if size > GROUP_READ:  # one child, of which only the key is needed
+                if size > GROUP_READ:  # a single child, and only its key is needed
                     yield key_hash(self._child_text(bounds[begin], bounds[begin] + size, True).raw, self.decoder)
                     begin = behind
                     continue
@@ -510,7 +510,7 @@ class JsonParser(ObjectMembers):
             first += count
 
     def walk(self, node: Node, *, detail: bool = True) -> Iterator[Visit]:
-        """Read the document once, checking every byte of its grammar; one that is damaged, node by node."""
+        """Read the document once, and check every byte of its grammar; if it is damaged, node by node."""
         if node.shape != SCALAR:
             node.index_to(None)
         if not self._mended:
@@ -518,13 +518,13 @@ class JsonParser(ObjectMembers):
             return
         for visit in super().walk(node, detail=detail):
             finding = visit.finding
-            # What is below is named itself; that numbers are not sure was said once for all.
+            # Nodes below have findings of their own; uncertain numbers were reported once for all.
             if finding is not None and finding.reason != BELOW and finding.code != UNSURE_NUMBER:
                 self.result.findings.add(finding)
             yield visit
 
     def _walk_text(self, node: Node, detail: bool) -> Iterator[Visit]:
-        """Read the text through; once a fault is met, what follows is told with its number in doubt."""
+        """Read the text; after a fault, report that the numbers of what follows are uncertain."""
         from pparse.parsers.json.walk import walk_document
 
         findings, looked_at = self.result.findings, 0

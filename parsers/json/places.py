@@ -32,14 +32,14 @@ if TYPE_CHECKING:
     from pparse.tree.host import Host
 
 BLOCK: Final = 256 << 10
-# So far behind a fault the next comma of the same depth is looked for.
+# The furthest behind a fault that the next comma of the same depth is searched.
 NEAR: Final = 4 << 10
-# Gaps that are remembered, to name what was lost for what it is.
+# The most gaps that are remembered, so that bytes lost in a gap are reported as that.
 _GAPS: Final = 16
 
 
-# Where reading goes on: at a comma or bracket, a key, a key that may lack its beginning, an object without one, an
-# element of an array further out.
+# Where to continue: at a comma or bracket, a key, a key that may lack its beginning, an object without one, an
+# element of an outer array.
 MARK_HERE, KEY_HERE, DOUBTFUL_KEY, BRACE_HERE, ELEMENT_HERE = range(5)
 _FOLLOWER: Final = b",]}"
 _QUOTE: Final = lazy_pattern(b'"')
@@ -59,22 +59,22 @@ class PlaceFinder:
         self.base = start
         self.short = False
         self.gaps: deque[tuple[int, int]] = deque(maxlen=_GAPS)
-        self.went_on = -1  # where reading went on behind the last fault
-        self.sure = False  # whether nothing speaks for another depth than before
+        self.went_on = -1  # where reading continued after the last fault
+        self.sure = False  # whether nothing suggests another depth than before
 
     def gap_in(self, start: int, stop: int) -> tuple[int, int] | None:
-        """Return offset and length of the first gap in ``[start, stop)`` of those that were met."""
+        """Return offset and length of the first known gap in ``[start, stop)``."""
         for offset, end in self.gaps:
             if offset < stop and start < end:
                 return offset, end - offset
         return None
 
     def have(self, offset: int, count: int = 1) -> bool:
-        """Make sure that ``count`` bytes from ``offset`` on are in the block, or all that there are; False: none."""
+        """Load ``count`` bytes from ``offset`` on, or as many as exist, into the block; False: there are none."""
         if offset >= self.end:
             return False
         behind = self.base + len(self.block)
-        # Where the block ends at a gap (or that does), no more bytes follow it, and those that are there were read.
+        # If the block ends at a gap (or is one), no more bytes follow, and those that exist were read.
         wanted = offset + 1 if self.short else offset + count
         if offset < self.base or wanted > behind < self.end:
             self.extraction.session.check_cancelled()
@@ -84,7 +84,7 @@ class PlaceFinder:
                 if gap.length is None or gap.offset is None:
                     self.end = offset
                     return False
-                self.block = bytes(min(BLOCK, gap.offset + gap.length - offset))  # no byte that JSON has
+                self.block = bytes(min(BLOCK, gap.offset + gap.length - offset))  # never valid in JSON
                 if not self.gaps or self.gaps[-1][0] < gap.offset:
                     self.gaps.append((gap.offset, gap.offset + gap.length))
             self.base = offset
@@ -104,12 +104,12 @@ class PlaceFinder:
             behind = self.base + len(self.block)
             if behind >= self.end:
                 return None
-            # A block that is short ends at a gap, which nothing that is looked for reaches over.
+            # A short block ends at a gap, and no match reaches across one.
             offset = behind if len(self.block) < BLOCK else max(offset + 1, behind - AHEAD)
         return None
 
     def next_place(self, top: Open, lost: int) -> tuple[int | None, int, int]:
-        """Return where to go on behind a fault, in a container of which kind, and what stands there."""
+        """Return where to continue after a fault, the kind of container, and what is there."""
         self.sure = True
         if not self.have(lost, AHEAD):
             return None, 0, 0
@@ -127,22 +127,22 @@ class PlaceFinder:
         if near is not None:
             return *near, MARK_HERE
         self.sure = False
-        zeroed = self.block[at : at + 1] == b"\0"  # then the quote before them is as it was
+        zeroed = self.block[at : at + 1] == b"\0"  # then the quote before them is intact
         there = top.after and bool(top.starts) and not zeroed and self.have(top.ends[-1] - 1, AHEAD)
-        if there and self.block[top.ends[-1] - 1 - self.base] == 0x22:  # it may have swallowed what follows it
+        if there and self.block[top.ends[-1] - 1 - self.base] == 0x22:  # the string may have swallowed what follows
             begin = max(top.starts[-1], lost - BLOCK // 2)
             top.item, top.after = top.drop(), False
             return self.far(top, begin)
         return self.far(top, lost)
 
     def far(self, top: Open, lost: int) -> tuple[int | None, int, int]:
-        """Return the next place behind a fault that can be nothing else."""
+        """Return the next unambiguous place after a fault."""
         begin = lost + 1
         places: list[tuple[int, int, int]] = []
         place = self.search(CANDIDATE, begin)
         while place is not None and not places:
             found = self._at_candidate(place, lost)
-            if found is None:  # it is an element, and no array around it would have it
+            if found is None:  # it would be an element, but no array is open
                 place = self.search(CANDIDATE, place + 1)
             else:
                 places.append(found)
@@ -159,7 +159,7 @@ class PlaceFinder:
         return min(places) if places else (None, 0, 0)
 
     def _at_candidate(self, place: int, lost: int) -> tuple[int, int, int] | None:
-        """Return what `_far` does for the comma, bracket or zero at ``place``, behind which a key stands."""
+        """Return the same as `_far` for the comma, bracket or zero at ``place``, which a key follows."""
         mark = self.block[place - self.base]
         if mark == 0x2C:
             return place, OBJECT, MARK_HERE
@@ -186,7 +186,7 @@ class PlaceFinder:
         begin = lost - base + at + 1
         if piece[at] != 0x2C:
             if at == 0 and top.kind and piece[at] != top.kind + 2:
-                return lost, 0  # the wrong bracket: of this container, or of one around it
+                return lost, 0  # the wrong bracket, for this container or an outer one
             rest = block[begin : begin + NEAR].lstrip(WHITESPACE)
             fits = not rest or rest[0] in _FOLLOWER
             return (lost + at, 0) if fits and top.kind in (0, piece[at] - 2) else None
@@ -200,20 +200,20 @@ class PlaceFinder:
             begin = blank.end() if blank is not None else begin
         item = ITEM.match(block, begin, begin + AHEAD)
         if item is None:
-            keyed = top.kind != 0x5B  # a key and its colon are enough: what follows is looked at next
+            keyed = top.kind != 0x5B  # key and colon are enough: what follows is read next
             return (lost + at, top.kind) if keyed or block[begin : begin + 1] in (b"{", b"[") else None
         follower = block[item.end() : item.end() + 1]
         return (lost + at, top.kind) if not follower or follower in _FOLLOWER else None
 
     def is_member(self, offset: int) -> bool:
-        """Say whether a member of the first level stands at ``offset``, or behind the comma there."""
+        """Return whether a member of the first level begins at ``offset``, or after the comma there."""
         if self.member is None or not self.have(offset, AHEAD):
             return False
         at = offset - self.base
         return self.member.match(self.block, at + (self.block[at] == 0x2C)) is not None
 
     def next_member(self, offset: int) -> int | None:
-        """Return where the next member of the first level is, where the format tells those from others."""
+        """Return where the next member of the first level begins, if the format can tell it from others."""
         if self.member is None or offset >= self.no_member_from:
             return None
         found = self.search(self.member, offset)
@@ -223,7 +223,7 @@ class PlaceFinder:
 
 
 def is_one_word(text: PlaceFinder, lost: int, stop: int) -> bool:
-    """Say whether what was lost is one value, of another language."""
+    """Return whether what was lost is one value, in a word of another language."""
     if not text.have(lost, AHEAD):
         return False
     match = ONE_WORD.match(text.block, lost - text.base)
@@ -231,7 +231,7 @@ def is_one_word(text: PlaceFinder, lost: int, stop: int) -> bool:
 
 
 def goes_on_by_commas(text: PlaceFinder, lost: int) -> bool:
-    """Say whether commas show members behind ``lost``, though none can be proved."""
+    """Return whether commas show members after ``lost``, though none can be proved."""
     carry = Carry()
     while text.have(lost, AHEAD):
         piece = text.block[lost - text.base :]
@@ -243,9 +243,9 @@ def goes_on_by_commas(text: PlaceFinder, lost: int) -> bool:
 
 
 def is_balanced(text: PlaceFinder) -> bool:
-    """Say whether quotes pair up and each bracket closes one of its kind, up to the end of the document.
+    """Return whether quotes pair up and each bracket closes one of its kind, up to the end of the document.
 
-    Then nothing that holds the document together was hit, and commas tell its members apart, faulty or not.
+    If so, the structure of the document is intact, and commas separate its members, faulty or not.
     """
     pos, brackets = text.start, bytearray()
     while text.have(pos, AHEAD):
@@ -256,7 +256,7 @@ def is_balanced(text: PlaceFinder) -> bool:
                 if match.end() - match.start() > 1:
                     continue
                 if text.base + match.start() == pos or text.base + len(text.block) >= text.end:
-                    return False  # a string that does not end, or none that anybody would repair
+                    return False  # a string that does not end, or is not worth repairing
                 stop = text.base + match.start()
                 break
             if mark in b"[{":

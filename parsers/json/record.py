@@ -1,4 +1,4 @@
-"""What is known of containers of damaged JSON text, and the patterns of what may stand in them."""
+"""What is known about containers of damaged JSON text, and patterns of what may be in them."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ ITEM: Final = lazy_pattern(b"(" + _value(3) + b")" + _W)
 KEY: Final = lazy_pattern(_W + b"(" + _STR + b")" + _W + b":" + _W)
 KEY_THERE: Final = lazy_pattern(_W + _STR + _W + b":" + _W + rb'["\[{0-9tfn-]')
 STRING_PART: Final = lazy_pattern(_PART)
-# What may stand at the end of a text that was cut.
+# What may be at the end of a cut text.
 CUT: Final = lazy_pattern(
     b"(?:" + _W + _STR + _W + b"(?::" + _W + b')?+)?+(?:"' + _PART + rb"(?:\\(?:u[0-9a-fA-F]{0,3})?|\")?|"
     rb"-?[0-9]*+\.?[0-9]*+(?:[eE][+-]?[0-9]*+)?|t|tr|tru|true|f|fa|fal|fals|false|n|nu|nul|null)"
 )
-# Zeros are damage for sure, so a quote behind them is as it was.
+# Zeros are certainly damage, so a quote after them is intact.
 CANDIDATE: Final = lazy_pattern(rb"[,{\[\x00](?=" + _W + _STR + _W + b":" + _W + rb'["\[{0-9tfn-])')
 ELEMENT: Final = lazy_pattern(b",(?=" + _W + b"(?:" + _STR + _W + rb"[,\]]|\{" + _W + _STR + _W + b":))")
 PLAIN_ELEMENT: Final = lazy_pattern(b",(?=" + _W + b"(?:" + _NUM + b"|true|false|null)" + _W + rb"[,\]])")
-# Words that writers of JSON take for its own: one value for sure, not what damage left of several.
+# Words of other languages that writers use in JSON: certainly one value, not the damaged rest of several.
 ONE_WORD: Final = lazy_pattern(
     _W
     + b"(?:"
@@ -57,18 +57,18 @@ ONE_WORD: Final = lazy_pattern(
     + b")?+[+-]?(?:NaN|nan|Infinity|[Ii]nf|None|NULL|True|TRUE|False|FALSE|undefined)"
     + _W
 )
-# Damage that has no quotes, brackets or commas, before a key.
+# Damage without quotes, brackets or commas, before a key.
 GARBAGE: Final = lazy_pattern(rb'[^"{}\[\],]{0,64}+(?=' + _STR + _W + b":" + _W + rb'["\[{0-9tfn-])')
 BLANK: Final = lazy_pattern(_W)
 
 NOT_BLANK: Final = lazy_pattern(rb"[^ \t\n\r]")
 BALANCE: Final = lazy_pattern(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|["\[\]{}]', re.DOTALL)
-# A value up to this long is matched at once; a longer container is gone into.
+# A value up to this long is matched at once; a longer container is entered.
 AHEAD: Final = 64 << 10
 
 
 class Open:
-    """A container that is open. ``kind`` is its bracket, 0 while unknown; ``seen`` the first bytes of its values."""
+    """An open container. ``kind`` is its bracket, 0 while unknown; ``seen`` the first bytes of its values."""
 
     __slots__ = (
         "after",
@@ -90,7 +90,7 @@ class Open:
         self.kind = kind
         self.start = start
         self.item = start + 1  # where the member being read begins
-        self.after = after  # whether a member was read, and a comma or bracket is due
+        self.after = after  # whether a comma or bracket must follow
         self.fresh = not after
         self.end = start
         self.starts, self.ends = array("q"), array("q")
@@ -101,7 +101,7 @@ class Open:
         self.lost: tuple[int, int] | None = None  # the first stretch of an array in which elements may be lost
 
     def add(self, end: int, wrong: str | None = None, first: int = 0) -> None:
-        """Add the member that was read, and ends at ``end``."""
+        """Add the member that was just read and ends at ``end``."""
         wrong, self.wrong = self.wrong or wrong, None
         if wrong is not None:
             self.bad[len(self.starts)] = wrong
@@ -112,7 +112,7 @@ class Open:
         self.after, self.fresh = True, False
 
     def take(self, other: Open, why_suspect: str | None) -> None:
-        """Add the members of ``other``, which turned out to be this one further on."""
+        """Add the members of ``other``, which turned out to be a later part of this container."""
         count = len(self.starts)
         self.lost = self.lost or other.lost
         self.starts.extend(other.starts)
@@ -128,7 +128,7 @@ class Open:
         self.wrong = other.wrong
 
     def drop(self) -> int:
-        """Take the last member away again, and return where it began."""
+        """Remove the last member, and return where it began."""
         self.bad.pop(len(self.starts) - 1, None)
         self.ends.pop()
         return self.starts.pop()
@@ -139,7 +139,7 @@ def _sort(byte: int) -> int:
 
 
 def fits(trunk: list[Open], levels: list[Open], depth: int) -> bool:
-    """Say whether ``levels`` can be of those containers that are open, the first of them at ``depth``."""
+    """Return whether ``levels`` can belong to the open containers, the first of them at ``depth``."""
     for number, level in enumerate(levels):
         at = depth - number
         if at > len(trunk):
@@ -153,7 +153,7 @@ def fits(trunk: list[Open], levels: list[Open], depth: int) -> bool:
 
 
 def alike(trunk: list[Open], levels: list[Open], depth: int) -> bool:
-    """Say whether the values are of kinds that were met at these depths before."""
+    """Return whether values of these kinds occurred at these depths before."""
     for number, level in enumerate(levels):
         at = depth - number
         if 0 < at <= len(trunk) and level.seen and trunk[at - 1].seen and not level.seen <= trunk[at - 1].seen:
@@ -162,7 +162,7 @@ def alike(trunk: list[Open], levels: list[Open], depth: int) -> bool:
 
 
 def odd_text(text: bytes) -> str | None:
-    """Return what is wrong with the strings of a member that is of good form."""
+    """Return what is wrong with the strings of a member that is well-formed otherwise."""
     try:
         if not text.isascii():
             text.decode()
@@ -176,9 +176,10 @@ def odd_text(text: bytes) -> str | None:
 
 
 def is_one_text(text: bytes) -> bool:
-    """Say whether strings that are not UTF-8 are what they seem: of another encoding, not two run together by damage.
+    """Return whether a string that is not UTF-8 is just in another encoding, rather than two joined by damage.
 
-    Two strings are ``","`` apart. Fewer bytes cannot hide that; nor do letters of Latin-1, which noise rarely hits.
+    Between two strings there is ``","``. Fewer bytes cannot hide that; nor do letters of Latin-1, which noise rarely
+    hits.
     """
     odd = [at for at, char in enumerate(text.decode(errors="surrogateescape")) if "\udc80" <= char <= "\udcff"]
     return not odd or odd[-1] - odd[0] < 2 or not any(0x80 <= byte < 0xA0 for byte in text)

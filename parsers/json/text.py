@@ -1,7 +1,7 @@
-"""JSON text, strictly: from bytes to Python values, and to the description of one child.
+"""Strict JSON: from bytes to Python values, and to the description of one child.
 
-The standard library's decoder does the work, only on pieces whose extent and depth are known, with hooks for all that
-it lets pass: NaN and infinities, numbers that overflow or have thousands of digits, lone surrogates, duplicate keys.
+The standard library's decoder does the work, on pieces of known extent and depth, with hooks for everything that it
+accepts wrongly: NaN and infinities, numbers that overflow or have thousands of digits, lone surrogates, duplicate keys.
 
 Facts: RFC 8259 (grammar: §2 to §7; byte order mark: §8.1; duplicate names: §4; surrogates: §8.2).
 """
@@ -35,9 +35,9 @@ KEY: Final = lazy_pattern(rb'[ \t\n\r]*+("[^"\\]*+(?:\\.[^"\\]*+)*+")[ \t\n\r]*+
 KEY_ONLY: Final = lazy_pattern(rb'[ \t\n\r]*+("[^"\\]*+(?:\\.[^"\\]*+)*+")[ \t\n\r]*+', re.DOTALL)
 BLANK: Final = lazy_pattern(rb"[ \t\n\r]*+")
 STRING: Final = lazy_pattern(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
-# Numbers that lack digits: they were cut.
+# Numbers that end without the digits they need: they were cut.
 NUMBER_START: Final = lazy_pattern(rb"-|-?(?:0|[1-9][0-9]*+)(?:\.|(?:\.[0-9]++)?[eE][+-]?)")
-# Strings from this size on are decoded without the copies that the decoder makes.
+# From this size on, strings are decoded without the copies that the decoder makes.
 _LONG: Final = 1 << 16
 _CONTROL: Final = lazy_pattern(rb"[\x00-\x1f]")
 _SURROGATE: Final = lazy_pattern(rb"\\u[dD][89a-fA-F]")
@@ -69,40 +69,38 @@ SUBTREE: Final = lazy_pattern(_leaf(3), re.DOTALL)
 
 
 def _is_plain_string(text: bytes) -> bool:
-    """Say whether a text is one string in quotes, with nothing in it that has to be decoded or refused."""
+    """Return whether a text is one quoted string, with nothing that must be decoded or refused."""
     whole = text[:1] == text[-1:] == b'"' and text.find(b'"', 1) == len(text) - 1
     return whole and b"\\" not in text and _CONTROL.search(text) is None
 
 
 class StrictDecoder:
-    """Decodes pieces of JSON text.
-
-    ``duplicates`` counts the keys that were met twice in one object so far: the second becomes ``key#2``. ``pairs``
-    holds the members of the outermost object decoded last, duplicates and all.
-    """
+    """Decodes pieces of JSON text. The second of two equal keys in an object becomes ``key#2``."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self.duplicates = 0
+        """How many repeated keys were met so far."""
         self.pairs: list[tuple[str, Any]] = []
+        """Members of the outermost object that was decoded last, repeated keys included."""
         digits = sys.get_int_max_str_digits()
-        # The interpreter's own limit on digits is faster than a hook, where it is at least as strict as ours.
+        # The interpreter's own limit on digits is faster than a hook, if it is at least as strict as ours.
         parse_int = None if 0 < digits <= limits.number_bytes else self._int
         self._json = json.JSONDecoder(
             object_pairs_hook=self._object, parse_int=parse_int, parse_float=self._float, parse_constant=self._constant
         )
 
     def decode(self, text: bytes, offset: int) -> Any:
-        """Return the value of ``text``, which is at ``offset`` and shallow enough for a recursive decoder.
+        """Return the value of ``text``, which begins at ``offset`` and is shallow enough for a recursive decoder.
 
-        Raises `MalformedError` at the offset of the fault, `LimitError` or `UnsupportedError` for numbers.
+        Raises `MalformedError` with the offset of the fault, `LimitError` or `UnsupportedError` for numbers.
         """
         if b"\\u" in text:
             self.refuse_lone_surrogates(text, offset)
         unicode = ""
         try:
             if len(text) > _LONG and _is_plain_string(text):
-                return str(memoryview(text)[1:-1], "utf-8")  # as the decoder would, without a copy of all
+                return str(memoryview(text)[1:-1], "utf-8")  # like the decoder, without copying everything
             unicode = text.decode()
             return self._json.decode(unicode)
         except UnicodeDecodeError as error:
@@ -120,14 +118,14 @@ class StrictDecoder:
             raise self._too_long(offset) from error
 
     def decode_shallow(self, text: bytes, offset: int) -> Any:
-        """As `decode`, for text of any depth: raises `LimitError` when it nests deeper than ``leaf_depth``."""
+        """Decode text of any depth; raises what `decode` does, and `LimitError` below ``leaf_depth`` levels."""
         if not depth_at_most(text, self._limits.leaf_depth):
             reason = f"nested deeper than leaf_depth={self._limits.leaf_depth}"
             raise LimitError(reason, option=self._limits.option("leaf_depth"), offset=offset)
         return self.decode(text, offset)
 
     def _too_long(self, offset: int | None, count: int = 0) -> LimitError:
-        """Return the error for a number of ``count`` digits: beyond our limit, or else that of Python."""
+        """Return the error for a number of ``count`` digits: above our limit, or else that of Python."""
         digits, limit = sys.get_int_max_str_digits(), self._limits.number_bytes
         if not 0 < digits <= limit or limit < count:
             return LimitError(
@@ -164,7 +162,7 @@ class StrictDecoder:
             raise self._too_long(None, len(text))
         value = float(text)
         if value in (float("inf"), float("-inf")):
-            raise UnsupportedError(f"the number {text[:40]} is beyond the range of a float64")
+            raise UnsupportedError(f"the number {text[:40]} is out of the range of float64")
         return value
 
     @staticmethod
@@ -173,18 +171,18 @@ class StrictDecoder:
 
     @staticmethod
     def refuse_lone_surrogates(text: bytes, offset: int) -> None:
-        """Raise `MalformedError` if ``text`` escapes half of a surrogate pair."""
+        """Raise `MalformedError` if ``text`` contains an escape for half a surrogate pair."""
         plain = text.replace(b"\\\\", b"__")
         if _SURROGATE.search(plain) is None:
             return
-        # Same length, so that offsets stay true.
+        # Same length, so that offsets stay right.
         match = _SURROGATE.search(_PAIR.sub(b"_" * 12, plain))
         if match is not None:
             raise MalformedError("a lone surrogate in a string", offset=offset + match.start())
 
 
 def _in_words(message: str) -> str:
-    """Return the library's message as ours: lower case, and without what is said by the offset."""
+    """Return the library's message in our words: lower case, and without the position."""
     return {
         "Extra data": "more data after the value",
         "Expecting value": "expected a value",
@@ -199,14 +197,7 @@ def _in_words(message: str) -> str:
 
 
 class ChildText:
-    """The text of one child of a container: what lies between two commas or brackets, ``[at, end)``.
-
-    ``raw`` is all of it, or its head where it is long: the whole key and at least `BORN_LOADED` bytes of the value,
-    without ``skipped`` bytes of whitespace before the value. ``stop`` is the offset behind the last byte that is not
-    whitespace, ``last`` that byte. ``closed`` is False for the last child of a container that is cut; ``open_inside``
-    then says whether the cut lies inside a string or bracket. ``zeros``: bytes that were overwritten with zeros, or
-    never written, follow a value that has its own end; no text has such, so the value ends before them.
-    """
+    """The text of one child of a container, which lies between two commas or brackets."""
 
     __slots__ = ("at", "closed", "end", "last", "open_inside", "raw", "skipped", "stop", "zeros")
 
@@ -214,20 +205,29 @@ class ChildText:
         text = raw if tail is None else tail
         text = text.rstrip(WHITESPACE)
         self.zeros = text.endswith(b"\0") and text.rstrip(_ZEROED)[-1:] in _CLOSERS
+        """Whether zeros, overwritten or never written bytes, follow the value, which ends before them."""
         if self.zeros:
             text = text.rstrip(_ZEROED)
         self.raw = raw
+        """All of the text; if it is long, its head: the key and at least `BORN_LOADED` bytes of the value."""
         self.at = at
+        """Where the text begins."""
         self.end = end
+        """Where the text ends."""
         self.skipped = skipped
+        """Bytes of whitespace before the value that ``raw`` leaves out."""
         self.stop = (at if tail is None else tail_at) + len(text)
+        """One past the last byte that is not whitespace."""
         self.last = text[-1:]
+        """That byte."""
         self.closed = True
+        """False for the last child of a cut container."""
         self.open_inside = False
+        """Whether the cut is inside a string or bracket."""
 
 
 def describe_child(text: ChildText, is_map: bool, decoder: StrictDecoder, source: str) -> Entry | None:
-    """Return the entry of a child; None for a cut one of which not even the key is whole."""
+    """Return the entry of a child; None for a cut one without a whole key."""
     raw, at, stop = text.raw, text.at, text.stop
     key: str | None = None
     if is_map:
@@ -249,7 +249,7 @@ def describe_child(text: ChildText, is_map: bool, decoder: StrictDecoder, source
     if kind is None:
         return _invalid(key, at, stop, MalformedError("expected a value", offset=start), source, start=start)
     if not text.closed and (text.open_inside or (stop == text.end and _may_go_on(kind, raw[begin : begin + length]))):
-        reason = f"the {kind} ends early" if text.open_inside else f"the {kind} may go on beyond the cut"
+        reason = f"the {kind} ends early" if text.open_inside else f"the {kind} may continue beyond the cut"
         return Entry(
             key,
             kind,
@@ -283,7 +283,7 @@ def describe_child(text: ChildText, is_map: bool, decoder: StrictDecoder, source
 
 
 def unsupported_code(error: PparseError) -> str:
-    """Return the code of the finding that ``error`` makes: whether a limit can be lifted, or not."""
+    """Return the code of the finding for ``error``: whether a limit can be lifted, or not."""
     return "limit" if isinstance(error, LimitError) else "unsupported"
 
 
@@ -298,7 +298,7 @@ def decode_key(quoted: bytes, offset: int, decoder: StrictDecoder) -> str:
 
 
 def key_hash(raw: bytes, decoder: StrictDecoder) -> int:
-    """Return the hash of the key that the child text ``raw`` begins with; of None if it has no good key."""
+    """Return the hash of the key at the start of the child text ``raw``; of None if there is no valid key."""
     match = KEY.match(raw)
     if match is None:
         return hash(None)
@@ -357,7 +357,7 @@ def _describe_keyless(text: ChildText, decoder: StrictDecoder, source: str) -> E
 
 
 def _may_go_on(kind: str, word: bytes) -> bool:
-    """Say whether ``word``, the last of a cut text, may be only the beginning of a value of ``kind``."""
+    """Return whether ``word``, the last of a cut text, may be only the beginning of a value of ``kind``."""
     if kind == "number":
         return True
     return kind in ("true", "false", "null") and len(word) < len(kind) and kind.encode().startswith(word)

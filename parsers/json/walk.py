@@ -1,4 +1,4 @@
-"""One pass over a JSON document: every byte of its grammar checked, with a compact stack.
+"""One pass over a JSON document: which checks every byte of its grammar, with a compact stack.
 
 What the tokenizer expects next::
 
@@ -12,10 +12,10 @@ What the tokenizer expects next::
     after         ``,``                      key or value, by the bracket that is open
                   ``}`` or ``]``             after; the document is done when no bracket is open
 
-Rules: a piece of text that is small, shallow and closed goes whole to the strict decoder unless every node is wanted. A
-fault is noted with its offset; reading goes on behind the next comma or closing bracket of the same depth. Input that
-ends inside a value is a truncation. Below the depth limit brackets are still matched (one byte a level), but keys and
-duplicates are not.
+Rules: a piece of text that is small, shallow and closed goes to the strict decoder as a whole, unless every node is
+needed. A fault is reported with its offset; reading continues after the next comma or closing bracket of the same
+depth. Input that ends inside a value is truncated. Below the depth limit brackets are still matched (one byte a level),
+but keys and duplicates are not.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _CUT_ESCAPE: Final = re.compile(rb"(?:\\(?:u[0-9a-fA-F]{0,3})?)?").fullmatch
 
 
 def walk_document(parser: JsonParser, node: Node, *, detail: bool) -> Iterator[Visit]:
-    """Yield the visits of a walk over ``node`` (the root, or any container)."""
+    """Yield the visits of a walk from ``node`` (the root, or any container) on."""
     if node.shape == SCALAR:
         try:
             if node.known_status is None:
@@ -84,7 +84,7 @@ def walk_document(parser: JsonParser, node: Node, *, detail: bool) -> Iterator[V
 
 
 def judge_string(parser: JsonParser, node: Node) -> None:
-    """Give a long string its status, by checking it piece by piece."""
+    """Find out the status of a long string, by checking it piece by piece."""
     walk = TextWalk(parser, node)
     try:
         whole = walk.have() and _long_string(walk)
@@ -102,15 +102,15 @@ def judge_string(parser: JsonParser, node: Node) -> None:
 
 
 def assemble(parser: JsonParser, node: Node) -> Any:
-    """Return a container and all below it as plain Python, in one pass.
+    """Return a container and everything below it as plain Python, in one pass.
 
     Raises the error of the first thing that is not whole: `MalformedError`, `EndOfDataError`, `UnsupportedError` for a
-    number beyond float64, `LimitError` for one of too many digits and below the depth limit.
+    number out of the range of float64, `LimitError` for one with too many digits and below the depth limit.
     """
     node.index_to(None)
     node._refuse_if_not_whole()
     walk = TextWalk(parser, node)
-    # What is open, outermost first: whether it is a map, its key, and its pairs or items so far.
+    # Open containers, outermost first: whether it is a map, its key, its pairs or items so far.
     stack: list[tuple[bool, Key, list[Any]]] = [(node.kind == "object", None, [])]
     walk.push(walk.data.pread(node.start, 1)[0])
     walk.pos += 1
@@ -133,7 +133,7 @@ def assemble(parser: JsonParser, node: Node) -> Any:
 
 
 def _close_to(stack: list[tuple[bool, Key, list[Any]]], depth: int) -> Any:
-    """Close what is open from ``depth`` on, each into the one around it; return what was closed last."""
+    """Close the containers from ``depth`` on, adding each to its parent; return the last one."""
     value: Any = None
     while len(stack) > depth:
         is_map, key, items = stack.pop()
@@ -243,7 +243,7 @@ def _key(walk: TextWalk, byte: int) -> bool:
 
 
 def _value(walk: TextWalk, detail: bool) -> tuple[Visit | None, str]:
-    """Read a value, or open it; return its visit and what is expected next."""
+    """Read a value, or open it; return its visit, and what is expected next."""
     start = walk.pos
     byte = walk.block[start - walk.base]
     kind = KINDS.get(byte)
@@ -277,7 +277,7 @@ def _value(walk: TextWalk, detail: bool) -> tuple[Visit | None, str]:
                 return _visit(walk, depth, key, ordinal, kind, start, finding, Status.TRUNCATED), "after"
         else:
             text = walk.token(_WORD) or b""
-            if start + len(text) >= walk.end:  # it may go on beyond the cut
+            if start + len(text) >= walk.end:  # it may continue beyond the cut
                 finding = walk.truncated()
                 walk.parser.result.findings.add(finding)
                 walk.pos = walk.end
@@ -289,7 +289,7 @@ def _value(walk: TextWalk, detail: bool) -> tuple[Visit | None, str]:
         return _visit(walk, depth, key, ordinal, kind, start, finding, Status.UNSUPPORTED), "after"
     except MalformedError as error:
         offset = error.offset if error.offset is not None else start
-        finding = walk.malformed(error.reason, offset, in_string=walk.pos > start)  # a long string is left inside
+        finding = walk.malformed(error.reason, offset, in_string=walk.pos > start)  # still inside a long string
         return _visit(walk, depth, key, ordinal, "invalid", start, finding), "after"
     if not detail or level is None:
         return None, "after"
@@ -311,7 +311,7 @@ def _visit(
 
 
 def _whole_leaf(walk: TextWalk) -> bool:
-    """Pass over a small, shallow, whole container in one step; False if it is none, or not valid."""
+    """Skip a small, shallow, whole container in one step; return False if it is something else, or not valid."""
     at = walk.pos - walk.base
     match = SUBTREE.match(walk.block, at, at + _LEAF)
     if match is None:
@@ -331,16 +331,16 @@ def _whole_leaf(walk: TextWalk) -> bool:
     except PASSING:
         raise
     except PparseError:
-        return False  # read it again token by token, to name the very place
+        return False  # read it again token by token, to find the exact place
     if walk.parser.decoder.duplicates != duplicates:
         walk.parser.decoder.duplicates = duplicates
-        return False  # so too for a key that occurs twice
+        return False  # the same for a repeated key
     walk.pos += len(text)
     return True
 
 
 def _long_string(walk: TextWalk) -> bool:
-    """Check a string longer than a block, piece by piece; False if the text ends inside it."""
+    """Check a string longer than a block, piece by piece; return False if the text ends inside it."""
     decoder = codecs.getincrementaldecoder("utf-8")()
     walk.pos += 1
     while walk.have(16) or walk.have():
@@ -352,7 +352,7 @@ def _long_string(walk: TextWalk) -> bool:
         if at + len(piece) + 6 > len(walk.block):
             cut = not more and _CUT_ESCAPE(walk.block, at + len(piece)) is not None
             if (more or cut) and _HALF_PAIR(piece.replace(b"\\\\", b"__")):
-                piece = piece[:-6]  # the other half ends in the next block, or beyond the cut
+                piece = piece[:-6]  # the other half is in the next block, or beyond the cut
         pending = len(decoder.getstate()[0])
         try:
             decoder.decode(piece)
@@ -371,7 +371,7 @@ def _long_string(walk: TextWalk) -> bool:
             return True
         if follower == b"\\":
             if more and at + len(piece) + 12 > len(walk.block):
-                walk.block, walk.base = b"", walk.pos  # the escape may go on in the next block
+                walk.block, walk.base = b"", walk.pos  # the escape may continue in the next block
                 continue
             raise MalformedError("an unknown escape in a string", offset=walk.pos)
         if follower:

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from pparse.tree.node import Node
 
 BLOCK: Final = 256 << 10
-# Hashes of the keys of one object are kept as a set up to here, as an array beyond.
+# Hashes of the keys of one object are kept as a set up to this number, as an array above.
 _KEY_SET: Final = 4096
 _SET_COST: Final = 64
 _ARRAY_COST: Final = 8
-# What an open bracket takes, without its key.
+# Memory of an open bracket, without its key.
 _LEVEL_COST: Final = 320
 
 
@@ -33,7 +33,7 @@ _BLANK: Final = re.compile(rb"[ \t\n\r]*+").match
 
 
 class _Level:
-    """One open bracket down to the depth limit; ``around`` is the one it is in, ``step`` leads from there to it."""
+    """One open bracket above the depth limit; ``around`` is the outer one, ``step`` leads from there to it."""
 
     __slots__ = ("around", "count", "depth", "hashes", "key", "keys", "occurrence", "repeats", "step")
 
@@ -49,7 +49,7 @@ class _Level:
         self.hashes: array[int] | None = None
 
     def below(self, bracket: int) -> Step | None:
-        """Return the step to the child being read; None where an object is at no key."""
+        """Return the step to the child being read; None in an object before a key."""
         if bracket == 0x5B:
             return KeyStep(self.count)
         return None if self.key is None else KeyStep(self.key, self.occurrence)
@@ -64,7 +64,7 @@ def _step_to_level(level: _Level) -> Step | None:
 
 
 class TextWalk:
-    """The text of a document, a block at a time, and the stack."""
+    """The text of a document, a block at a time, and the stack of open brackets."""
 
     def __init__(self, parser: JsonParser, node: Node) -> None:
         self.parser = parser
@@ -88,7 +88,7 @@ class TextWalk:
     # -- text --------------------------------------------------------------------------------------------------------
 
     def have(self, count: int = 1) -> bool:
-        """Make sure that ``count`` bytes from ``pos`` on are in the block; False if the text ends before."""
+        """Load ``count`` bytes from ``pos`` on into the block; return False if the text ends earlier."""
         if self.pos + count <= self.base + len(self.block):
             return True
         if self.pos + count > self.end:
@@ -112,7 +112,7 @@ class TextWalk:
         return False
 
     def token(self, matcher: Any) -> bytes | None:
-        """Return what ``matcher`` matches at ``pos``, reading on while the match may be cut by the block's end."""
+        """Return what ``matcher`` matches at ``pos``, reading on if the end of the block may cut the match."""
         match = matcher(self.block, self.pos - self.base)
         at_block_end = match is None or match.end() == len(self.block)
         if at_block_end and self.base + len(self.block) < self.end and self.pos > self.base:
@@ -166,7 +166,7 @@ class TextWalk:
         self.brackets.pop()
 
     def add_key(self, key: str) -> None:
-        """Note a key of the innermost object, and report it if it is there already."""
+        """Record a key of the innermost object, and report it if it is a repeated one."""
         level = self.level
         if level is None:
             return
@@ -216,14 +216,14 @@ class TextWalk:
             )
 
     def path(self) -> str:
-        """Path of what is being read."""
+        """Return the path of what is being read."""
         if not self.levels:
             return format_path(self.base_steps)
         level = self.levels[-1]
         return join_step(self.trail.path(level), level.below(self.brackets[len(self.levels) - 1]))
 
     def here(self) -> Callable[[], str]:
-        """Return what writes the path of what is being read, now or later."""
+        """Return a function that returns the path of what is being read, now or later."""
         trail, level = self.trail, self.levels[-1]
         step = level.below(self.brackets[len(self.levels) - 1])
         return lambda: join_step(trail.path(level), step)
@@ -231,9 +231,9 @@ class TextWalk:
     def note(
         self, code: str, reason: str, offset: int, severity: Severity = Severity.ERROR, option: str = ""
     ) -> Finding:
-        """Add a finding at the present path."""
+        """Add a finding at the current path."""
         findings = self.parser.result.findings
-        path = "" if findings.omitted else self.path()  # writing a path that is not kept takes time for each level
+        path = "" if findings.omitted else self.path()  # paths take time: skip those not kept
         finding = Finding(code, reason, severity=severity, path=path, source=self.source, offset=offset, option=option)
         findings.add(finding)
         if severity is Severity.ERROR and self.fault is None:
@@ -245,7 +245,7 @@ class TextWalk:
     def malformed(
         self, reason: str, offset: int, *, code: str = "malformed", in_string: bool = False, option: str = ""
     ) -> Finding:
-        """Note a fault, and move to the next comma or closing bracket of the same depth."""
+        """Report a fault, and move to the next comma or closing bracket of the same depth."""
         finding = self.note(code, reason, offset, option=option)
         carry = Carry()
         carry.in_string = int(in_string)
@@ -257,7 +257,7 @@ class TextWalk:
         return finding
 
     def truncated(self) -> Finding:
-        """Note that the text ends inside a value."""
+        """Report that the text ends inside a value."""
         finding = Finding("truncated", "the document ends early", path=self.path(), source=self.source, offset=self.end)
         self.fault = self.fault or finding
         return finding

@@ -178,7 +178,7 @@ def standing(data: Data, start: int, end: int) -> Standing:
     try:
         data.look()
     except LimitError as error:
-        return Standing(Status.UNSUPPORTED, None, f"it could not be looked at: {error.reason}", 0)
+        return Standing(Status.UNSUPPORTED, None, f"it could not be checked: {error.reason}", 0)
     size = data.size
     there = wanted if size is None else max(0, min(wanted, size - start))
     gap = data.next_gap(start) if data.gaps else None

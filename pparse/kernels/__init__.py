@@ -1,1 +1,1 @@
-"""Hot loops: plain annotated functions over bytes. No objects of ours, no I/O."""
+"""Hot loops: plain annotated functions over bytes, without objects of ours and without I/O."""

@@ -1,10 +1,10 @@
-"""Where blocks of raw deflate (RFC 1951) begin inside a stream whose beginning is lost.
+"""Finds where blocks of raw deflate (RFC 1951) begin in a stream whose beginning is lost.
 
-Bits are numbered as the format numbers them: bit ``b`` is bit ``b % 8`` (least significant first) of byte ``b // 8``.
+Bits are numbered as in the format: bit ``b`` is bit ``b % 8`` (least significant first) of byte ``b // 8``.
 
-A *dynamic* block begins with two descriptions of Huffman codes that must be complete; chance meets that about once in
-hundreds of megabytes. A *stored* block has its length twice, and what follows it must be a block too. A block of the
-*fixed* codes says nothing about itself: those are not searched.
+A *dynamic* block begins with two descriptions of Huffman codes that must be complete; this occurs by chance about once
+in hundreds of megabytes. A *stored* block has its length twice, and a block must follow it. Blocks of the *fixed* codes
+have no such marks, and are not searched.
 """
 
 from __future__ import annotations
@@ -26,34 +26,32 @@ FLUSH: Final = "flush"
 # What of a dynamic block must be there for it to be found: 17 bits, 19 lengths of 3 bits, 316 symbols of 7 bits with 7
 # more, and the first symbols of the content.
 HEAD: Final = (17 + 19 * 3 + 316 * 14) // 8 + 16
-# What a caller should have behind the last bit it asks about, so that nothing is missed or believed too easily.
+# What should follow the last bit searched, so that nothing is missed or accepted too easily.
 LOOKAHEAD: Final = 2 + 4 + 0xFFFF + HEAD
 
-# Compressed bytes looked at together. The temporary arrays hold some 70 times as much, 300 times at the worst.
+# Compressed bytes examined together. The temporary arrays take about 70 times as much, at worst 300 times.
 _SLICE: Final = 16 * KIB
 _STORED_SLICE: Final = 256 * KIB
-# How far a block of fixed codes is decoded before it is believed.
+# How far a block of fixed codes is decoded before it is accepted.
 _TRIAL: Final = 256
 _TRIAL_OUT: Final = 64 * KIB
 _ANYTHING: Final = bytes(32 * KIB)
 
 
 class BlockStart:
-    """A place where a block of deflate seems to begin.
-
-    ``bit`` is where its three header bits stand, ``kind`` "dynamic", "stored" (with content) or "flush" (a stored block
-    without content: the output was flushed here, and after a full flush nothing refers to what is before), ``final``
-    whether it calls itself the last of its stream, ``sure`` whether there is more to it than 19 bits that fit: false
-    for a stored block that reaches beyond the buffer.
-    """
+    """A place where a block of deflate seems to begin."""
 
     __slots__ = ("bit", "final", "kind", "sure")
 
     def __init__(self, bit: int, kind: str, final: bool, sure: bool = True) -> None:
         self.bit = bit
+        """Position of its three header bits."""
         self.kind = kind
+        """``dynamic``, ``stored`` (with content) or ``flush`` (stored, empty: the output was flushed there)."""
         self.final = final
+        """Whether it is marked as the last of its stream."""
         self.sure = sure
+        """Whether more than 19 matching bits confirm it; False for a stored block that extends beyond the buffer."""
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, BlockStart):
@@ -71,9 +69,9 @@ class BlockStart:
 def find_blocks(buffer: bytes, first_bit: int, last_bit: int) -> Iterator[BlockStart]:
     """Yield the blocks that seem to begin at bits ``first_bit <= bit < last_bit`` of ``buffer``, in ascending order.
 
-    The search goes no further than the caller does. ``buffer`` should go on for `LOOKAHEAD` bytes behind ``last_bit``
-    where the data does: a dynamic block is found only with its whole head (`HEAD` bytes at most), and a stored block
-    that reaches beyond the buffer has no witness: it is given, but is not ``sure``.
+    Searches only as far as the caller iterates. ``buffer`` should extend `LOOKAHEAD` bytes beyond ``last_bit``, if the
+    data does: a dynamic block is found only with its whole head (`HEAD` bytes at most), and a stored block that extends
+    beyond the buffer cannot be confirmed, and so is not ``sure``.
     """
     from heapq import merge
 
@@ -85,8 +83,8 @@ def find_blocks(buffer: bytes, first_bit: int, last_bit: int) -> Iterator[BlockS
 def find_dynamic(buffer: bytes, first_bit: int, last_bit: int) -> Iterator[int]:
     """Yield the bits in ``[first_bit, last_bit)`` where a dynamic block (RFC 1951, 3.2.7) begins with a sound head.
 
-    A head is sound if zlib takes it, the degenerate codes included (one code of one bit, no distances), and if
-    something can be had there: a first byte comes out, or the stream is at its end.
+    A head is sound if zlib accepts it, including degenerate codes (one code of one bit, no distances), and decoding
+    yields a first byte, or ends the stream.
     """
     first_bit = max(first_bit, 0)
     last_bit = min(last_bit, 8 * len(buffer))
@@ -101,11 +99,11 @@ def find_dynamic(buffer: bytes, first_bit: int, last_bit: int) -> Iterator[int]:
 
 @cache
 def _tables() -> tuple[Any, Any, Any]:
-    """Return what the filter looks up.
+    """Return the look-up tables of the filter.
 
-    By 16 bits from a byte on: in which of the eight phases a block may begin there (one bit each), by the type and the
-    count of literals. By 15 bits, which are five lengths: what these take of the room for codes, in 128ths. By HCLEN:
-    a mask of the bits of the first 17 lengths that are there.
+    By 16 bits from a byte on: in which of the eight phases a block may begin there (one bit each), by type and count of
+    literals. By 15 bits, five lengths: the share of the code space that they take, in 128ths. By HCLEN: a mask of the
+    bits of those of the first 17 lengths that exist.
     """
     import numpy as np
 
@@ -121,9 +119,9 @@ def _tables() -> tuple[Any, Any, Any]:
 
 
 def _full_precodes(chunk: bytes, count: int) -> list[int]:
-    """Return the bits within the first ``count`` bytes where the code for code lengths of a dynamic block is complete.
+    """Return the bits within the first ``count`` bytes at which a dynamic block has a complete code for code lengths.
 
-    A sum over its lengths says so; of all that a head must fulfil this is what whole arrays can be asked about.
+    A sum over its lengths tells; of all conditions on a head, this one can be tested on whole arrays.
     """
     import numpy as np
 
@@ -143,7 +141,7 @@ def _full_precodes(chunk: bytes, count: int) -> list[int]:
     taken += room[codes >> np.uint64(30) & five] + room[codes >> np.uint64(45)]
     keep = np.flatnonzero((taken == 128) | (taken < 128) & (more >= 14))
     bits, more, taken = bits[keep], more[keep], taken[keep]
-    # The 18th and 19th length, which the window had no room for.
+    # The 18th and 19th length, which did not fit into the window.
     late = (words[(bits + 17) >> 3] >> ((bits + 17) & 7).view(np.uint64)) >> np.uint64(51)
     late &= np.array([0] * 14 + [7, 63], np.uint64)[more]
     found: list[int] = bits[taken + room[late] == 128].tolist()
@@ -151,14 +149,14 @@ def _full_precodes(chunk: bytes, count: int) -> list[int]:
 
 
 def _is_sound(buffer: bytes, bit: int, partly: bool = False) -> bool:
-    """Return whether zlib takes the head of the block at ``bit``, and something comes out.
+    """Return whether zlib accepts the head of the block at ``bit``, and yields something.
 
-    With ``partly``, a head that is cut by the end of the buffer will do.
+    With ``partly``, a head that the end of the buffer cuts is accepted, too.
     """
     before, low = _prefixes()[bit & 7]
     at = bit >> 3
     first = buffer[at] >> (bit & 7) << (bit & 7) | low
-    # Any distance is allowed, for nothing is said here about what is before.
+    # Any distance is allowed: nothing is known here about the bytes before.
     trial = zlib.decompressobj(-15, zdict=_ANYTHING)
     try:
         out = trial.decompress(b"".join((before, bytes((first,)), buffer[at + 1 : at + HEAD])), 1)
@@ -170,14 +168,14 @@ def _is_sound(buffer: bytes, bit: int, partly: bool = False) -> bool:
 def find_stored(buffer: bytes, first_bit: int, last_bit: int) -> Iterator[BlockStart]:
     """Yield the stored blocks that seem to begin in ``[first_bit, last_bit)``, empty ones as kind "flush".
 
-    The length and its complement must be there and the bits before them zero. A block that is not final must be
-    followed by a block: a stored or dynamic one with a sound head, or one of fixed codes of which the first bytes
-    decode. A final one must be followed by what follows streams: four or eight bytes (a check value) and the end of
-    the buffer, a second gzip member, or a zip record; final empty ones are not reported. A block that reaches beyond
-    the buffer is given without a witness, and not ``sure``: chance makes one in 512 KiB.
+    The length and its complement must be there, after zero bits. A block that is not final must be followed by a block:
+    a stored or dynamic one with a sound head, or one of fixed codes whose first bytes decode. A final one must be
+    followed by what follows streams: four or eight bytes (a check value) and the end of the buffer, a second gzip
+    member, or a zip record; final empty ones are not reported. A block that extends beyond the buffer is yielded
+    unconfirmed, and not ``sure``: by chance there is one in 512 KiB.
 
-    Where the header bits stand among the zero bits before the length makes no difference: of a block that is not final
-    the last possible place is given, three bits before the byte.
+    The header bits may be anywhere among the zero bits before the length; for a block that is not final, the last
+    possible place is yielded, three bits before the byte.
     """
     import numpy as np
 
@@ -196,10 +194,10 @@ def find_stored(buffer: bytes, first_bit: int, last_bit: int) -> Iterator[BlockS
 
 
 def _stored_at(buffer: bytes, at: int) -> BlockStart | None:
-    """Return the stored block whose length stands at byte ``at``, if there seems to be one."""
+    """Return the stored block with its length at byte ``at``, if there seems to be one."""
     length = int.from_bytes(buffer[at : at + 2], "little")
     end = at + 4 + length
-    # The header bits and the padding: the ten bits before, of which the last seven may be padding.
+    # Header bits and padding: ten bits, the last seven of which may be padding.
     before = int.from_bytes(buffer[max(at - 2, 0) : at], "little")
     if at < 2:
         before <<= 8
@@ -209,7 +207,7 @@ def _stored_at(buffer: bytes, at: int) -> BlockStart | None:
     more = before >> 13 == 0
     kind = STORED if length else FLUSH
     goes_on = more and end < len(buffer) and _goes_on(buffer, end)
-    # A trailer may look like a block of fixed codes: the end comes before those.
+    # A trailer may look like a block of fixed codes, so test for the end first.
     if goes_on and buffer[end] >> 1 & 3 != 1:
         return BlockStart(8 * at - 3, kind, False)
     if length and seems_final and end <= len(buffer) and _is_over(buffer, end):
@@ -222,7 +220,7 @@ def _stored_at(buffer: bytes, at: int) -> BlockStart | None:
 
 
 def _goes_on(buffer: bytes, at: int) -> bool:
-    """Return whether a block seems to begin with byte ``at``, which is in the buffer."""
+    """Return whether a block seems to begin at byte ``at`` of the buffer."""
     kind = buffer[at] >> 1 & 3
     if kind == 0:
         low, high = buffer[at + 1 : at + 3], buffer[at + 3 : at + 5]
@@ -233,13 +231,13 @@ def _goes_on(buffer: bytes, at: int) -> bool:
             out = trial.decompress(buffer[at : at + _TRIAL], _TRIAL_OUT)
         except zlib.error:
             return False
-        # Chance ends a block of fixed codes soon; writers end a flushed stream with an empty one.
+        # A false block of fixed codes soon ends by chance; writers end a flushed stream with an empty one.
         return not trial.eof or not out or _is_over(buffer, min(at + _TRIAL, len(buffer)) - len(trial.unused_data))
     return kind == 2 and _is_sound(buffer, 8 * at, partly=True)
 
 
 def _is_over(buffer: bytes, at: int) -> bool:
-    """Return whether ``at`` looks like a place behind a stream: a trailer and the end, or the next thing."""
+    """Return whether ``at`` looks like the end of a stream: a trailer and the end of the data, or the next stream."""
     left = len(buffer) - at
     return left in (0, 4, 8) or buffer[at : at + 2] == b"PK" or buffer[at + 8 : at + 10] == b"\x1f\x8b"
 
@@ -250,9 +248,9 @@ _FIXED: Final = (0b010, 10)
 
 @cache
 def _empty_dynamic() -> tuple[int, int]:
-    """Return the bits of an empty dynamic block, and their number, 95: with them the odd phases are reached.
+    """Return the bits of an empty dynamic block, and their number, 95, by which odd phases can be reached.
 
-    Its literal code is complete (symbols 255 and 256, one bit each), it has no distance code.
+    Its literal code is complete (symbols 255 and 256, one bit each); it has no distance code.
     """
     # Type 2; 257 literals, one distance, 18 lengths of the precode: 2 bits for 18 (0b01) and 1 (0b10), 1 bit for 0.
     fields = [(0, 1), (2, 2), (0, 5), (0, 5), (14, 4)]
@@ -269,9 +267,9 @@ def _empty_dynamic() -> tuple[int, int]:
 def prefix_for(bit_phase: int) -> tuple[bytes, int]:
     """Return empty blocks that end at bit ``bit_phase`` (0 to 7) of a byte: the whole bytes, and the bits of the last.
 
-    A decoder that gets these bytes, then a byte whose lower ``bit_phase`` bits are those bits and whose other bits are
-    those of the first byte wanted, and then the bytes after it, begins at exactly that bit. Nothing of the prefix
-    comes out, and none of its blocks is final.
+    A decoder is fed these bytes, then a byte with those bits as its lower ``bit_phase`` bits and the upper bits of the
+    first byte wanted, then the bytes after it. It then begins at exactly that bit. The prefix yields no output, and
+    none of its blocks is final.
     """
     if not 0 <= bit_phase < 8:
         raise ValueError(f"a byte has no bit {bit_phase}")

@@ -1,10 +1,10 @@
-"""The tokens of deflate blocks (RFC 1951): where they begin, and what they put out.
+"""The tokens of deflate blocks (RFC 1951): where they begin, and what they output.
 
-A decoder such as zlib gives bytes, and not where it stood. Within a block of Huffman codes one wants to know that:
-codes fall into step by themselves, so behind damage inside a block decoding can go on with the codes that stand before.
+A decoder such as zlib returns bytes, but not its positions. Inside a block of Huffman codes these are needed: codes
+resynchronize by themselves, so after damage inside a block, decoding can continue with the codes from before.
 
 Bits are numbered as in `pparse.kernels.deflate_blocks`. A *token* is a number: a literal byte, or ``length << 16 |
-distance`` (a length is 3 at least), or `END`, the end of the block.
+distance`` (a length is at least 3), or `END`, the end of the block.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ _IS_LENGTH: Final = 512  # added to the value of an entry
 
 
 class Codes:
-    """The codes of a block as tables, to be looked up by the next bits.
+    """The codes of a block as tables, indexed by the next bits.
 
-    An entry is ``value << 8 | more << 4 | bits``: the bits of the code, the bits that follow it, and the value to which
-    those are added. Of ``literals`` the value is a literal, `END`, or 512 and a length. An entry 0 is no code.
+    An entry is ``value << 8 | more << 4 | bits``: the bits of the code, the number of extra bits, and the value that
+    these are added to. The value in ``literals`` is a literal, `END`, or 512 plus a length. Entry 0 means no code.
     """
 
     __slots__ = ("distances", "end_bits", "literals")
@@ -44,43 +44,47 @@ class Codes:
         values = [(symbol, 0) for symbol in range(257)] + [(_IS_LENGTH + base, more) for base, more in _LENGTHS]
         self.literals = _table(literals, values)
         self.distances = _table(distances, _DISTANCES)
-        self.end_bits = literals[END]  # how many bits the end of a block takes
+        self.end_bits = literals[END]  # number of bits of the end of a block
 
 
 class Head:
-    """The head of a block: ``kind``, ``final``, the bit ``at`` which its content begins, and what that consists of.
-
-    ``codes``: of a block of Huffman codes; ``size``: of a stored block, its bytes.
-    """
+    """The head of a block."""
 
     __slots__ = ("at", "codes", "final", "kind", "size")
 
     def __init__(self, kind: int, final: bool, at: int, codes: Codes | None = None, size: int = 0) -> None:
         self.kind = kind
+        """Type of the block: 0 stored, 1 fixed codes, 2 dynamic codes."""
         self.final = final
+        """Whether it is the last block of its stream."""
         self.at = at
+        """The bit at which its content begins."""
         self.codes = codes
+        """Codes of a block of Huffman codes."""
         self.size = size
+        """Bytes of a stored block."""
 
 
 class Tokens:
-    """The tokens of a stretch: each begins at one of ``bits``; ``at`` is the bit behind the last.
-
-    ``ended``: the last was the end of the block; it is not among them. ``failed``: what follows is no token.
-    """
+    """The tokens of a stretch."""
 
     __slots__ = ("at", "bits", "ended", "failed", "tokens")
 
     def __init__(self) -> None:
         self.bits = array("q")
+        """The bit at which each token begins."""
         self.tokens = array("I")
+        """The tokens, without the end of the block."""
         self.at = 0
+        """The bit after the last token."""
         self.ended = False
+        """Whether the last token was followed by the end of the block."""
         self.failed = False
+        """Whether the bits that follow are not a token."""
 
 
 def _table(lengths: Sequence[int], values: Sequence[tuple[int, int]]) -> list[int]:
-    """Return the table of a canonical code; empty if more codes are wanted than there is room for."""
+    """Return the table of a canonical code; empty if it has more codes than fit."""
     longest = max(lengths, default=0)
     table = [0] * (1 << longest)
     code = 0
@@ -91,7 +95,7 @@ def _table(lengths: Sequence[int], values: Sequence[tuple[int, int]]) -> list[in
                 continue
             if code >> bits:
                 return []
-            if symbol < len(values):  # the fixed codes have some that nothing is meant by
+            if symbol < len(values):  # some fixed codes are not used
                 value, more = values[symbol]
                 first = int(f"{code:0{bits}b}"[::-1], 2)
                 table[first :: 1 << bits] = [value << 8 | more << 4 | bits] * (1 << longest - bits)
@@ -105,7 +109,7 @@ def _fixed() -> Codes:
 
 
 def read_head(data: bytes, bit: int) -> Head | None:
-    """Read the head of the block at ``bit``; None if there is none, or not all of it is in ``data``."""
+    """Read the head of the block at ``bit``; None if there is none, or ``data`` does not hold all of it."""
     kind = _bits(data, bit + 1, 2)
     final = bool(_bits(data, bit, 1))
     head: Head | None = None
@@ -164,8 +168,8 @@ def _read_dynamic(data: bytes, bit: int, final: bool) -> Head | None:
 def walk(
     data: bytes, bit: int, stop: int, codes: Codes, *, most: int = 1 << 20, passed: bytearray | None = None
 ) -> Tokens:
-    """Go from token to token, from ``bit`` on: to the end of the block, to a bit for which ``passed`` has a number but
-    zero, for ``most`` tokens, or as far as tokens end at bit ``stop`` or before it."""
+    """Go from token to token, from ``bit`` on: to the end of the block, to a bit for which ``passed`` has a nonzero
+    number, for ``most`` tokens, or as far as tokens end at bit ``stop`` or earlier."""
     found = Tokens()
     literals, distances = codes.literals, codes.distances
     first, second = len(literals) - 1, len(distances) - 1
@@ -207,14 +211,14 @@ def walk(
 
 
 def output_size(tokens: Sequence[int]) -> int:
-    """Return how many bytes ``tokens`` put out."""
+    """Return the number of bytes that ``tokens`` output."""
     return sum(token >> 16 or 1 for token in tokens)
 
 
 def evaluate(tokens: Sequence[int], window: bytearray, known: bytearray) -> bool:
-    """Put out what ``tokens`` say behind ``window``, of which ``known`` says byte by byte what is known (1, or 0).
+    """Append the output of ``tokens`` to ``window``, and to ``known`` whether each byte is known (1 or 0).
 
-    Both grow. An unknown byte is a zero. False if a distance reaches back beyond the window.
+    An unknown byte is a zero. Return False if a distance refers to bytes before the window.
     """
     for token in tokens:
         length = token >> 16
@@ -232,9 +236,9 @@ def evaluate(tokens: Sequence[int], window: bytearray, known: bytearray) -> bool
 
 
 def agrees(tokens: Sequence[int], window: bytes | bytearray, known: bytes | bytearray, enough: int) -> int | None:
-    """Hold ``tokens`` against what they put out, the end of ``window``, from the last one back.
+    """Compare ``tokens`` with their output, the end of ``window``, from the last token backwards.
 
-    Return how many could be compared, about ``enough`` if there are; None if one says something else.
+    Return how many could be compared, stopping after about ``enough``; None if one contradicts the output.
     """
     compared, at = 0, len(window)
     for token in reversed(tokens):
@@ -258,15 +262,17 @@ def agrees(tokens: Sequence[int], window: bytes | bytearray, known: bytes | byte
 
 
 class CutShort:
-    """Copies that could have been longer: how many ``happened``, how many chance would give (``expected``), and behind
-    how many tokens, ``front``, they become fewer than that."""
+    """Copies that could have been longer."""
 
     __slots__ = ("expected", "front", "happened")
 
     def __init__(self) -> None:
         self.happened = 0
+        """How many there are."""
         self.expected = 0.0
+        """How many there would be by chance."""
         self.front = 0
+        """After how many tokens they become fewer than by chance."""
 
 
 # Copies that chance would have cut short, looked at together: enough to tell a part of the tokens from another one.
@@ -274,10 +280,10 @@ _TOGETHER: Final = 8
 
 
 def cut_short(tokens: Sequence[int], window: bytes | bytearray, known: bytes | bytearray, at: int) -> CutShort:
-    """Count copies that could have been longer, of ``tokens`` whose output begins at ``window[at]``.
+    """Count copies that could have been longer, in ``tokens`` whose output begins at ``window[at]``.
 
-    Compressors copy as much as is equal. Where what follows a copy is the byte that would have been copied next,
-    either the compressor had its reasons, which is rare, or these are not its tokens.
+    Compressors copy as many equal bytes as possible. If the byte after a copy equals the one that would have been
+    copied next, either the compressor had its reasons, which is rare, or these are not its tokens.
     """
     followers = [0] * 256
     pairs = array("I")  # which token follows a copy, the byte that would have been copied, the byte that is there

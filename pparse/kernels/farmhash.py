@@ -1,8 +1,8 @@
-"""FarmHash Fingerprint64: the 64-bit fingerprint that TensorFlow takes of a SavedModel, and of much else.
+"""FarmHash Fingerprint64: the 64-bit fingerprint that TensorFlow uses for SavedModels and elsewhere.
 
-`fingerprint64` hashes a buffer, `Fingerprint64` what comes piece by piece. The work is done by the C extension
-``pparse.kernels._farmhash`` where it was built (some 10 GB/s), else by the pure Python below (some 30 MB/s); `NATIVE`
-tells which. Setting ``PPARSE_PURE_PYTHON=1`` before the import forces the latter.
+`fingerprint64` hashes a buffer, `Fingerprint64` data that comes in pieces. The C extension ``pparse.kernels._farmhash``
+does the work if it was built (about 10 GB/s), otherwise the pure Python below (about 30 MB/s); `NATIVE` tells which.
+Setting ``PPARSE_PURE_PYTHON=1`` before the import selects Python.
 
 The algorithm
 -------------
@@ -14,8 +14,8 @@ the input, which overlap the block before, are mixed in with a multiplier that d
 
 In Python
 ---------
-Sums and products modulo 2**64 do not care about bits above the 64th, so that nothing is masked but what is shifted
-right next; the pair v is multiplied in every round and would grow without a mask.
+Sums and products modulo 2**64 do not depend on bits above the 64th, so only words that are shifted right next are
+masked; the pair v, which is multiplied in every round, is masked too, or it would grow.
 """
 
 from __future__ import annotations
@@ -217,23 +217,21 @@ else:
 
 
 class Fingerprint64:
-    """The Fingerprint64 of what comes piece by piece; however it is cut, the digest is the same.
-
-    ``size`` is how many bytes came up to now. Not for use by several threads at once.
-    """
+    """The Fingerprint64 of data that comes in pieces; the digest does not depend on the pieces. Not thread-safe."""
 
     __slots__ = ("_before", "_held", "_state", "size")
 
     def __init__(self) -> None:
         self.size = 0
+        """Number of bytes so far."""
         self._state = b""  # none before the first block
         self._before = b""  # the last block that was absorbed
         self._held = b""  # 1 to 64 bytes that were not, unless nothing came yet
 
     def update(self, data: Buffer) -> Fingerprint64:
-        """Take in more bytes; return this object.
+        """Add more bytes; return this object.
 
-        Raises TypeError for what is no buffer, BufferError for one that is not C-contiguous.
+        Raises TypeError for anything but a buffer, BufferError for one that is not C-contiguous.
         """
         flat = _flat(data)
         held, size = self._held, len(flat)
@@ -252,14 +250,14 @@ class Fingerprint64:
         return self
 
     def digest(self) -> int:
-        """Return the hash of all bytes up to now; more may follow."""
+        """Return the hash of all bytes so far; more may follow."""
         held = self._held
         if not self._state:
             return fingerprint64_python(held)
         return _finish(self._state, (self._before + held)[-BLOCK:], len(held))
 
     def copy(self) -> Fingerprint64:
-        """Return another that goes on from here by itself."""
+        """Return an independent copy in the same state."""
         other = Fingerprint64()
         other.size, other._state, other._before, other._held = self.size, self._state, self._before, self._held
         return other

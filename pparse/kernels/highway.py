@@ -1,8 +1,8 @@
 """HighwayHash-64 with the key of the Riegeli/records format.
 
-`hash64` and `Highway64` are those of the C extension ``pparse.kernels._highway`` where it was built (some 2 GB/s), else
-the ones in pure Python below (some 25 MB/s, 7 µs for a header of 16 or 32 bytes); `NATIVE` tells which. Setting
-``PPARSE_PURE_PYTHON=1`` before the import forces the latter. Both take any C-contiguous buffer and hash its bytes.
+`hash64` and `Highway64` come from the C extension ``pparse.kernels._highway`` if it was built (about 2 GB/s), otherwise
+from the pure Python below (about 25 MB/s, 7 µs for a header of 16 or 32 bytes); `NATIVE` tells which. Setting
+``PPARSE_PURE_PYTHON=1`` before the import selects Python. Both take any C-contiguous buffer and hash its bytes.
 
 The algorithm
 -------------
@@ -220,9 +220,9 @@ def hash64_python(data: Buffer) -> int:
 
 
 class PythonHighway64:
-    """HighwayHash-64 of what comes piece by piece, in pure Python; however it is cut, the digest is the same.
+    """HighwayHash-64 of data that comes in pieces, in pure Python; the digest does not depend on the pieces.
 
-    Methods may be called from several threads: one waits for the other.
+    Thread-safe: methods wait for each other.
     """
 
     __slots__ = ("_lock", "_rest", "_state")
@@ -233,9 +233,9 @@ class PythonHighway64:
         self._rest = b""  # what does not fill a packet yet
 
     def update(self, data: Buffer) -> None:
-        """Take in more bytes.
+        """Add more bytes.
 
-        Raises TypeError for what is no buffer, BufferError for one that is not C-contiguous.
+        Raises TypeError for anything but a buffer, BufferError for one that is not C-contiguous.
         """
         flat = _flat(data)
         with self._lock:
@@ -251,13 +251,13 @@ class PythonHighway64:
             self._state, self._rest = _absorb(state, flat, begin, end), bytes(flat[end:])
 
     def digest(self) -> int:
-        """Return the hash of all bytes up to now; more may follow."""
+        """Return the hash of all bytes so far; more may follow."""
         with self._lock:
             state, rest = self._state, self._rest
         return _finish(_absorb_rest(state, rest) if rest else state)
 
     def copy(self) -> PythonHighway64:
-        """Return another that goes on from here by itself."""
+        """Return an independent copy in the same state."""
         other = PythonHighway64()
         with self._lock:
             other._state, other._rest = self._state, self._rest

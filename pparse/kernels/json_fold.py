@@ -68,7 +68,7 @@ _WALK_BLOCK: Final = 128
 
 
 class Carry:
-    """Where a scan stands between two blocks."""
+    """The state of a scan between two blocks."""
 
     __slots__ = ("depth", "escaped", "in_string")
 
@@ -105,7 +105,7 @@ def scan(block: bytes, pos: int, carry: Carry, base: int, out: array[int]) -> in
 
 
 def next_boundary(block: bytes, pos: int, carry: Carry) -> int:
-    """Return the index of the next comma or closing bracket at depth 1, or ``len(block)`` if there is none."""
+    """Return the index of the next comma or closing bracket at depth 1; ``len(block)`` if there is none."""
     size = len(block)
     run = _run()
     while pos < size:
@@ -136,7 +136,7 @@ def next_boundary(block: bytes, pos: int, carry: Carry) -> int:
 
 
 def _leave_string(block: bytes, pos: int, carry: Carry) -> int:
-    """Return the index behind the string that ``pos`` is in, or the end of the block."""
+    """Return the index after the string that contains ``pos``, or the end of the block."""
     if carry.escaped:
         carry.escaped = 0
         pos += 1
@@ -152,7 +152,7 @@ def _leave_string(block: bytes, pos: int, carry: Carry) -> int:
 
 
 def _leave_nested(block: bytes, pos: int, carry: Carry) -> int:
-    """Return the index behind the bracket that brings the depth down to 1, or the end of the block."""
+    """Return the index after the bracket that brings the depth down to 1, or the end of the block."""
     size = len(block)
     # The piece folded grows while that goes well, so that a small value does not cost the folding of a large piece.
     step = _WALK_BLOCK
@@ -228,9 +228,9 @@ def _walk(block: bytes, pos: int, end: int, carry: Carry) -> int:
 
 
 def depth_at_most(text: bytes, levels: int) -> bool:
-    """Say whether brackets nest at most ``levels`` deep in ``text``, which begins outside strings.
+    """Return whether brackets nest at most ``levels`` deep in ``text``, which begins outside strings.
 
-    May say no for text whose brackets do not match; never says yes wrongly.
+    May return False for text with unmatched brackets; True is always right.
     """
     if text.count(b"[") + text.count(b"{") <= levels:
         return True

@@ -1,4 +1,4 @@
-"""LZ4 blocks where a library does not reach: blocks that lean on the one before, and blocks that are not whole."""
+"""LZ4 blocks that a library cannot decode: those that refer to the block before, and incomplete ones."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ HISTORY = 1 << 16
 
 
 def with_history(block: bytes, history: bytes) -> bytes:
-    """Return a block that decodes, without any history, to ``history`` and what ``block`` adds to it.
+    """Return a block that decodes without history to ``history`` plus the output of ``block``.
 
-    The history becomes literals in front of those of the first sequence; the rest of the block stays as it is.
-    Raises ValueError if the block ends before its first literals do.
+    The history becomes literals before those of the first sequence; the rest of the block is unchanged. Raises
+    ValueError if the block ends inside its first literals.
     """
     token = block[0] if block else 0
     at = 1
@@ -22,7 +22,7 @@ def with_history(block: bytes, history: bytes) -> bytes:
             if byte != 255:
                 break
     if not block or count > len(block) - at:
-        raise ValueError("the block ends in its first literals")
+        raise ValueError("the block ends inside its first literals")
     count += len(history)
     if count < 15:
         head = bytes([count << 4 | token & 15])
@@ -33,9 +33,9 @@ def with_history(block: bytes, history: bytes) -> bytes:
 
 
 def salvage(block: bytes, out: bytearray, limit: int, cut: bool) -> None:
-    """Append to ``out`` (which holds the history) what ``block`` yields up to where it ends or contradicts itself.
+    """Append to ``out`` (which holds the history) what ``block`` yields before it ends or contradicts itself.
 
-    ``cut``: whether the block is only the beginning of one. At most ``limit`` bytes are appended.
+    ``cut``: whether the block is only the beginning of one. Appends at most ``limit`` bytes.
     """
     at, end = 0, len(block)
     limit += len(out)
@@ -69,7 +69,7 @@ def salvage(block: bytes, out: bytearray, limit: int, cut: bool) -> None:
 
 
 def _length(block: bytes, at: int) -> tuple[int, int, bool]:
-    """Read the rest of a length at ``at``: where it ends, its value, and whether it is all there."""
+    """Read the rest of a length at ``at``: return where it ends, its value, and whether it is complete."""
     total = 0
     while at < len(block):
         byte = block[at]

@@ -4,13 +4,13 @@ A packed field is one length-delimited payload of values without tags: varints, 
 bytes (https://protobuf.dev/programming-guides/encoding/#packed). ``type`` is a number of
 ``google.protobuf.FieldDescriptorProto.Type`` everywhere.
 
-Read as protobuf's own parser (upb) reads, bit by bit: a varint has at most ten bytes and need not be canonical; what
-exceeds 64 bits is dropped; types of 32 bits keep the low 32 bits (negative int32 are written as ten bytes), zigzag is
-undone after that; a bool is true if any of its 64 bits is set. An enum is read as int32; whether its number has a name
-is for the caller to ask.
+Values are read as in protobuf's own parser (upb): a varint has at most ten bytes and need not be canonical; bits above
+the 64th are dropped; 32-bit types keep the low 32 bits (negative int32 are written as ten bytes), before zigzag is
+undone; a bool is true if any of its 64 bits is set. An enum is read as int32; the caller checks whether its number has
+a name.
 
-Varints become an array block by block, eight bytes of each value at a time. The temporaries of that are up to 34 times
-the block, hence its size.
+Varints become an array block by block, eight bytes of each value at a time. The temporaries take up to 34 times the
+block, hence the block size.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 BLOCK_SIZE: Final = 256 * 1024
 MAX_BYTES: Final = 10
-# Below, counting is quicker without numpy.
+# Below this size, counting is faster without numpy.
 _SMALL: Final = 2048
 
 _CONTINUED: Final = bytes(range(0x80, 0x100))
@@ -63,10 +63,9 @@ _CLOSE_UP: Final = ((0x7F007F007F007F00, 1), (0x3FFF00003FFF0000, 2), (0x0FFFFFF
 def packed_array(data: bytes, type: int) -> NDArray[Any]:
     """Return the values of ``data``, the payload of a packed field of that type, as an array of one dimension.
 
-    Its dtype is int32, int64, uint32, uint64, float32, float64 or bool, as the type says. Numbers of fixed size are a
-    read-only view of ``data``; varints are decoded. Raises `MalformedError`, with the offset of the value at fault, for
-    a value cut by the end of the data and for a varint of more than ten bytes; ValueError for a type that is never
-    packed.
+    Its dtype is int32, int64, uint32, uint64, float32, float64 or bool, according to the type. Fixed-size numbers are a
+    read-only view of ``data``; varints are decoded. Raises `MalformedError`, with the offset of the value, for a value
+    that the end of the data cuts and for a varint of more than ten bytes; ValueError for a type that is never packed.
     """
     import numpy as np
 
@@ -77,12 +76,12 @@ def packed_array(data: bytes, type: int) -> NDArray[Any]:
     name = _VARINT.get(type, "")
     if not name:
         raise ValueError(f"fields of type {type} are never packed")
-    # Decoded as unsigned numbers of the same size in place; the view at the end changes no bit of them.
+    # Decoded in place, as unsigned numbers of the same size; the view at the end changes no bits.
     dtype = np.dtype(name)
     unsigned = np.dtype(f"u{dtype.itemsize}")
     values = np.empty(count_varints(data), unsigned)
     if len(data) > _SMALL:
-        # Freed, it makes glibc keep freed blocks of this size: else every temporary is mapped and faulted in anew.
+        # Once freed, this makes glibc keep freed blocks of its size; otherwise every temporary is mapped again.
         np.empty(2 << 20, np.uint8)
     pos = done = 0
     while pos < len(data):
@@ -104,7 +103,7 @@ def count_varints(block: bytes) -> int:
     import numpy as np
 
     count = 0
-    # Whole vectors of comparisons: piece by piece they stay in the cache.
+    # Compare whole vectors, piece by piece, so that they stay in the cache.
     for at in range(0, len(block), BLOCK_SIZE):
         piece = np.frombuffer(block, np.uint8, min(BLOCK_SIZE, len(block) - at), at)
         count += int(np.count_nonzero(piece < 0x80))
@@ -115,7 +114,7 @@ def varint_checkpoints(blocks: Iterable[bytes], stride: int) -> tuple[array[int]
     """Return where the values 0, ``stride``, 2 * ``stride``, … begin, and how many values there are.
 
     ``blocks`` follow each other without a gap and may be cut anywhere; offsets count from the start of the first. Keeps
-    8 bytes per checkpoint, and one block at a time. Raises `MalformedError` as `packed_array` does.
+    8 bytes per checkpoint, and one block at a time. Raises `MalformedError` where `packed_array` does.
     """
     from array import array
 
@@ -124,7 +123,7 @@ def varint_checkpoints(blocks: Iterable[bytes], stride: int) -> tuple[array[int]
     if stride < 1:
         raise ValueError(f"the stride must be at least 1, not {stride}")
     starts = array("q", (0,))
-    count = base = begun = 0  # values that ended; offset of the piece; offset where the open value began
+    count = base = begun = 0  # complete values; offset of the piece; offset of the open value
     for block in blocks:
         for at in range(0, len(block), BLOCK_SIZE):
             piece = np.frombuffer(block, np.uint8, min(BLOCK_SIZE, len(block) - at), at)
@@ -133,7 +132,7 @@ def varint_checkpoints(blocks: Iterable[bytes], stride: int) -> tuple[array[int]
             base += len(piece)
             if len(after):
                 _check_lengths(after, begun)
-                # The value after the one that is number count + i of all.
+                # The value after number count + i of all.
                 starts.frombytes(after[(-count - 1) % stride :: stride].tobytes())
                 count += len(after)
                 begun = int(after[-1])
@@ -141,13 +140,13 @@ def varint_checkpoints(blocks: Iterable[bytes], stride: int) -> tuple[array[int]
                 raise _too_long(begun)
     if begun < base:
         raise _cut(begun)
-    # The last one may be where no value follows.
+    # The last checkpoint may be where no value follows.
     del starts[(count + stride - 1) // stride :]
     return starts, count
 
 
 def _check_lengths(after: NDArray[Any], begun: int) -> None:
-    """Refuse varints of more than ten bytes: they end before the offsets ``after``, the first began at ``begun``."""
+    """Raise for varints of more than ten bytes; they end before the offsets ``after``, the first began at ``begun``."""
     if int(after[0]) - begun > MAX_BYTES:
         raise _too_long(begun)
     if len(after) > 1:
@@ -158,7 +157,7 @@ def _check_lengths(after: NDArray[Any], begun: int) -> None:
 
 
 def _count_fixed(data: bytes, size: int) -> int:
-    """Return how many numbers of ``size`` bytes ``data`` is; a rest is refused."""
+    """Return how many numbers of ``size`` bytes ``data`` holds. Raises `MalformedError` for a remainder."""
     count, rest = divmod(len(data), size)
     if rest:
         raise MalformedError("packed value is cut short", offset=len(data) - rest, wanted=size, got=rest)
@@ -168,8 +167,8 @@ def _count_fixed(data: bytes, size: int) -> int:
 def _decode_block(block: bytes, base: int, out: NDArray[Any]) -> tuple[int, int]:
     """Write the whole varints of ``block`` to ``out``; return how many there are and how many bytes they take.
 
-    ``block`` begins at offset ``base``, with a value. A varint cut by its end is left for the next block, which begins
-    with it; a block of less than `BLOCK_SIZE` bytes is the last, where that is an error.
+    ``block`` begins at offset ``base``, with a value. A varint that its end cuts is left for the next block, which
+    begins with it. A block of less than `BLOCK_SIZE` bytes is the last one; there, a cut varint is an error.
     """
     import numpy as np
 
@@ -198,7 +197,7 @@ def _decode_block(block: bytes, base: int, out: NDArray[Any]) -> tuple[int, int]
 
 
 def _store(values: NDArray[Any], out: NDArray[Any]) -> None:
-    """Write unsigned ``values`` to the front of ``out``: the low bits of each, or for one byte whether any is set."""
+    """Write unsigned ``values`` to the front of ``out``: the low bits of each, or for bool whether any bit is set."""
     import numpy as np
 
     if out.itemsize == 1:
@@ -211,7 +210,7 @@ def _gather(block: bytes, starts: NDArray[Any], extra: NDArray[Any], longest: in
     """Return the varints that begin at ``starts`` and have ``extra`` bytes after the first, at most ``longest``."""
     import numpy as np
 
-    # The eight bytes at each start at once, whatever follows masked away. The groups of 7 bits then close up in three
+    # Read eight bytes at each start, and mask what follows the value. The groups of 7 bits then close up in three
     # steps: pairs, fours, all eight. (The same steps for any length: twice as fast as one round per byte.)
     words = np.ndarray((len(block),), "<u8", block + bytes(8), 0, (1,))
     values: NDArray[Any] = words[starts].astype(np.uint64, copy=False)
@@ -227,19 +226,19 @@ def _gather(block: bytes, starts: NDArray[Any], extra: NDArray[Any], longest: in
             among = np.flatnonzero(extra >= index)
             more = text[starts[among] + index].astype(np.uint64)
             more &= np.uint64(0x7F)
-            # Of the tenth byte one bit remains.
+            # One bit of the tenth byte remains.
             more <<= np.uint64(7 * index)
             values[among] |= more
     return values
 
 
 def _undo_zigzag(values: NDArray[Any]) -> None:
-    """Turn 0, 1, 2, 3 … into the bits of 0, -1, 1, -2 … in place, block by block."""
+    """Convert 0, 1, 2, 3 … to the bits of 0, -1, 1, -2 … in place, block by block."""
     for at in range(0, len(values), BLOCK_SIZE):
         part = values[at : at + BLOCK_SIZE]
         sign = part & 1
         part >>= 1
-        # All bits set where the sign is.
+        # All bits set if the number is negative.
         part ^= ~sign + 1
 
 

@@ -1,7 +1,7 @@
-"""Find headers of Riegeli chunks and blocks at any offset of a stretch of bytes.
+"""Finds headers of Riegeli chunks and blocks at any offset in a stretch of bytes.
 
-A cheap look at fields that are small in any real file comes first; the hash decides. Both run at some 100 MB/s over
-zeros and random bytes.
+A cheap test of fields that are small in any real file comes first; then the hash decides. Both run at about 100 MB/s
+over zeros and random bytes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ BLOCK_HEADER_SIZE: Final = 24
 # The type, fewer than 2^32 records, a decoded size below 2^40: bytes 24 to 39 of a chunk header.
 _TYPE: Final = lazy_pattern(rb"[smprt](?=.{4}\0\0\0.{5}\0\0\0)", re.DOTALL)
 _TYPE_AT: Final = 24
-# The highest byte that is not zero of next_chunk, below 2^40: one of the bytes 16 to 20 of a block header.
+# The highest nonzero byte of next_chunk, below 2^40: one of the bytes 16 to 20 of a block header.
 _HIGHEST: Final = lazy_pattern(rb"[^\0](?=\0\0\0)")
 _NEXT_AT: Final = 16
 _ZEROS: Final = tuple(bytes(count) for count in range(8))
@@ -33,7 +33,7 @@ _HASH = Struct("<Q")
 
 
 def chunk_headers(raw: bytes, most: int) -> Iterator[int]:
-    """Yield where in ``raw`` 40 bytes are a chunk header with a right hash and at most ``most`` bytes of data."""
+    """Yield where 40 bytes in ``raw`` are a chunk header with a correct hash and at most ``most`` bytes of data."""
     last = len(raw) - CHUNK_HEADER_SIZE
     for match in _TYPE.finditer(raw, _TYPE_AT):
         at = match.start() - _TYPE_AT
@@ -56,11 +56,11 @@ def _is_plausible(chunk_type: int, data_size: int, num_records: int, decoded: in
 
 
 def block_headers(raw: bytes) -> Iterator[int]:
-    """Yield where in ``raw`` 24 bytes are a block header with a right hash."""
+    """Yield where 24 bytes in ``raw`` are a block header with a correct hash."""
     last = len(raw) - BLOCK_HEADER_SIZE
     for match in _HIGHEST.finditer(raw, _NEXT_AT):
         highest = match.start()
-        for place in range(4, -1, -1):  # which byte of next_chunk that is
+        for place in range(4, -1, -1):  # index of the byte in next_chunk
             at = highest - _NEXT_AT - place
             if not raw.startswith(_ZEROS[7 - place], highest + 1):
                 continue

@@ -1,4 +1,4 @@
-"""Raw Snappy, element by element, for streams too large to be decoded whole."""
+"""Raw Snappy, element by element, for streams too large to decode as a whole."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ HISTORY = 1 << 16
 def run(  # noqa: C901 -- hot loop: a call an element costs a tenth and more
     source: bytes, at: int, out: bytearray, stop: int, literal: int
 ) -> tuple[int, int, int]:
-    """Decode the elements of ``source`` from ``at``, appending to ``out``, until that holds ``stop`` bytes or so.
+    """Decode the elements of ``source`` from ``at``, appending to ``out`` until it holds about ``stop`` bytes.
 
-    ``out`` begins with the history that copies may reach into, but no further back than `HISTORY`. ``literal`` bytes
-    of a literal are still to come. Returns ``(at, literal, offset)``: where it stopped (before an element that is not
-    all there), what is left of a literal, and 0 or the offset (-1 for 0) of the copy before which it stopped because
-    that reaches back too far. The last copy may exceed ``stop`` by up to 63 bytes.
+    ``out`` begins with the history that copies may refer to, at most `HISTORY` bytes back. ``literal`` bytes of a
+    literal are still to come. Return ``(at, literal, offset)``: where it stopped (before an incomplete element), how
+    many bytes of a literal are left, and 0, or the offset (-1 for 0) of the copy before which it stopped, as that
+    refers too far back. The last copy may exceed ``stop`` by up to 63 bytes.
     """
     end = len(source)
     size = len(out)

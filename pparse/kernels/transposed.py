@@ -1,9 +1,9 @@
-"""Loops over the inside of transposed Riegeli chunks: values out of buffers, moves, loops of states, records.
+"""Loops over the contents of transposed Riegeli chunks: values from buffers, moves, loops of states, records.
 
-Each buffer holds the values of one field, or more, one after another. A *reader* is an iterator that gives the next
-value as bytes. Readers never end: those that parse lengths raise `MalformedError` where the buffer does; those that
-take a fixed number of bytes go on into padding behind the buffer (`PADDING`), and whoever made them compares the
-stream's position with the buffer's length in the end. So ``map(next, readers)`` gathers values at the speed of C.
+Each buffer holds the values of one or more fields, one after another. A *reader* is an iterator that returns the next
+value as bytes. Readers never end: those that parse lengths raise `MalformedError` at the end of the buffer; those that
+take a fixed number of bytes continue into padding behind the buffer (`PADDING`), and their caller finally compares the
+position of the stream with the length of the buffer. So ``map(next, readers)`` gathers values at the speed of C.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 
     Read = Callable[[int], bytes]
 
-# At least one byte, so that reading beyond a buffer moves the position beyond it.
+# At least one byte, so that reading beyond a buffer moves the position beyond its end.
 PADDING: Final = bytes(16)
-# Strings this long are handed out as views: they are copied once, into the record.
+# Strings at least this long are returned as views, and copied once, into the record.
 _LONG: Final = 1 << 16
 _LITTLE: Final[repeat[Literal["little"]]] = repeat("little")
-# What a byte of the transitions stands for: an offset, and up to three more of 0.
+# The meaning of a byte of the transitions: an offset, and up to three more of 0.
 _MOVES: Final = tuple(bytes((byte >> 2,)) + bytes(byte & 3) for byte in range(256))
 
 
 def expand_moves(transitions: bytes) -> Iterator[int]:
-    """Yield the offset (0..63) of each move that ``transitions`` stands for."""
+    """Yield the offset (0..63) of each move in ``transitions``."""
     return chain.from_iterable(map(_MOVES.__getitem__, transitions))
 
 
@@ -42,7 +42,7 @@ def fixed_values(read: Read, width: int) -> Iterator[bytes]:
 
 
 def varint_values(read: Read, width: int) -> Iterator[bytes]:
-    """Read varints of ``width`` bytes, which are stored with bit 7 clear; the last byte stays as it is."""
+    """Read varints of ``width`` bytes, which are stored with bit 7 clear; the last byte is unchanged."""
     if width == 1:
         return map(read, repeat(1))
     mask = int.from_bytes(b"\x80" * (width - 1), "little")
@@ -51,7 +51,7 @@ def varint_values(read: Read, width: int) -> Iterator[bytes]:
 
 
 def string_values(buffer: bytes, pos: int, size: int) -> Iterator[bytes | memoryview]:
-    """Yield the strings in ``buffer[pos:size]``, each with its length in front, as it stands."""
+    """Yield the strings in ``buffer[pos:size]``, each with its length before it, as stored."""
     while pos < size:
         length = buffer[pos]
         if length < 0x80:
@@ -70,7 +70,7 @@ def string_values(buffer: bytes, pos: int, size: int) -> Iterator[bytes | memory
 
 
 def strings_of_stream(read: Read) -> Iterator[bytes]:
-    """Yield strings as `string_values` does, from a buffer that values of other kinds are read from as well."""
+    """Yield the same as `string_values`, from a buffer that also holds values of other kinds."""
     while True:
         prefix, length = _read_length(read)
         value = read(length)
@@ -80,7 +80,7 @@ def strings_of_stream(read: Read) -> Iterator[bytes]:
 
 
 def sized_values(read: Read, lengths: Read) -> Iterator[bytes]:
-    """Yield values whose lengths stand in another buffer (records that are not protos)."""
+    """Yield values whose lengths are in another buffer (records that are not protos)."""
     while True:
         _, length = _read_length(lengths)
         value = read(length)
@@ -103,7 +103,7 @@ def _read_length(read: Read) -> tuple[bytes, int]:
 def find_loop(following: array[int], count: int) -> int:
     """Return a state on a loop of implicit moves, or -1. ``following[s] - count``, if not negative, is the next state.
 
-    Each state is looked at twice at most.
+    Visits each state at most twice.
     """
     seen = bytearray(count)  # 0 not yet, 1 on the path being followed, 2 known to end
     for start in range(count):
@@ -125,10 +125,10 @@ def find_loop(following: array[int], count: int) -> int:
 
 
 def is_canonical_message(data: bytes, pos: int, end: int) -> bool:  # noqa: C901 -- hot loop: a call an element costs a tenth and more
-    """Say whether ``data[pos:end]`` is canonical protobuf wire data; values with a length are not looked into.
+    """Return whether ``data[pos:end]`` is canonical protobuf wire data; does not look into values with a length.
 
-    Canonical: shortest varints of at most 32 bits (tags, lengths) or 64 bits (values), field numbers above 0, no wire
-    type 6 or 7, lengths that fit, groups that end in the order they began, all of it up to the last byte.
+    Canonical means: shortest varints of at most 32 bits (tags, lengths) or 64 bits (values), field numbers above 0, no
+    wire type 6 or 7, lengths that fit, groups that end in the order they began, up to the last byte.
     """
     groups = []
     while pos < end:
@@ -169,7 +169,7 @@ def is_canonical_message(data: bytes, pos: int, end: int) -> bool:  # noqa: C901
 
 
 def _end_of_canonical(data: bytes, pos: int, end: int, max_bytes: int) -> int:
-    """Return where the varint of two bytes or more at ``data[pos:end]`` ends; 0 if it is not a canonical one."""
+    """Return where the varint of two or more bytes at ``data[pos:end]`` ends; 0 if it is not canonical."""
     limit = min(end, pos + max_bytes)
     at = pos + 1
     while at < limit and data[at] > 0x7F:

@@ -57,7 +57,7 @@ def read_varint(
     """Return the value of the varint at ``buffer[pos:end]`` and the position after it.
 
     ``max_bytes`` is 10 (64 bits) or 5 (32 bits). Raises `MalformedError`, offset ``pos``, if it is cut short or too
-    large; ``what`` is the subject of the sentence.
+    large; ``what`` is the subject of the message.
     """
     if pos < end and (byte := buffer[pos]) < 0x80:
         return byte, pos + 1

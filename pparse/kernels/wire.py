@@ -25,7 +25,7 @@ FIXED32: Final = 5
 
 SLACK: Final = 20
 PADDING: Final = bytes(SLACK)
-# Nesting of groups that are passed over (protobuf's own limit for messages is 100).
+# The most nested groups that are skipped (protobuf's own limit for messages is 100).
 MAX_GROUPS: Final = 1_000
 _NO_TAG: Final = -1
 
@@ -36,8 +36,8 @@ def scan(  # noqa: C901 -- hot loop: a call an element costs a tenth and more
     """Walk the fields that begin in ``block[pos:stop]``; return where the next one begins, and where the last began.
 
     The begin of each field is appended to ``found[tag]`` (a dict that makes its lists, as a defaultdict does).
-    ``groups`` are the numbers of open groups: what is inside one is passed over. The next field may lie beyond the
-    block; ``base`` is the block's offset, for errors. Raises `MalformedError` for what is no field.
+    ``groups`` are the numbers of open groups, whose contents are skipped. The next field may lie beyond the block;
+    ``base`` is the block's offset, for errors. Raises `MalformedError` if something is not a field.
     """
     last = pos
     if groups:
@@ -57,7 +57,7 @@ def scan(  # noqa: C901 -- hot loop: a call an element costs a tenth and more
             if wire > FIXED32 or tag < 8:
                 raise no_field(tag, base + last)
             if wire == END_GROUP:
-                raise MalformedError("a group ends that never began", offset=base + last)
+                raise MalformedError("a group ends that was never opened", offset=base + last)
             begins = found[tag]
         begins.append(last)
         if wire == LEN:
@@ -137,7 +137,7 @@ def read_tag(block: bytes, pos: int, base: int = 0) -> tuple[int, int]:
             if tag >> 32:
                 break
             return tag, at + 1
-    raise MalformedError("this is no tag of a field: its varint is too long", offset=base + pos)
+    raise MalformedError("not the tag of a field: its varint is too long", offset=base + pos)
 
 
 def read_length(block: bytes, pos: int, base: int = 0) -> tuple[int, int]:
@@ -176,6 +176,6 @@ def read_value(block: bytes, pos: int) -> tuple[int, int]:
 
 
 def no_field(tag: int, offset: int) -> MalformedError:
-    """Return the error for a tag that names no field."""
+    """Return the error for a tag that is not that of a field."""
     what = f"wire type {tag & 7}" if tag & 7 > FIXED32 else "field number 0"
-    return MalformedError(f"this is no field: there is no {what}", offset=offset)
+    return MalformedError(f"not a field: there is no {what}", offset=offset)

@@ -1,20 +1,20 @@
 """Guess what a length-delimited protobuf field of an unknown schema holds: a message, text, or other bytes.
 
-The wire format does not say (https://protobuf.dev/programming-guides/encoding/#structure): ``0a 03 61 62 63`` is a
-message with a string in field 1, and text of five characters, two of them odd. So each reading is priced in bits: how
-long the data would be, written in a code made for readings of that kind. The shortest wins, and the distance to the
-next gives the confidence.
+The wire format does not tell (https://protobuf.dev/programming-guides/encoding/#structure): ``0a 03 61 62 63`` is a
+message with a string in field 1, and text of five characters, two of them odd. So each reading gets a price in bits:
+the length of the data in a code made for readings of that kind. The shortest wins, and the distance to the next gives
+the confidence.
 
-- Bytes cost eight bits each. Packed repeated values are bytes here: a list of small numbers has no structure that one
-  could be confident of, and a short one is text, or a message, just as well.
-- Text must be UTF-8; letters are cheap, control characters dear.
+- Bytes cost eight bits each. Packed repeated values count as bytes: a list of small numbers has no structure to be
+  confident of, and a short one may as well be text or a message.
+- Text must be UTF-8; letters are cheap, control characters expensive.
 - A message must parse to its end: tags of known wire types, numbers of 1 to 2^29 - 1, groups closed by their own
-  number, lengths that stay inside. Cheap are small field numbers, ascending or repeated as all writers have them, and
-  small values. A payload costs what the cheapest reading of it costs, down to `MAX_DEPTH` levels.
+  number, lengths that stay inside. Small field numbers are cheap, ascending or repeated as all writers have them, and
+  so are small values. A payload costs as much as its cheapest reading, down to `MAX_DEPTH` levels.
 
-Where the data is text without control characters and a message to its last byte, the confidence stays below 0.9.
+If the data is both text without control characters and a message to its last byte, the confidence stays below 0.9.
 
-Nothing is raised on any input. At most `MAX_LOOK` bytes and `MAX_FIELDS` fields are looked at; no recursion.
+Raises nothing on any input. Reads at most `MAX_LOOK` bytes and `MAX_FIELDS` fields, without recursion.
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ _ODD_NUMBER: Final = 10.0
 _DESCENDING: Final = 4.0
 
 _CONTROLS: Final = lazy_pattern(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
-# Characters that are no control characters in ASCII and hardly more at home in text.
+# Characters as rare in text as ASCII control characters: C1 controls, private use, specials.
 _ODD_CHARACTERS: Final = lazy_pattern("[\x80-\x9f\ue000-\uf8ff\ufff0-\uffff\U000e1000-\U0010ffff]")
 _ODD_CHARACTER: Final = 14.0
 
 
 def _price_list() -> bytes:
-    """Return for each byte what it costs in text, in quarters of a bit."""
+    """Return the price of each byte in text, in quarters of a bit."""
     prices = bytearray([28]) * 256
     prices[:0x20] = bytes([80]) * 0x20
     prices[0x7F] = 80
@@ -92,7 +92,7 @@ class _Frame:
         self.groups: list[int] = []
 
     def stop(self) -> None:
-        """End here: right where the data is cut, else the bytes are no message."""
+        """End here: as expected if the data is cut here; otherwise the bytes are not a message."""
         self.bits = self.bits + 8.0 * (self.end - self.pos) if self.cut else inf
         self.pos = self.end
 
@@ -123,7 +123,7 @@ def guess(data: bytes, complete: bool = True) -> tuple[str, float]:
 
 
 def _text_bits(data: bytes, complete: bool) -> float:
-    """Return what ``data`` costs as text; infinite if it is not UTF-8 (but for a last character cut, not complete)."""
+    """Return the price of ``data`` as text; infinite if it is not UTF-8 (its end may be cut unless ``complete``)."""
     bits = sum(data.translate(_PRICES)) / 4.0
     if data.isascii():
         return bits
@@ -137,7 +137,7 @@ def _text_bits(data: bytes, complete: bool) -> float:
 
 
 def _message_bits(data: bytes, complete: bool) -> float:
-    """Return what ``data`` costs as a message; infinite if it is none."""
+    """Return the price of ``data`` as a message; infinite if it is not a message."""
     frame = _Frame(0, len(data), not complete, inf)
     above: list[_Frame] = []
     fields = 0
@@ -168,7 +168,7 @@ def _message_bits(data: bytes, complete: bool) -> float:
 
 
 def _skip_rest(data: bytes, frame: _Frame) -> None:
-    """Take what is left of ``frame`` unread: at a price that says nothing for or against a message."""
+    """Take the rest of ``frame`` unread, at a price that is neutral."""
     rest = data[frame.pos : frame.end]
     frame.bits += min(8.0 * len(rest), _text_bits(rest, False))
     frame.pos = frame.end
@@ -216,7 +216,7 @@ def _read_field(data: bytes, frame: _Frame, deeper: bool) -> _Frame | None:
 
 
 def _number_bits(number: int, previous: int) -> float:
-    """Return what the field number costs after the ``previous`` one (0 at the beginning)."""
+    """Return the price of a field number after ``previous`` (0 at the beginning)."""
     odd = _ODD_NUMBER if 19_000 <= number < 20_000 else 0.0
     if number == previous:
         return odd + 1.5
@@ -247,7 +247,7 @@ def _pay_varint(data: bytes, frame: _Frame) -> None:
 
 
 def _open_payload(data: bytes, frame: _Frame, deeper: bool) -> _Frame | None:
-    """Read the length of a field and go past its payload, in ``frame``; return a frame for what is in it."""
+    """Read the length of a field and skip its payload, in ``frame``; return a frame for the payload."""
     start = frame.pos
     length, pos = _varint(data, start, frame.end)
     left = frame.end - pos

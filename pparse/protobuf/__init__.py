@@ -1,4 +1,4 @@
-"""Types of protocol buffer messages, without a protobuf library."""
+"""Protocol buffer message types, without a protobuf library."""
 
 from __future__ import annotations
 

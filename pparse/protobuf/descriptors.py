@@ -1,9 +1,9 @@
-"""Where in compiled protocol buffer descriptors things are; what `pparse.protobuf.schema` is made with.
+"""The places of things in compiled protocol buffer descriptors; the basis of `pparse.protobuf.schema`.
 
-Descriptors are messages themselves (field numbers: protobuf's ``descriptor.proto``), of few kinds of fields. `walk`
-yields the fields of one message; `FileParts` and `MessageParts` keep the places of what one declares and read no
-further. Tags stand here as on the wire: the field's number times 8, plus the wire type. Nothing here recurses. All
-errors are `MalformedError`, their offsets places in the bytes.
+Descriptors are messages themselves (field numbers: protobuf's ``descriptor.proto``), with few kinds of fields. `walk`
+yields the fields of one message; `FileParts` and `MessageParts` keep the places of what one declares, and read no
+further. Tags are as on the wire: the field's number times 8, plus the wire type. Nothing here recurses. All errors are
+`MalformedError`, with offsets in the bytes.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ WIRE_END_GROUP: Final = 4
 WIRE_FIXED32: Final = 5
 
 MAX_NESTING: Final = 100
-"""As deep as messages may be declared in messages (protobuf's own compiler: 32)."""
+"""How deep messages may be declared in messages (in protobuf's own compiler: 32)."""
 MAX_NAME: Final = 4096
-"""As many bytes as a name may have that a descriptor declares."""
+"""The most bytes of a name in a descriptor."""
 
 # Features: presence, kind of enums, encoding of repeated fields, encoding of messages; their numbers in FeatureSet.
 _FEATURES: Final = {0x08: 0, 0x10: 1, 0x18: 2, 0x28: 3}
@@ -45,15 +45,19 @@ _SYNTAXES: Final = {b"": _PROTO2, b"proto2": _PROTO2, b"proto3": _PROTO3, b"edit
 
 
 class FileParts:
-    """What one file declares, and where: a FileDescriptorProto."""
+    """What one file declares (a FileDescriptorProto), and where."""
 
     __slots__ = ("enums", "extensions", "features", "messages", "package")
 
     def __init__(self, data: bytes, start: int, end: int) -> None:
         self.package = ""
+        """Name of its package."""
         self.messages: list[Span] = []
+        """Places of its messages."""
         self.enums: list[Span] = []
+        """Places of its enums."""
         self.extensions: list[Span] = []
+        """Places of its extensions."""
         syntax = b""
         options: list[Span] = []
         for key, begin, stop in walk(data, start, end):
@@ -70,24 +74,31 @@ class FileParts:
             elif key == 0x62:  # syntax
                 syntax = data[begin : min(stop, begin + 9)]
         if syntax not in _SYNTAXES:
-            raise MalformedError("a file of an unknown syntax", offset=start, got=syntax.decode("latin-1"))
+            raise MalformedError("a file with an unknown syntax", offset=start, got=syntax.decode("latin-1"))
         self.features = _SYNTAXES[syntax]
+        """Its features: the defaults of its syntax or edition, with its options."""
         for begin, stop in options:
             self.features = nested_features(data, begin, stop, _FILE_FEATURES, self.features)
 
 
 class MessageParts:
-    """What one message declares, and where: a DescriptorProto."""
+    """What one message declares (a DescriptorProto), and where."""
 
     __slots__ = ("extendable", "extensions", "fields", "map_entry", "nested", "oneofs")
 
     def __init__(self, data: bytes, start: int, end: int) -> None:
         self.fields: list[Span] = []
+        """Places of its fields."""
         self.nested: dict[str, tuple[bool, Span]] = {}
+        """Nested types by name: whether it is a message, and its place."""
         self.extensions: list[Span] = []
+        """Places of extensions declared in it."""
         self.oneofs: list[Span] = []
+        """Places of its oneofs."""
         self.extendable = False
+        """Whether it may have extensions."""
         self.map_entry = False
+        """Whether it is an entry of a map."""
         for key, begin, stop in walk(data, start, end):
             if key == 0x12:  # field
                 self.fields.append((begin, stop))
@@ -106,7 +117,7 @@ class MessageParts:
 def walk(data: bytes, pos: int, end: int) -> Iterator[tuple[int, int, int]]:
     """Yield the fields of the message at ``data[pos:end]``: tag, and begin and end of the bytes, or value and 0.
 
-    What has another wire type than these two, and what is inside of groups, is passed over.
+    Skips fields with other wire types than these two, and everything inside groups.
     """
     groups: list[int] = []
     while pos < end:
@@ -139,7 +150,7 @@ def walk(data: bytes, pos: int, end: int) -> Iterator[tuple[int, int, int]]:
 
 
 def _skipped(key: int, pos: int, end: int, groups: list[int]) -> int:
-    """Return the position after a field that no descriptor has, ``groups`` being the open ones."""
+    """Return the position after a field that descriptors do not have; ``groups`` are the open groups."""
     wire = key & 7
     if wire == WIRE_GROUP:
         groups.append(key >> 3)
@@ -147,7 +158,7 @@ def _skipped(key: int, pos: int, end: int, groups: list[int]) -> int:
             raise MalformedError("groups are nested too deep", offset=pos, wanted=MAX_NESTING)
     elif wire == WIRE_END_GROUP:
         if not groups or groups.pop() != key >> 3:
-            raise MalformedError("a group ends in a descriptor that did not begin", offset=pos)
+            raise MalformedError("a group ends in a descriptor that was never opened", offset=pos)
     elif wire in (WIRE_FIXED64, WIRE_FIXED32):
         size = 8 if wire == WIRE_FIXED64 else 4
         if size > end - pos:
@@ -159,7 +170,7 @@ def _skipped(key: int, pos: int, end: int, groups: list[int]) -> int:
 
 
 def last_field(data: bytes, span: Span, wanted: int) -> Span:
-    """Return what the last field of that tag is; zeros if there is none."""
+    """Return the value of the last field with that tag; zeros if there is none."""
     found = (0, 0)
     for key, start, end in walk(data, *span):
         if key == wanted:
@@ -169,7 +180,7 @@ def last_field(data: bytes, span: Span, wanted: int) -> Span:
 
 def declared_name(data: bytes, start: int, end: int) -> str:
     """Return the name (field 1) of what is declared at ``data[start:end]``."""
-    # Nearly always it comes first, and its size is one byte.
+    # Nearly always the first field, with a size of one byte.
     if end - start > 2 and data[start] == 0x0A and (size := data[start + 1]) < 0x80 and size <= end - start - 2:
         return identifier(data, start + 2, start + 2 + size)
     return identifier(data, *last_field(data, (start, end), 0x0A), start)
@@ -179,7 +190,7 @@ def identifier(data: bytes, start: int, end: int, offset: int | None = None) -> 
     """Return the name at ``data[start:end]``: ASCII letters, digits and underscores."""
     name = data[start:end] if end - start <= MAX_NAME else b""
     if not (name.isascii() and (text := name.decode()).isidentifier()):
-        raise MalformedError("a descriptor has no name, or none that names can be", offset=offset or start)
+        raise MalformedError("a descriptor has no name, or an invalid one", offset=offset or start)
     return text
 
 
@@ -187,12 +198,12 @@ def qualified_name(data: bytes, start: int, end: int) -> str:
     """Return the name at ``data[start:end]``: identifiers with dots between."""
     name = data[start:end] if end - start <= MAX_NAME else b""
     if not (name.isascii() and all(map(str.isidentifier, (text := name.decode()).split(".")))):
-        raise MalformedError("a descriptor has no name, or none that names can be", offset=start)
+        raise MalformedError("a descriptor has no name, or an invalid one", offset=start)
     return text
 
 
 def type_reference(data: bytes, start: int, end: int) -> str:
-    """Return the name of a type at ``data[start:end]``; with a dot in front if that is all of its name."""
+    """Return the name of a type at ``data[start:end]``; with a leading dot if it is the full name."""
     if start != end and data[start] == 0x2E:
         return "." + qualified_name(data, start + 1, end)
     return qualified_name(data, start, end)
@@ -207,19 +218,19 @@ def text_of(data: bytes, start: int, end: int, what: str) -> str:
 
 
 def json_name_of(name: str) -> str:
-    """Return the name that a field has in JSON, if its descriptor does not say another: camel case."""
+    """Return a field's default name in JSON: camel case."""
     first, *others = name.split("_")
     return first + "".join(part[:1].upper() + part[1:] for part in others)
 
 
 def signed(value: int) -> int:
-    """Return the int32 that is meant by a varint."""
+    """Return the int32 that a varint encodes."""
     value &= 0xFFFFFFFF
     return value - (value >> 31 << 32)
 
 
 def nested_features(data: bytes, start: int, end: int, tag: int, features: Features) -> Features:
-    """Return ``features`` as the options at ``data[start:end]``, whose features have that tag, change them."""
+    """Return ``features`` with the changes in the options at ``data[start:end]``, whose features have that tag."""
     for key, begin, stop in walk(data, start, end):
         if key == tag:
             features = _changed(data, begin, stop, features)
@@ -236,7 +247,7 @@ def _changed(data: bytes, start: int, end: int, features: Features) -> Features:
 
 
 def field_options(data: bytes, start: int, end: int, features: Features) -> tuple[Features, int]:
-    """Return the features of a field, and the encoding that its option ``packed`` asks for (0: none)."""
+    """Return the features of a field, and the encoding that its option ``packed`` requests (0: none)."""
     explicit = 0
     for key, begin, stop in walk(data, start, end):
         if key == 0x10:  # packed

@@ -1,16 +1,16 @@
-"""What protocol buffer messages are made of, read from their compiled descriptors; without protobuf, and lazily.
+"""Protocol buffer message types, read lazily from compiled descriptors, without a protobuf library.
 
-A `Schema` is made of a serialized FileDescriptorSet (field numbers: protobuf's ``descriptor.proto``). Making it finds
-where in the bytes the types of each file are, and no more: a message is looked through when it is asked for, its fields
-are read when they are. Types refer to each other by name, so a schema of types that contain themselves is fine.
+A `Schema` is made from a serialized FileDescriptorSet (field numbers: protobuf's ``descriptor.proto``). Making it only
+finds where in the bytes the types of each file are. A message is scanned on its first use, and its fields when they are
+needed. Types refer to each other by name, so recursive types work.
 
-proto2, proto3 and editions differ in a few *features* of a field or enum; those of the edition are the defaults, and
-options of the file, then of the field or enum, override them. A later edition than those known here is taken to have
-the defaults of the last.
+proto2, proto3 and editions differ in a few *features* of a field or enum. The edition gives the defaults; options of
+the file, then of the field or enum, override them. An edition later than those known here gets the defaults of the last
+known one.
 
-Bytes that are not descriptors, at the latest when what they describe is asked for, are a `MalformedError` whose offset
-is the place in the descriptor set. Nothing here recurses, and time and memory are linear in the bytes looked at. If
-there are several types of one name, the first counts.
+Bytes that are not descriptors raise a `MalformedError` with the offset in the descriptor set, at the latest when the
+type is used. Nothing here recurses, and time and memory are linear in the bytes read. If several types have one name,
+the first counts.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ class Schema:
     __slots__ = ("_data", "_extensions", "_files", "_lock", "_names", "_types")
 
     def __init__(self, descriptor_set: bytes) -> None:
-        self._lock = threading.RLock()  # one schema serves any number of documents and threads
+        self._lock = threading.RLock()  # one schema may serve many documents and threads
         self._data = bytes(descriptor_set)
         self._files: list[FileParts] = []
         # By package and name: where the message (or enum) is, and in which file.
@@ -163,21 +163,21 @@ class Schema:
                 names.setdefault(declared_name(self._data, *span), (is_enum, span, file))
 
     def message(self, full_name: str) -> MessageType:
-        """Return the message type of that name, e.g. ``tensorflow.NodeDef``; PathError if there is none."""
+        """Return the message type with that name, e.g. ``tensorflow.NodeDef``. Raises `PathError` if there is none."""
         found = self.find(full_name)
         if not isinstance(found, MessageType):
             raise self._missing("message", found, full_name)
         return found
 
     def enum(self, full_name: str) -> EnumType:
-        """Return the enum type of that name; PathError if there is none."""
+        """Return the enum type with that name. Raises `PathError` if there is none."""
         found = self.find(full_name)
         if not isinstance(found, EnumType):
             raise self._missing("enum", found, full_name)
         return found
 
     def find(self, full_name: str) -> MessageType | EnumType | None:
-        """Return the message or enum type of that name, None if there is none."""
+        """Return the message or enum type with that name; None if there is none."""
         found = self._types.get(full_name)
         if found is not None:
             return found
@@ -198,7 +198,7 @@ class Schema:
         return None
 
     def _descend(self, found: MessageType | EnumType, nested: list[str]) -> MessageType | EnumType | None:
-        """Return the type inside ``found`` that the names, innermost first, lead to."""
+        """Return the type inside ``found`` at the end of ``nested`` names, innermost first."""
         for name in reversed(nested):
             if not isinstance(found, MessageType) or (place := found._body().nested.get(name)) is None:
                 return None
@@ -211,7 +211,7 @@ class Schema:
         return self._types.setdefault(full_name, made)
 
     def message_names(self) -> Iterator[str]:
-        """Yield the full names of all messages: in the order of the files, outer before inner, no entries of maps."""
+        """Yield the full names of all messages in file order, outer ones first, without entries of maps."""
         for full_name, body, _ in self._bodies():
             if not body.map_entry:
                 yield full_name
@@ -241,10 +241,10 @@ class Schema:
             for name in islice(self.message_names(), 2000) if what == "message" else self._enum_names():
                 names.setdefault(name.rpartition(".")[2].lower()[:200], name)
         except MalformedError:
-            pass  # what cannot be read is no suggestion
+            pass  # suggest only what can be read
         close = difflib.get_close_matches(wanted, names, 3)
         return PathError(
-            f"there is no {what} of this name", path=full_name, suggestions=tuple(names[name] for name in close)
+            f"there is no {what} with this name", path=full_name, suggestions=tuple(names[name] for name in close)
         )
 
     def _enum_names(self) -> Iterator[str]:
@@ -254,7 +254,7 @@ class Schema:
                     yield f"{package}.{name}" if package else name
 
     def _extensions_of(self, full_name: str) -> list[tuple[str, Span, FileParts]]:
-        """Return the extensions of that message: where each was declared, its place and its file."""
+        """Return the extensions of that message, as (scope of the declaration, place, file)."""
         if self._extensions is None:
             found: dict[str, list[tuple[str, Span, FileParts]]] = {}
             places = [(file.package, span, file) for file in self._files for span in file.extensions]
@@ -267,14 +267,14 @@ class Schema:
         return self._extensions.get(full_name, [])
 
     def _resolved(self, scope: str, reference: str) -> str:
-        """Return the full name that a reference inside ``scope`` means: compilers write it with a dot in front.
+        """Return the full name of the type that a reference inside ``scope`` means; compilers write a leading dot.
 
-        Otherwise the innermost scope counts that has something of the name's first part.
+        Otherwise the innermost scope that declares the first part of the name counts.
         """
         if reference.startswith("."):
             return reference[1:]
         first = reference.partition(".")[0]
-        self.find(scope)  # those around it are known then, too
+        self.find(scope)  # also finds the outer ones
         for _ in range(2 * MAX_NESTING):
             around = self._types.get(scope)
             inside = around._body().nested if isinstance(around, MessageType) else self._names.get(scope, {})
@@ -286,14 +286,17 @@ class Schema:
 
 
 class MessageType:
-    """A message type. ``full_name`` has the package in it, ``name`` is the last part of it."""
+    """A message type."""
 
     __slots__ = ("_by_name", "_fields", "_file", "_parts", "_span", "full_name", "name", "schema")
 
     def __init__(self, schema: Schema, full_name: str, span: Span, file: FileParts) -> None:
         self.schema = schema
+        """The schema it belongs to."""
         self.full_name = full_name
+        """Its name with the package."""
         self.name = full_name.rpartition(".")[2]
+        """The last part of its name."""
         self._span = span
         self._file = file
         self._parts: MessageParts | None = None
@@ -310,26 +313,26 @@ class MessageType:
 
     @property
     def is_map_entry(self) -> bool:
-        """Whether this is the message that the compiler made for the entries of a map."""
+        """Whether the compiler generated it for the entries of a map."""
         return self._body().map_entry
 
     @property
     def fields(self) -> dict[int, FieldType]:
-        """The fields by number, in the order of their declarations, and the known extensions after them."""
+        """The fields by number, in order of declaration, followed by the known extensions."""
         if self._fields is None:
             self._read()
         return self._fields or {}
 
     @property
     def by_name(self) -> dict[str, FieldType]:
-        """The fields by name; extensions under their full names in brackets."""
+        """The fields by name; extensions by full name, in brackets."""
         if self._by_name is None:
             self._read()
         return self._by_name or {}
 
     def _read(self) -> None:
         with self.schema._lock:
-            if self._by_name is None:  # else another thread was quicker, and its fields are those in use
+            if self._by_name is None:  # otherwise another thread was quicker, and its fields are in use
                 self._fields, self._by_name = self._made_fields()
 
     def _made_fields(self) -> tuple[dict[int, FieldType], dict[str, FieldType]]:
@@ -342,7 +345,7 @@ class MessageType:
         for scope, span, file, is_extension in places:
             field = FieldType(self.schema, scope, span, file, None if is_extension else body)
             if field.number in fields or field.name in by_name:
-                raise MalformedError(f"{self.full_name}: a number or name of fields occurs twice", offset=span[0])
+                raise MalformedError(f"{self.full_name}: a field number or name occurs twice", offset=span[0])
             fields[field.number] = by_name[field.name] = field
         return fields, by_name
 
@@ -350,11 +353,7 @@ class MessageType:
 class FieldType:
     """A field of a message.
 
-    ``name`` (of extensions: the full name in brackets), ``number``; ``type`` (`TYPE_DOUBLE` to `TYPE_SINT64`) and
-    ``type_name`` (``int32``, or the full name of the message or enum); ``repeated`` and ``packed``; ``wire_type`` of
-    one element (a packed list has 2, and a reader must take either form of either field); ``oneof``: the name of the
-    oneof that it belongs to, None also for those that the compiler made for ``optional``; ``has_presence``: whether
-    "set to the default" and "not set" differ; ``json_name``.
+    ``type`` is `TYPE_DOUBLE` to `TYPE_SINT64`; ``type_name`` is ``int32``, or the full name of the message or enum.
     """
 
     __slots__ = (
@@ -386,37 +385,45 @@ class FieldType:
         self._default: Default = None
         self._text = data[slice(*raw[_DEFAULT_VALUE])] if _DEFAULT_VALUE in raw else None
         self.name = identifier(data, *raw.get(_NAME, (0, 0)), span[0])
+        """Its name; for extensions the full name, in brackets."""
         self.json_name = (
             text_of(data, *raw[_JSON_NAME], "a JSON name") if _JSON_NAME in raw else json_name_of(self.name)
         )
+        """Its name in JSON."""
         if body is None:
             self.name = f"[{scope}.{self.name}]" if scope else f"[{self.name}]"
         self.number = raw.get(_NUMBER, (0, 0))[0]
+        """Its number."""
         if not 0 < self.number <= _MAX_NUMBER:
             raise MalformedError(f"field {self.name!r} cannot have that number", offset=span[0], got=self.number)
         self.repeated = raw.get(_LABEL, (_OPTIONAL, 0))[0] == _REPEATED
+        """Whether it is a list."""
         features = file.features
         explicit = 0
         if _OPTIONS in raw:
             features, explicit = field_options(data, *raw[_OPTIONS], features)
         self._set_type(raw, scope, features[3] == DELIMITED and not (body and body.map_entry))
         self.wire_type = WIRE_TYPES[self.type]
+        """Wire type of one element. A packed list has 2, and a reader must accept both forms."""
         encoding = explicit or features[2]
         self.packed = self.repeated and encoding == PACKED and self.type not in _UNPACKABLE
+        """Whether its elements are packed."""
         self.oneof = self._oneof(raw, body)
+        """Name of its oneof; None also for those that the compiler generates for ``optional``."""
         of_its_own = _ONEOF_INDEX in raw or body is None or self.type in (TYPE_MESSAGE, TYPE_GROUP)
         self.has_presence = not self.repeated and (of_its_own or features[0] != IMPLICIT)
+        """Whether "set to the default" and "not set" differ."""
 
     def _oneof(self, raw: dict[int, Span], body: MessageParts | None) -> str | None:
         if _ONEOF_INDEX not in raw or raw.get(_PROTO3_OPTIONAL, (0, 0))[0]:
             return None
         index = raw[_ONEOF_INDEX][0]
         if body is None or index >= len(body.oneofs):
-            raise MalformedError(f"field {self.name!r} is in no such oneof", offset=self._offset, got=index)
+            raise MalformedError(f"field {self.name!r} is in an unknown oneof", offset=self._offset, got=index)
         return declared_name(self._schema._data, *body.oneofs[index])
 
     def _set_type(self, raw: dict[int, Span], scope: str, delimited: bool) -> None:
-        """Set ``type`` and ``type_name``; with a name but no type, what is of that name tells."""
+        """Set ``type`` and ``type_name``; with a name but no type, look the name up."""
         self.type = raw.get(_TYPE, (0, 0))[0]
         reference = ""
         if _TYPE_NAME in raw:
@@ -427,7 +434,7 @@ class FieldType:
             raise MalformedError(f"field {self.name!r} has an unknown type", offset=self._offset, got=self.type)
         refers = self.type in (TYPE_MESSAGE, TYPE_GROUP, TYPE_ENUM)
         if refers and not reference:
-            raise MalformedError(f"field {self.name!r} does not say its type", offset=self._offset)
+            raise MalformedError(f"field {self.name!r} has no type", offset=self._offset)
         self.type_name = reference if refers else TYPE_NAMES[self.type]
         # Entries of maps are never delimited.
         if self.type == TYPE_MESSAGE and delimited and not self.is_map:
@@ -448,7 +455,7 @@ class FieldType:
 
     @property
     def message(self) -> MessageType | None:
-        """The type of a message or group, None for other fields; MalformedError if the schema does not have it."""
+        """The type of a message or group; None for other fields. Raises `MalformedError` if the schema lacks it."""
         if self.type not in (TYPE_MESSAGE, TYPE_GROUP):
             return None
         found = self._refers_to()
@@ -456,7 +463,7 @@ class FieldType:
 
     @property
     def enum(self) -> EnumType | None:
-        """The type of an enum, None for other fields; MalformedError if the schema does not have it."""
+        """The type of an enum; None for other fields. Raises `MalformedError` if the schema lacks it."""
         if self.type != TYPE_ENUM:
             return None
         found = self._refers_to()
@@ -472,12 +479,12 @@ class FieldType:
 
     @property
     def map_key(self) -> FieldType | None:
-        """The keys of a map, None for other fields."""
+        """The keys of a map; None for other fields."""
         return self._of_entry(1)
 
     @property
     def map_value(self) -> FieldType | None:
-        """The values of a map, None for other fields."""
+        """The values of a map; None for other fields."""
         return self._of_entry(2)
 
     def _of_entry(self, number: int) -> FieldType | None:
@@ -485,14 +492,14 @@ class FieldType:
             return None
         found = self.message.fields.get(number)
         if found is None or found.repeated:
-            raise MalformedError(f"{self.type_name} is not made as an entry of a map is", offset=self._offset)
+            raise MalformedError(f"{self.type_name} is not a valid map entry", offset=self._offset)
         return found
 
     @property
     def default(self) -> Default:
-        """What a field (one element of it) is that is not set; None for messages.
+        """The value of the field (or of one element) if it is not set; None for messages.
 
-        The number of an enum's value, by default the first one's. Floats have 32 bits where the type has.
+        For an enum, the number of its default, normally the first value. Floats are rounded to 32 bits if the type is.
         """
         if self._default is None and self.type not in (TYPE_MESSAGE, TYPE_GROUP):
             if self.type == TYPE_ENUM:
@@ -518,19 +525,21 @@ class FieldType:
 
 
 class EnumType:
-    """An enum type: ``names`` by number (of several the first), ``numbers`` by name, in the order of declaration.
-
-    ``closed``: a number that is not among them is not a value of the enum (proto2), but an unknown field.
-    """
+    """An enum type."""
 
     __slots__ = ("closed", "full_name", "name", "names", "numbers", "schema")
 
     def __init__(self, schema: Schema, full_name: str, span: Span, file: FileParts) -> None:
         self.schema = schema
+        """The schema it belongs to."""
         self.full_name = full_name
+        """Its name with the package."""
         self.name = full_name.rpartition(".")[2]
+        """The last part of its name."""
         self.names: dict[int, str] = {}
+        """Names by number (the first, if there are several), in order of declaration."""
         self.numbers: dict[str, int] = {}
+        """Numbers by name, in order of declaration."""
         features = file.features
         data = schema._data
         for key, start, end in walk(data, *span):
@@ -545,13 +554,14 @@ class EnumType:
         if not self.numbers:
             raise MalformedError(f"{full_name} has no values", offset=span[0])
         self.closed = features[1] == CLOSED
+        """Whether other numbers are unknown fields instead of values (proto2)."""
 
     def __repr__(self) -> str:
         return f"<EnumType {self.full_name}>"
 
 
 def _number(kind: int, text: str) -> int | float | bool | None:
-    """Return the value of a default of that type (``""``: zero), None if it has no such value."""
+    """Return the value of a default of that type (``""``: zero); None if the text is not such a value."""
     if len(text) > _LONGEST_NUMBER or not text.isascii():
         return None
     if kind == TYPE_BOOL:
@@ -580,7 +590,7 @@ def _number(kind: int, text: str) -> int | float | bool | None:
 
 
 def _unescaped(text: bytes) -> bytes | None:
-    """Return the bytes that C escapes mean, None if one means nothing."""
+    """Return the bytes for C escapes; None if one is invalid."""
     bad = False
 
     def plain(found: re.Match[bytes]) -> bytes:

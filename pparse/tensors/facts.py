@@ -64,7 +64,7 @@ class Span:
 
 
 class TensorFacts:
-    """What is known about a tensor without reading it; see `pparse.tensors.tensor.Tensor` for the attributes."""
+    """What is known about a tensor without reading it; the base of `pparse.tensors.tensor.Tensor`."""
 
     __slots__ = (
         "_content",

@@ -55,11 +55,11 @@ _NAME, _OP, _ATTR = 1, 2, 5
 _LIST, _TENSOR, _LIST_TENSOR = 1, 8, 8
 _TAG_NAME, _TAG_OP, _TAG_ATTR, _TAG_TENSOR = 0x0A, 0x12, 0x2A, 0x42
 _REST: Final = (0x1A, 0x22, 0x32, 0x3A)
-# NodeDefs up to this size are looked at in one go.
+# NodeDefs up to this size are scanned in one go.
 _SMALL: Final = 16 << 10
 CONST: Final = "Const"
 _OP_CONST: Final = b"\x12\x05Const"
-# NodeDefs that are looked at for names before a table of all names is made, and how often others may be skipped.
+# NodeDefs that are searched for names before a table of all names is made, and how often others may be skipped.
 _MOST_LOOKED: Final = 1 << 16
 _MOST_SEARCHES: Final = 64
 # NodeDefs of up to so many bytes together are searched for the letters of a name.
@@ -67,16 +67,21 @@ _MOST_BYTES: Final = 1 << 20
 
 
 class Place:
-    """Where a tensor is: the number of its scope (a graph's nodes, a function's …), and of the node there."""
+    """Where a tensor is."""
 
     __slots__ = ("name", "near", "ordinal", "scope", "value")
 
     def __init__(self, scope: int, ordinal: int, name: str, value: Value, near: Window | None) -> None:
         self.scope = scope
+        """Number of the scope: a graph's nodes, the nodes of a function …"""
         self.ordinal = ordinal
+        """Number of the node in the scope."""
         self.name = name
+        """Name of the tensor."""
         self.value = value
+        """What the tensor is made of."""
         self.near = near
+        """A window that may hold its bytes."""
 
 
 class Constants:
@@ -91,10 +96,10 @@ class Constants:
         self.attr_type = schema.message("tensorflow.AttrValue")
         self._bases: list[Base] | None = None
         self._firsts: list[int] = []
-        # The part that was looked at last, and the list of its functions. Nobody else holds that list: without this it
-        # would be read again for each function in it.
+        # The part used last, and the list of its functions. Nothing else holds that list: otherwise it would be read
+        # again for each function in it.
         self._held: tuple[Base, Node, Node | None] | None = None
-        # By the hash of names; with the scopes and ordinals that its numbers mean. The budget may drop it at any time.
+        # By the hash of names, with the scopes and ordinals of its numbers. The budget may drop it at any time.
         self._table: tuple[KeyTable, array[int], array[int]] | None = None
         self._charge: Charge | None = None
         self._searches = self._looked = 0  # names that were looked for, and NodeDefs that were looked at for that
@@ -103,7 +108,7 @@ class Constants:
 
     @property
     def bases(self) -> list[Base]:
-        """The graphs, and what else has constants."""
+        """The graphs, and other parts with constants."""
         if self._bases is None:
             root = self.parser.result.root
             found: list[Base] = []
@@ -144,10 +149,9 @@ class Constants:
     # -- everything --------------------------------------------------------------------------------------------------
 
     def places(self, sought: Sought | None = None, most: int | None = None) -> Iterator[Place]:
-        """Yield where each tensor is, in file order, with its name (which may be that of another one, too).
+        """Yield where each tensor is, in file order, with its name, which may not be unique.
 
-        If a name is ``sought``, NodeDefs may be left out in which its letters do not stand. Not more than ``most``
-        NodeDefs are looked at.
+        If a name is ``sought``, NodeDefs without its letters may be left out. Reads at most ``most`` NodeDefs.
         """
         number = 0
         steps = repeat(None) if most is None else repeat(None, most)
@@ -186,9 +190,9 @@ class Constants:
     def _elements(
         self, nodes: Node, letters: Sequence[bytes] = ()
     ) -> Iterator[tuple[int, Sequence[Piece], Window | None]]:
-        """Yield what each NodeDef of a list is made of, and a window that may hold its bytes.
+        """Yield the pieces of each NodeDef of a list, and a window that may hold its bytes.
 
-        With ``letters``, those may be left out that hold none of them.
+        With ``letters``, NodeDefs that contain none of them may be left out.
         """
         index = nodes.index_to(None).note
         if not isinstance(index, ListIndex):
@@ -210,7 +214,7 @@ class Constants:
             first += segment.count
 
     def _numbered(self, run: Run, window: Window, letters: Sequence[bytes]) -> Iterator[tuple[int, Field]]:
-        """Yield the elements of a run with their numbers; not those that hold none of the ``letters``."""
+        """Yield the elements of a run with their numbers, except those that contain none of the ``letters``."""
         scan = run.scan
         if not letters:
             yield from enumerate(scan.fields(run.key, 0, window))
@@ -248,7 +252,7 @@ class Constants:
         yield from self._by_messages(scope, ordinal, prefix, pieces)
 
     def _is_plain(self, part: Range) -> bool:
-        """Say whether a NodeDef is small, and all there."""
+        """Return whether a NodeDef is small, and complete."""
         if part.end - part.start > _SMALL or part.end > self.make.data_end(part):
             return False
         return not (isinstance(part, ChunkRange) and part.type > 1)
@@ -328,14 +332,14 @@ class Constants:
         self._table = None
 
     def find(self, name: str, occurrence: int = 1) -> Place | None:
-        """Return the n-th place of that name; None if there are fewer."""
+        """Return the n-th place with that name; None if there are fewer."""
         if occurrence == 1 and self._is_worth_searching(name):
             return next((place for place in self.places(Sought(name)) if place.name == name), None)
         table, scopes, ordinals = self._tables()
         before: tuple[int, int] | None = None
         for number in table.candidates(name):
             at = (scopes[number], ordinals[number])
-            if at == before:  # several of one node were looked at together
+            if at == before:  # places of one node come together
                 continue
             before = at
             for place in self.at(*at):
@@ -346,8 +350,8 @@ class Constants:
         return None
 
     def _is_worth_searching(self, name: str) -> bool:
-        """Say whether to look for a name: the first time, and as long as most NodeDefs can be passed over, it is
-        cheaper than a table."""
+        """Return whether to search for a name: on the first look-up, and as long as most NodeDefs can be skipped, that
+        is cheaper than making a table."""
         if self._table is not None:
             return False
         self._searches += 1
@@ -369,26 +373,26 @@ class Constants:
 
 
 class Base:
-    """A part of the document that has constants: ``kind``, its ``path``, and the ``count`` of scopes in it.
-
-    Of a graph the first scope are its nodes, the others are its functions.
-    """
+    """A part of the document that has constants. The first scope of a graph are its nodes, the others its functions."""
 
     __slots__ = ("count", "kind", "path")
 
     def __init__(self, kind: str, path: str, count: int) -> None:
         self.kind = kind
+        """Kind of the part."""
         self.path = path
+        """Its path."""
         self.count = count
+        """Number of scopes in it."""
 
 
 def kids_of(node: Node | None) -> Iterator[Node]:
-    """Yield the children of a node; none of one that is not there, or damaged (and no container, then)."""
+    """Yield the children of a node; none if there is no node, or it is damaged and not a container."""
     return node.children() if node is not None and node.shape != SCALAR else iter(())
 
 
 def count_of(node: Node | None) -> int:
-    """Return how many children a node has, as `kids_of` sees it."""
+    """Return the number of children that `kids_of` yields."""
     return len(node) if node is not None and node.shape != SCALAR else 0
 
 
@@ -417,7 +421,7 @@ def functions_of(graph: Node) -> Node | None:
 
 
 def _nodes_of(node: Node, functions: Node | None, kind: str, inner: int) -> tuple[Node | None, str]:
-    """Return the list of NodeDefs of a scope of ``node``, and what the names in it begin with."""
+    """Return the list of NodeDefs in a scope of ``node``, and the prefix of names in it."""
     if kind == GRAPH and not inner:
         return node.find("node"), ""
     function = node
@@ -429,7 +433,7 @@ def _nodes_of(node: Node, functions: Node | None, kind: str, inner: int) -> tupl
 
 
 def function_name(function: Node) -> str:
-    """Return the name of a FunctionDef; ``[3]`` where it cannot be read."""
+    """Return the name of a FunctionDef; ``[3]`` if it cannot be read."""
     try:
         signature = function.find("signature")
         name = signature.find("name") if signature is not None else None
@@ -441,7 +445,7 @@ def function_name(function: Node) -> str:
 
 
 def _lacks(data: Data, low: int, high: int, letters: Sequence[bytes]) -> bool:
-    """Say whether none of the ``letters`` stand in ``data[low:high]``, as far as a look is cheap."""
+    """Return whether none of the ``letters`` occur in ``data[low:high]``, as far as that is cheap to find out."""
     if high - low > _MOST_BYTES:
         return False
     try:
@@ -452,7 +456,7 @@ def _lacks(data: Data, low: int, high: int, letters: Sequence[bytes]) -> bool:
 
 
 def _pieces_at(nodes: Node, ordinal: int) -> Sequence[Piece]:
-    """Return what one element of a list is made of; of one that is cut, what there is."""
+    """Return the pieces of one element of a list; of a cut one, those that exist."""
     index = nodes.index_to(None).note
     if not isinstance(index, ListIndex):
         return ()
@@ -464,7 +468,7 @@ def _pieces_at(nodes: Node, ordinal: int) -> Sequence[Piece]:
 def tensors_in(raw: bytes, size: int) -> list[tuple[str, int, int]] | None:
     """Return the tensors of the NodeDef ``raw[:size]``: their labels, and where each begins and ends in it.
 
-    None where it is not written as serializers write it, and needs a closer look. ``raw`` has `PADDING` behind it.
+    None if it is not in the form that serializers write, and needs a closer look. `PADDING` follows ``raw[:size]``.
     """
     name = op = ""
     found: list[tuple[str, int, int, int]] = []
@@ -519,7 +523,7 @@ def _payload(raw: bytes, pos: int) -> tuple[int, int]:
 
 
 def _tensors_of_value(raw: bytes, pos: int, end: int, key: str, found: list[tuple[str, int, int, int]]) -> bool:
-    """Add the tensors of the AttrValue ``raw[pos:end]``; False where it is not one single field."""
+    """Add the tensors of the AttrValue ``raw[pos:end]``; return False unless it is a single field."""
     tag = raw[pos]
     if tag & 7 != 2:
         return skip_payload(raw, pos + 1, tag & 7) == end if tag & 7 in (VARINT, 5) else False

@@ -1,7 +1,7 @@
-"""Messages read without nodes: what viewers need of hundreds of thousands of small ones.
+"""Messages read without nodes: what viewers need from hundreds of thousands of small messages.
 
-A `Message` scans its pieces (see `pparse.parsers.protobuf.index`) as the parser does, overlay entries of a ``.cpb``
-included, but makes neither nodes nor an index that is kept. It lives as long as somebody looks at it.
+A `Message` scans its pieces like the parser (see `pparse.parsers.protobuf.index`), overlay entries of a ``.cpb``
+included, but makes neither nodes nor a lasting index.
 """
 
 from __future__ import annotations
@@ -32,49 +32,46 @@ PASSING_OR_LIMIT: Final[tuple[type[PparseError], ...]] = (*PASSING, LimitError)
 _BYTES: Final = 2  # ChunkInfo.Type
 _SMALL: Final = 32 << 10
 _FIRST_BLOCK: Final = 1 << 10
-# What is left of a window is enough to begin with.
+# If this much of a window is left, start with it.
 _ENOUGH: Final = 256
 _LARGEST_BLOCK: Final = 64 << 10
 _TEXT_LIMIT: Final = 1 << 20
-# Lists and maps of more than this are not gone through here.
+# Lists and maps with more entries are refused here.
 MAX_ELEMENTS: Final = 1 << 20
 
 
 class Problem:
-    """Why a message is not whole: its ``status``, the ``reason``, and where (``offset``; None: not to be told).
-
-    ``contradicted``: a checksum says so.
-    """
+    """Why a message is not whole."""
 
     __slots__ = ("contradicted", "offset", "reason", "status")
 
     def __init__(self, status: Status, reason: str, offset: int | None = None, *, contradicted: bool = False) -> None:
         self.contradicted = contradicted
+        """Whether a checksum contradicts the bytes."""
         self.status = status
+        """Damaged, truncated, missing or unsupported."""
         self.reason = reason
+        """What is wrong, in words."""
         self.offset = offset
+        """Where; None if unknown."""
 
 
 def problem_of(error: PparseError) -> Problem:
-    """Return the problem that an error tells of."""
+    """Return the problem that an error describes."""
     cut = isinstance(error, EndOfDataError)
     contradicted = isinstance(error, HashMismatchError)
     return Problem(Status.MISSING if cut else Status.DAMAGED, error.reason, error.offset, contradicted=contradicted)
 
 
 def problem_of_lost(lost: Lost) -> Problem:
-    """Return the problem that a lost piece is."""
+    """Return the problem for a lost piece."""
     missing = isinstance(lost.error, EndOfDataError)
     contradicted = isinstance(lost.error, HashMismatchError)
     return Problem(Status.MISSING if missing else Status.DAMAGED, lost.reason, contradicted=contradicted)
 
 
 class Message:
-    """The fields of one message that is made of ``pieces``.
-
-    ``problem`` says what is wrong with it as a whole, if anything; the fields that were found are there in any case.
-    ``near`` is a window that may hold its bytes already.
-    """
+    """The fields of one message that is made of ``pieces``; ``near`` is a window that may hold its bytes already."""
 
     __slots__ = ("_windows", "fields", "make", "problem", "type")
 
@@ -84,6 +81,7 @@ class Message:
         self.make = make
         self.type = type
         self.problem: Problem | None = None
+        """What is wrong with the message as a whole, if anything; the fields found are there in any case."""
         self._windows: dict[int, Window] = {}
         index = MessageIndex(())
         for piece in pieces:
@@ -94,7 +92,7 @@ class Message:
             elif isinstance(piece, Range):
                 if isinstance(piece, ChunkRange) and piece.type > 1:
                     said = "bytes" if piece.type == _BYTES else f"of type {piece.type}"
-                    self.problem = Problem(Status.DAMAGED, f"chunk {piece.index} is said to be {said}, not a message")
+                    self.problem = Problem(Status.DAMAGED, f"chunk {piece.index} is marked as {said}, not as a message")
                 elif piece.end > piece.start:
                     index.parts.append(self._scan(piece, near))
         self.fields: dict[int, list[Contribution]] = index.contributions(type)
@@ -116,7 +114,7 @@ class Message:
         except (EndOfDataError, GapError):
             cut = True
         if cut:
-            # What goes on to the end of the data was cut there; any other message has a wrong length in it.
+            # A field that extends to the end of the data was cut there; in any other message a length is wrong.
             at_end = part.end >= self.make.data_end(part)
             status = cut_status(True, damaged=not at_end)
             self.problem = Problem(
@@ -139,7 +137,7 @@ class Message:
         return part.start + pos > part.end or len(block) < there - part.start or bool(found.groups)
 
     def _scan_large(self, part: Range, there: int, near: Window | None, found: PartScan) -> bool:
-        """Scan a part block by block; payloads are jumped over. Say whether it ends inside a field."""
+        """Scan a part block by block, jumping over payloads; return whether it ends inside a field."""
         window = Window(part.data, part.end)
         if near is not None and near.data is part.data and 0 <= part.start - near.base < near.size - _ENOUGH:
             window.base, window.block, window.size = near.base, near.block, near.size
@@ -165,11 +163,11 @@ class Message:
     # -- fields ------------------------------------------------------------------------------------------------------
 
     def window(self, part: PartScan) -> Window:
-        """Return a window on a part, with its bytes where they were read."""
+        """Return a window on a part, with its bytes if they were read."""
         return self._windows.get(id(part)) or part.window()
 
     def last(self, number: int) -> tuple[PartScan, Field] | OverlayField | None:
-        """Return where the last value of a singular field stands: in a part, or in chunks. None: nowhere.
+        """Return where the last value of a singular field is: in a part, or in chunks; None if it is not set.
 
         Raises `MalformedError`, `EndOfDataError`.
         """
@@ -204,11 +202,11 @@ class Message:
         if isinstance(chunk, Lost):
             raise MalformedError(chunk.reason)
         if not isinstance(chunk, Range) or len(chunk) > _TEXT_LIMIT:
-            raise MalformedError(f"a chunk is no {field.name}")
+            raise MalformedError(f"a chunk is not a valid {field.name}")
         return decode_scalar(chunk.data.read_exact(chunk.start, len(chunk)), field)
 
     def pieces(self, number: int) -> list[Piece] | None:
-        """Return what a singular message field is made of; None where it is not set."""
+        """Return the pieces of a singular message field; None if it is not set."""
         found = self.fields.get(number)
         if not found:
             return None
@@ -221,11 +219,11 @@ class Message:
             for at in part.fields(number, 0, self.window(part)):
                 pieces.append(self.make.payload(part.part, at))
                 if len(pieces) > MAX_ELEMENTS:
-                    raise MalformedError("a message stands in too many parts")
+                    raise MalformedError("a message is in too many parts")
         return pieces
 
     def message(self, number: int) -> Message | None:
-        """Return a singular message; None where it is not set. Raises `MalformedError`, `EndOfDataError`."""
+        """Return a singular message; None if it is not set. Raises `MalformedError`, `EndOfDataError`."""
         pieces = self.pieces(number)
         kind = self.type.fields[number].message
         if pieces is None or kind is None:
@@ -238,7 +236,7 @@ class Message:
         return next(iter(self._windows.values()), None)
 
     def elements(self, number: int) -> Iterator[list[Piece]]:
-        """Yield what each element of a repeated message field is made of."""
+        """Yield the pieces of each element of a repeated message field."""
         found = self.fields.get(number)
         if not found:
             return
@@ -257,9 +255,9 @@ class Message:
                     yield [self.make.payload(item[0].part, at)]
 
     def items(self, number: int) -> Iterator[tuple[Any, list[Piece]]]:
-        """Yield the keys of a map of messages, each once, and what their values are made of.
+        """Yield each key of a map of messages once, with the pieces of its value.
 
-        Raises `MalformedError` for a map that has more than 2^20 pairs.
+        Raises `MalformedError` for a map with more than 2^20 pairs.
         """
         found = self.fields.get(number)
         field = self.type.fields[number]
@@ -267,7 +265,7 @@ class Message:
             return
         count = sum(item[1].count for item in found if not isinstance(item, OverlayField))
         if count > MAX_ELEMENTS:
-            raise MalformedError(f"the map {field.name} has {count} pairs, more than are looked at")
+            raise MalformedError(f"the map {field.name} has {count} pairs, more than are read")
         from pparse.parsers.protobuf.maps import map_entries
 
         for entry in map_entries(self.make, Origin(field, contributions=found, key=number)):

@@ -85,7 +85,7 @@ class NodeDefs:
         if self.node is None:
             return
         index = self.node.index_to(None).note
-        if not isinstance(index, ListIndex):  # not made of NodeDefs: a schema of somebody else
+        if not isinstance(index, ListIndex):  # not made of NodeDefs: another schema
             for ordinal in range(len(self.node)):
                 yield self._by_tree(ordinal)
             return
@@ -99,12 +99,12 @@ class NodeDefs:
                     yield self._by_pieces(ordinal, index.pieces(ordinal))
             first += segment.count
 
-    # -- elements that stand one by one in a part ----------------------------------------------------------------------
+    # -- elements one by one in a part ---------------------------------------------------------------------------------
 
     def _run(
         self, index: ListIndex, scan: PartScan, key: int, ordinal: int, count: int, touched: Sequence[int]
     ) -> Iterator[Row]:
-        """Yield the rows of ``count`` elements of a part, the first of which is number ``ordinal``."""
+        """Yield the rows of ``count`` elements of a part, from number ``ordinal`` on."""
         stop = ordinal + count
         begin = ordinal
         for found in self._blocks(scan, key, ordinal, stop):
@@ -123,7 +123,7 @@ class NodeDefs:
             yield self._by_tree(number)
 
     def _blocks(self, scan: PartScan, key: int, ordinal: int, stop: int) -> Iterator[list[Row] | Field]:
-        """Yield elements up to number ``stop``: rows of many, or one as a field. Ends early where bytes are missing."""
+        """Yield elements up to number ``stop``: many as rows, or one as a field. Ends early if bytes are missing."""
         session = self.node.extraction.session if self.node is not None else None
         part = scan.part
         window = scan.window()
@@ -178,7 +178,7 @@ class NodeDefs:
         return [scan.part.data.range(field.start, field.end), *index.pieces(ordinal)]
 
     def wire(self) -> Iterator[tuple[int, Range | None]]:
-        """Yield the ordinal of each element with its bytes, tag and length included; None if one range is not all."""
+        """Yield the ordinal of each element with its bytes, tag and length included; None if not in one range."""
         if self.node is None:
             return
         index = self.node.index_to(None).note
@@ -211,7 +211,7 @@ class NodeDefs:
     # -- one element -------------------------------------------------------------------------------------------------
 
     def _by_pieces(self, ordinal: int, pieces: Sequence[Piece]) -> Row:
-        """Return the row of an element made of pieces; through the tree where chunks hold more than attributes."""
+        """Return the row of an element made of pieces; read it through the tree if chunks hold more than attributes."""
         reading = _Reading(self.node) if self.node is not None else None
         try:
             if reading is not None and all(map(reading.add, pieces)):
@@ -223,7 +223,7 @@ class NodeDefs:
         return self._by_tree(ordinal)
 
     def _by_tree(self, ordinal: int) -> Row:
-        """Return the row of an element as the tree has it; what is damaged is empty and noted."""
+        """Return the row of an element from the tree; damaged fields are empty, and recorded."""
         if self.node is None:
             return ordinal, "", "", [], "", ()
         node = self.node.child(ordinal)
@@ -239,7 +239,7 @@ class NodeDefs:
 
 
 class _Reading:
-    """One NodeDef, read field by field; what is large and not asked for is passed over."""
+    """One NodeDef, read field by field; large fields that are not needed are skipped."""
 
     def __init__(self, node: Node) -> None:
         self.limits = node.extraction.session.limits
@@ -249,7 +249,7 @@ class _Reading:
         self.colocated: tuple[str, ...] = ()
 
     def add(self, piece: Piece) -> bool:
-        """Read one piece; False where the tree must be asked."""
+        """Read one piece; return False if it must be read through the tree."""
         if isinstance(piece, OverlayEntry):
             numbers = set(piece.numbers())
             return not numbers - {5, 6, 7} and not (5 in numbers and _overlays_class(piece))
@@ -429,13 +429,13 @@ def read_class(block: bytes, pos: int, end: int) -> tuple[str, ...] | None:
 
 
 def _overlays_class(overlay: OverlayEntry) -> bool:
-    """Say whether chunks add to the attribute ``_class``."""
+    """Return whether chunks add to the attribute ``_class``."""
     attr = overlay.field(5)
     return "_class" in attr.keys() or bool(len(attr.indices()))  # noqa: SIM118 -- no mapping
 
 
 def _load(node: Node, key: str) -> Any:
-    """Return a scalar of a message; None where it is not there, or cannot be read, which is noted."""
+    """Return a scalar of a message; None if it is not set, or cannot be read, which is recorded."""
     try:
         found = node.find(key)
         return found.load() if found is not None else None
@@ -447,7 +447,7 @@ def _load(node: Node, key: str) -> Any:
 
 
 def _load_all(node: Node | None, key: str) -> list[str]:
-    """Return the elements of a list of texts; of one that cannot be read, an empty one, which is noted."""
+    """Return the elements of a list of strings; empty if they cannot be read, which is recorded."""
     found = node.find(key) if node is not None else None
     texts: list[str] = []
     for kid in found.children() if found is not None else ():
@@ -463,7 +463,7 @@ def _load_all(node: Node | None, key: str) -> list[str]:
 
 
 def _note(node: Node, key: str, error: Exception) -> None:
-    """Note in the findings of the document what cannot be read, at ``key`` of a node or at the node itself."""
+    """Record in the findings of the document what cannot be read, at ``key`` of a node or at the node itself."""
     code = "truncated" if isinstance(error, EOFError) else "malformed"
     reason = error.reason if isinstance(error, PparseError) else str(error)
     path = f"{node.path}.{key}" if key else node.path

@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
 # Fields that hold packed numbers; beyond, they are not numbered one by one.
 _MAX_BLOBS: Final = 1 << 16
-# Packed varints up to this size are counted when the tensor is looked at, larger ones when it is read.
+# Packed varints up to this size are counted when the tensor is made, larger ones when it is read.
 _COUNT_UP_TO: Final = 4 << 10
-# Of longer ones, each 4,096th offset is remembered.
+# In larger ones, every 4,096th offset is recorded.
 _STRIDE: Final = 4_096
 _BLOCK: Final = 64 << 10
 # Elements decoded at a time.
@@ -71,7 +71,7 @@ class Values:
 
     @property
     def spans(self) -> Iterator[Range]:
-        """The stretches that hold them: one per packed field, or one for all that stand in a part."""
+        """The stretches that hold them: one per packed field, or one for all single values of a part."""
         for segment in self._segments:
             yield from segment.spans
 
@@ -87,7 +87,7 @@ class Values:
 
     @property
     def extra_words(self) -> int:
-        """Numbers that are left over: half of a complex one."""
+        """Number of numbers left over: half a complex one."""
         return self._counts()[-1] % self.words if self._segments else 0
 
     def _counts(self) -> list[int]:
@@ -101,7 +101,7 @@ class Values:
         return self._ends
 
     def as_stored(self, count: int) -> Range | None:
-        """Return the one stretch that holds ``count`` elements just as the array has them; None if there is none."""
+        """Return the one stretch that holds ``count`` elements as the array has them; None if there is none."""
         only = self._segments[0] if len(self._segments) == 1 else None
         if not isinstance(only, _Blobs) or only.direct is None:
             return None
@@ -109,7 +109,7 @@ class Values:
         return spans[0] if len(spans) == 1 and len(spans[0]) == count * self.words * only.direct else None
 
     def read(self, first: int, count: int) -> bytes:
-        """Return elements ``[first, first + count)`` as the array has them. Raises `MalformedError` and such."""
+        """Return elements ``[first, first + count)`` as the array has them. Raises `MalformedError` and others."""
         ends = self._counts()
         first, stop = first * self.words, (first + count) * self.words
         pieces = []
@@ -122,20 +122,20 @@ class Values:
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def convert(self, raw: bytes) -> bytes:
-        """Return numbers as the array has them from a packed payload."""
+        """Convert numbers from a packed payload to those of the array."""
         if self.size is not None or self.field.type_name == "bytes":
             return raw
         converted: bytes = packed_array(raw, self.field.type).astype(self.code, copy=False).tobytes()
         return converted
 
     def check_unchanged(self) -> None:
-        """Ask the sources."""
+        """Check the sources."""
         for segment in self._segments:
             segment.part.part.data.check_unchanged()
 
 
 class _Blobs:
-    """Numbers of a part that are packed: stretches of bytes (one that stands by itself is one of them)."""
+    """The packed numbers of a part, as stretches of bytes; a single number counts as a stretch."""
 
     def __init__(self, owner: Values, part: PartScan, there: int, message: Message) -> None:
         self.owner = owner
@@ -174,7 +174,7 @@ class _Blobs:
 
     @property
     def direct(self) -> int | None:
-        """Bytes that each number takes in the file and in the array; None for varints."""
+        """Bytes per number if file and array agree on it; None for varints."""
         return 1 if self.owner.field.type_name == "bytes" else self.owner.size
 
     @property
@@ -198,7 +198,7 @@ class _Blobs:
         return self._ends
 
     def _count(self, number: int, start: int, stop: int) -> int:
-        """Count the varints of a blob; of a long one, remember where some of them begin."""
+        """Count the varints of a blob; in a long one, record where some of them begin."""
         if stop - start <= _COUNT_UP_TO:
             return count_varints(self.part.part.data.pread(start, stop - start))
         from pparse.kernels.packed import varint_checkpoints
@@ -208,7 +208,7 @@ class _Blobs:
         return count
 
     def _last_whole(self, start: int, stop: int) -> int:
-        """Return where the last whole varint of a blob ends that is cut at ``stop``."""
+        """Return where the last whole varint ends in a blob that is cut at ``stop``."""
         if stop <= start:
             return start
         tail = self.part.part.data.pread(max(start, stop - 16), min(16, stop - start))
@@ -249,13 +249,13 @@ class _Blobs:
             start += kept[slot]
             skip = first - slot * _STRIDE
         raw = self.owner.convert(data.read_exact(start, stop - start))
-        # What a number takes in the array; bool, uint16 … all have the size that their code names.
+        # Size of a number in the array; bool, uint16 … all have the size in their code.
         width = _WIDTHS[self.owner.code]
         return raw[skip * width : (skip + count) * width]
 
 
 class _Singles:
-    """Numbers of a part that stand one by one, each with a tag."""
+    """The numbers of a part that are stored one by one, each with a tag."""
 
     counted = True
 
@@ -302,7 +302,7 @@ class ValuesData(Data):
         self._last: bytes | None = None
 
     def check_unchanged(self) -> None:
-        """Ask the source of the values."""
+        """Check the source of the values."""
         self._values.check_unchanged()
 
     def _pread(self, offset: int, length: int) -> bytes:
@@ -330,7 +330,7 @@ class ValuesData(Data):
         return wanted
 
     def _fill(self, view: memoryview, phase: int) -> None:
-        """Fill with the last value, from its byte ``phase`` on."""
+        """Fill ``view`` with the last value, from its byte ``phase`` on."""
         with self._lock:
             if self._last is None:
                 count = self._values.count
@@ -367,7 +367,7 @@ def string_list(raw: Range, count: int) -> Iterator[bytes]:
 
 
 def _lengths(raw: Range, count: int) -> Iterator[tuple[int, int]]:
-    """Yield the lengths at the beginning of a list of texts, each with where the next one begins."""
+    """Yield the lengths at the beginning of a list of strings, each with the offset of the next one."""
     pos, value, shift = 0, 0, 0
     size = len(raw)
     block, base = b"", 0

@@ -64,7 +64,7 @@ class TensorflowViewer(Viewer):
 
     @classmethod
     def applies(cls, parser: Any) -> bool:
-        """Say whether a document of this parser is one of TensorFlow's: a ``.cpb`` may be of any type."""
+        """Return whether a document of this parser holds a TensorFlow message: a ``.cpb`` may be of any type."""
         return parser.result.root.kind in KINDS
 
     @property
