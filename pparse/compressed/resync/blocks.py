@@ -191,11 +191,6 @@ class Blocks(Data):
             place = bisect_left(self.gaps, begin, key=_offset_of)
             self.gaps = (*self.gaps[:place], gap, *self.gaps[place:])
 
-    def finish(self) -> None:
-        """Decode everything once, so that ``gaps``, ``suspect_ranges`` and ``error`` are final. Raises `LimitError`."""
-        for number in range(len(self._starts)):
-            self.prove(number)
-
     def prove(self, number: int) -> bool:
         """Decode block ``number``; say whether it is sound. One that the budget does not hold is a gap."""
         with self._lock:
@@ -210,13 +205,6 @@ class Blocks(Data):
             if data.error is not None:
                 self._note(number, data)
             return number not in self._noted
-
-    def check_unchanged(self) -> None:
-        """Check the source, through a block."""
-        super().check_unchanged()
-        with self._lock:
-            if len(self._starts):
-                self._block(self._opened[-1][0] if self._opened else 0).check_unchanged()
 
     def _let_go(self) -> None:
         while self._opened:

@@ -223,13 +223,12 @@ def _before_padding(look: Look, at: int) -> int:
 class BlockHead:
     """The header of a block: its ``length``, the ``compressed_size`` and the ``size`` if it declares them."""
 
-    __slots__ = ("compressed_size", "length", "plain", "size")
+    __slots__ = ("compressed_size", "length", "size")
 
-    def __init__(self, length: int, compressed_size: int | None, size: int | None, plain: bool) -> None:
+    def __init__(self, length: int, compressed_size: int | None, size: int | None) -> None:
         self.length = length
         self.compressed_size = compressed_size
         self.size = size
-        self.plain = plain  # LZMA2 and nothing else
 
 
 def block_head_at(look: Look, at: int) -> BlockHead | None:
@@ -260,7 +259,7 @@ def block_head_at(look: Look, at: int) -> BlockHead | None:
         place = props[1] + props[0]
     if any(size is not None and size > LARGEST for size in sizes) or sizes[0] == 0 or head[place:-4].strip(b"\0"):
         return None
-    return BlockHead(length, sizes[0], sizes[1], count == 1)
+    return BlockHead(length, sizes[0], sizes[1])
 
 
 class Chunks:
