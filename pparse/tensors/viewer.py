@@ -44,6 +44,8 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
     """
 
     graph: Any = None
+    parser: Any = None  #: what reads the document, where commands may ask it for more
+    names_may_be_lost = True  #: whether a name that is not found may be in what is missing of the document
     is_set = False  #: whether the tensors lie in several files, which `parser.shard_names` names
     row_bytes = 520  #: what a tensor takes, about, while it is held; its name, shape and further pieces apart
 

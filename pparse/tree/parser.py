@@ -348,6 +348,11 @@ class Parser:
         """Return how many bytes a cut file lacks at least, where the format tells; else None."""
         return None
 
+    @property
+    def header_size(self) -> int | None:
+        """Bytes of a header that tells of all that follows it; None where the format has none. Raises `ValueError`."""
+        return None
+
     def details(self) -> Iterator[tuple[str, str]]:
         """Yield labels and values that `pparse info` shows of this format."""
         yield from ()
