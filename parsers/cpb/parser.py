@@ -27,7 +27,7 @@ from pparse.findings import Finding, Status
 from pparse.limits import count_words
 from pparse.parsers.cpb.metadata import TYPE_NAMES, ChunkMetadata
 from pparse.parsers.cpb.moved import check_belongs, chunks_moved
-from pparse.parsers.cpb.overlay import Chunks, Scope
+from pparse.parsers.cpb.overlay import ChunkOpener, Scope
 from pparse.parsers.protobuf.fits import fits
 from pparse.parsers.protobuf.index import Lost, Origin, OverlayField
 from pparse.parsers.protobuf.parser import ProtobufParser
@@ -37,6 +37,7 @@ from pparse.riegeli.lookup import RecordLookup
 from pparse.riegeli.sightings import Sightings
 from pparse.riegeli.verdicts import Verdicts
 from pparse.tree.entry import SCALAR, UNLOADED_VALUE, Entry
+from pparse.tree.index import IndexNote
 from pparse.tree.parser import Confidence
 
 TYPE_CHECKING = False
@@ -122,7 +123,7 @@ class CpbParser(ProtobufParser):
         self.last_found: int | None = None  # the position of its last record
         self.lookup = self._new_lookup(verify)
         self._unchecked = self.lookup
-        self.chunks: Chunks | None = None
+        self.chunks: ChunkOpener | None = None
         self.problem: PparseError | None = None
         self.damaged_end: PparseError | None = None
         self._unsound: MalformedError | None = None
@@ -173,7 +174,7 @@ class CpbParser(ProtobufParser):
                 self.problem = problem
                 return
             metadata, self.damaged_end = found, problem
-        self.chunks = Chunks(metadata, self.lookup, self.result.extraction.session.budget)
+        self.chunks = ChunkOpener(metadata, self.lookup, self.result.extraction.session.budget)
         if len(metadata.record) <= _PROVED_AT_ONCE:
             self.prove_metadata()
 
@@ -520,7 +521,7 @@ class CpbParser(ProtobufParser):
                     yield position
             return
         metadata = self.chunks.metadata
-        every = Chunks(metadata, lookup, self.chunks.budget)
+        every = ChunkOpener(metadata, lookup, self.chunks.budget)
         problem = self._problem_of(lookup, self.metadata_position)
         if problem is not None:
             reason = f"the chunk metadata may be wrong: {problem.reason}"
@@ -567,7 +568,7 @@ def _made_of(parts: tuple[Range, ...] | None, note: Any) -> Iterator[Range]:
                 yield item[0].part
 
 
-class _Positions:
+class _Positions(IndexNote):
     """The positions of the records of a file without metadata."""
 
     __slots__ = ("positions",)
