@@ -25,7 +25,7 @@ from pparse.errors import (
 )
 from pparse.findings import Finding, Status
 from pparse.limits import count_words
-from pparse.parsers.cpb.metadata import TYPE_NAMES, ChunkMetadata
+from pparse.parsers.cpb.metadata import TYPE_NAMES, ChunkMetadata, RecordPositions
 from pparse.parsers.cpb.moved import check_belongs, chunks_moved
 from pparse.parsers.cpb.overlay import ChunkOpener, Scope
 from pparse.parsers.protobuf.fits import fits
@@ -37,7 +37,6 @@ from pparse.riegeli.lookup import RecordLookup
 from pparse.riegeli.sightings import Sightings
 from pparse.riegeli.verdicts import Verdicts
 from pparse.tree.entry import SCALAR, UNLOADED_VALUE, Entry
-from pparse.tree.index import IndexNote
 from pparse.tree.parser import Confidence
 
 TYPE_CHECKING = False
@@ -347,7 +346,7 @@ class CpbParser(ProtobufParser):
             return super().fill(node, index)
         lost: list[SkippedRegion] = []
         positions = array("q", self._unchecked.positions(lost.append))
-        index.keep(_Positions(positions), len(positions))
+        index.keep(RecordPositions(positions), len(positions))
         problem = self.problem or MalformedError("they are not there")
         cut = isinstance(problem, EndOfDataError)
         count = count_words(len(positions), "chunk")
@@ -362,7 +361,7 @@ class CpbParser(ProtobufParser):
 
     def entries(self, node: Node, index: ChildIndex, first: int, count: int) -> list[Entry]:
         """Return entries of chunks, or of what is merged."""
-        if isinstance(index.note, _Positions):
+        if isinstance(index.note, RecordPositions):
             found = [self._chunk_entry(position) for position in index.note.positions[first : first + count]]
         else:
             found = super().entries(node, index, first, count)
@@ -513,7 +512,7 @@ class CpbParser(ProtobufParser):
         compared = self._compared = [0, 0]
         if self.chunks is None:
             found = self.result.root.index_to(None).note
-            for position in found.positions if isinstance(found, _Positions) else ():
+            for position in found.positions if isinstance(found, RecordPositions) else ():
                 check_cancelled()
                 wrong = self._problem_of(lookup, position) is not None
                 compared[:] = compared[0] + 1, compared[1] + (not wrong)
@@ -566,20 +565,6 @@ def _made_of(parts: tuple[Range, ...] | None, note: Any) -> Iterator[Range]:
         for item in note.contributions:
             if not isinstance(item, OverlayField):
                 yield item[0].part
-
-
-class _Positions(IndexNote):
-    """The positions of the records of a file without metadata."""
-
-    __slots__ = ("positions",)
-
-    def __init__(self, positions: array[int]) -> None:
-        self.positions = positions
-
-    @property
-    def memory(self) -> int:
-        """Bytes held."""
-        return 8 * len(self.positions)
 
 
 def _ends_with_metadata(reader: Reader) -> bool:
