@@ -103,40 +103,41 @@ def odd(model):
 # -- files that are not what the command is for ------------------------------------------------------------------------
 
 
+# What stands in files that are no models: the name of the file, and its bytes.
+WRONG_BYTES = {
+    "text": ("it", b"hello\n"),
+    "html": ("it", b"<!DOCTYPE html><html><body>404</body></html>"),
+    "html later": ("it", b"\n\n<html>404</html>"),
+    "html named safetensors": ("model.safetensors", b"<!DOCTYPE html><html><body>404</body></html>"),
+    "lfs pointer": (
+        "model.safetensors",
+        f"version https://git-lfs.github.com/spec/v1\noid sha256:{'0' * 64}\nsize 5\n".encode(),
+    ),
+    "hdf5": ("it", b"\x89HDF\r\n\x1a\n" + bytes(100)),
+    "zeros": ("it", bytes(100)),
+    "empty": ("it", b""),
+    "unreadable": ("it", b"{}"),
+}
+
+
 def _wrong(kind, tmp_path):
-    path = tmp_path / "it"
+    if kind == "null":
+        return "/dev/null"
+    name, content = WRONG_BYTES.get(kind, ("it", None))
+    path = tmp_path / name
+    if content is not None:
+        path.write_bytes(content)
     match kind:
-        case "text":
-            path.write_text("hello\n")
-        case "html":
-            path.write_text("<!DOCTYPE html><html><body>404</body></html>")
-        case "html later":
-            path.write_text("\n\n<html>404</html>")
-        case "html named safetensors":
-            path = tmp_path / "model.safetensors"
-            path.write_text("<!DOCTYPE html><html><body>404</body></html>")
-        case "lfs pointer":
-            path = tmp_path / "model.safetensors"
-            path.write_text(f"version https://git-lfs.github.com/spec/v1\noid sha256:{'0' * 64}\nsize 5\n")
-        case "hdf5":
-            path.write_bytes(b"\x89HDF\r\n\x1a\n" + bytes(100))
-        case "zeros":
-            path.write_bytes(bytes(100))
-        case "empty":
-            path.write_bytes(b"")
         case "no model":
             path.mkdir()
             (path / "readme.txt").write_text("nothing")
         case "pipe":
             os.mkfifo(path)
-        case "null":
-            return "/dev/null"
         case "several":
             path.mkdir()
             for name in ("unet.safetensors", "vae.safetensors"):
                 (path / name).write_bytes(bytes(8))
         case "unreadable":
-            path.write_bytes(b"{}")
             path.chmod(0)
     return path
 

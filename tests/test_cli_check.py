@@ -142,45 +142,45 @@ def test_no_digest_to_compare_with(run, path):
         assert "no digest was found: no cache blob name, SHA256SUMS line, .sha256 file or LFS pointer" in ran.out
 
 
+def _notes(name, digest, size):
+    """Return by kind what stands beside a file and names its digest: the name of that file, and its text."""
+    return {
+        "sums": ("SHA256SUMS", f"{WRONG}  other.bin\n{digest}  {name}\n"),
+        "binary sums": ("sha256sums.txt", f"{digest} *./{name}\n"),
+        "bsd sums": ("checksums.txt", f"SHA256 (x) = {WRONG}\nSHA256 ({name}) = {digest}\n"),
+        "beside": (f"{name}.sha256", f"{digest}\n"),
+        "beside with name": (f"{name}.sha256", f"{digest}  {name}\n"),
+        "pointer": (
+            f"{name}.pointer",
+            f"version https://git-lfs.github.com/spec/v1\noid sha256:{digest}\nsize {size}\n",
+        ),
+        "file given": ("list", f"{digest}  {name}\n"),
+        "bare file given": ("list", digest),
+        "download note": (
+            f".cache/huggingface/download/{name}.metadata",
+            f"{'0' * 40}\n{digest}\n1700000000.0\n",
+        ),
+    }
+
+
 def _sources(kind, path, digest):
-    folder, name = path.parent, path.name
-    match kind:
-        case "given":
-            return [path, f"--sha256={digest}"]
-        case "given apart":
-            return ["--sha256", digest, path]
-        case "given after":
-            return [path, "--sha256", digest.upper()]
-        case "cache":
-            blob = folder / "blobs" / digest
-            blob.parent.mkdir()
-            path.rename(blob)
-            path.symlink_to(os.path.join("blobs", digest))
-        case "download note":
-            note = folder / ".cache" / "huggingface" / "download" / f"{name}.metadata"
-            note.parent.mkdir(parents=True)
-            note.write_text(f"{'0' * 40}\n{digest}\n1700000000.0\n")
-        case "sums":
-            (folder / "SHA256SUMS").write_text(f"{WRONG}  other.bin\n{digest}  {name}\n")
-        case "binary sums":
-            (folder / "sha256sums.txt").write_text(f"{digest} *./{name}\n")
-        case "bsd sums":
-            (folder / "checksums.txt").write_text(f"SHA256 (x) = {WRONG}\nSHA256 ({name}) = {digest}\n")
-        case "beside":
-            (folder / f"{name}.sha256").write_text(f"{digest}\n")
-        case "beside with name":
-            (folder / f"{name}.sha256").write_text(f"{digest}  {name}\n")
-        case "pointer":
-            size = path.stat().st_size
-            pointer = f"version https://git-lfs.github.com/spec/v1\noid sha256:{digest}\nsize {size}\n"
-            (folder / f"{name}.pointer").write_text(pointer)
-        case "file given":
-            (folder / "list").write_text(f"{digest}  {name}\n")
-            return [path, f"--sha256={folder / 'list'}"]
-        case "bare file given":
-            (folder / "list").write_text(digest)
-            return [path, f"--sha256={folder / 'list'}"]
-    return ["--sha256", path]
+    folder = path.parent
+    beside, text = _notes(path.name, digest, path.stat().st_size).get(kind, (None, ""))
+    if beside is not None:
+        (folder / beside).parent.mkdir(parents=True, exist_ok=True)
+        (folder / beside).write_text(text)
+    if kind == "cache":
+        blob = folder / "blobs" / digest
+        blob.parent.mkdir()
+        path.rename(blob)
+        path.symlink_to(os.path.join("blobs", digest))
+    return {
+        "given": [path, f"--sha256={digest}"],
+        "given apart": ["--sha256", digest, path],
+        "given after": [path, "--sha256", digest.upper()],
+        "file given": [path, f"--sha256={folder / 'list'}"],
+        "bare file given": [path, f"--sha256={folder / 'list'}"],
+    }.get(kind, ["--sha256", path])
 
 
 SOURCES = [

@@ -132,35 +132,11 @@ def messages(draw, depth=3):
     message = Every()
     for field in draw(st.lists(st.sampled_from(FIELDS), max_size=5, unique=True)):
         kind, _, name = field.name.partition("_")
-        if kind in ("sub", "subs") or name.endswith("_every"):
-            if not depth:
-                continue
+        if kind not in ("sub", "subs") and not name.endswith("_every"):
+            draw_values(draw, message, field.name)
+        elif depth:
             below = [draw(messages(depth - 1)) for _ in range(draw(st.integers(1, 3)))]
-            if kind == "sub":
-                message.sub.CopyFrom(below[0])
-            elif kind == "subs":
-                for each in below * draw(st.sampled_from([1, 1, 9])):
-                    message.subs.add().CopyFrom(each)
-            else:
-                mapped = getattr(message, field.name)
-                for each in below:
-                    mapped[draw(VALUES[name.removesuffix("_every")])].CopyFrom(each)
-        elif kind == "group":
-            message.group.text = draw(TEXT)
-        elif kind == "groups":
-            for text in draw(st.lists(TEXT, max_size=5)):
-                message.groups.add(text=text)
-        elif kind == "m":
-            keys = draw(st.lists(VALUES[name.removesuffix("_text")], max_size=6))
-            getattr(message, field.name).update({key: draw(TEXT) for key in keys})
-        elif kind == "f":
-            value = draw(st.sampled_from([0, -1]) if name == "enum" else VALUES[name])
-            setattr(
-                message, field.name, value * draw(st.sampled_from([1, 1, 7])) if name in ("string", "bytes") else value
-            )
-        else:
-            listed = draw(st.lists(st.sampled_from([0, -1]) if name == "enum" else VALUES[name], max_size=8))
-            getattr(message, field.name).extend(listed * draw(st.sampled_from([1, 1, 20])))
+            put_messages(draw, message, field.name, below)
     if draw(st.integers(0, 4)) == 0:
         message.Extensions[EXTENSIONS[0]] = draw(TEXT)
         if depth:
@@ -171,6 +147,40 @@ def messages(draw, depth=3):
             bytes.fromhex("c0bb0196 01c1bb01 0102030405060708 c2bb0103616263 c3bb010801c4bb01 c5bb0101020304")
         )
     return message
+
+
+def put_messages(draw, message, field, below):
+    """Set a field of messages: one, a list of them, or the values of a map."""
+    kind, _, name = field.partition("_")
+    if kind == "sub":
+        message.sub.CopyFrom(below[0])
+    elif kind == "subs":
+        for each in below * draw(st.sampled_from([1, 1, 9])):
+            message.subs.add().CopyFrom(each)
+    else:
+        mapped = getattr(message, field)
+        for each in below:
+            mapped[draw(VALUES[name.removesuffix("_every")])].CopyFrom(each)
+
+
+def draw_values(draw, message, field):
+    """Set a field of anything else: a group, texts by key, a value, or a list of them."""
+    kind, _, name = field.partition("_")
+    if kind == "group":
+        message.group.text = draw(TEXT)
+    elif kind == "groups":
+        for text in draw(st.lists(TEXT, max_size=5)):
+            message.groups.add(text=text)
+    elif kind == "m":
+        keys = draw(st.lists(VALUES[name.removesuffix("_text")], max_size=6))
+        getattr(message, field).update({key: draw(TEXT) for key in keys})
+    elif kind == "f":
+        value = draw(st.sampled_from([0, -1]) if name == "enum" else VALUES[name])
+        times = draw(st.sampled_from([1, 1, 7])) if name in ("string", "bytes") else 1
+        setattr(message, field, value * times if name in ("string", "bytes") else value)
+    else:
+        listed = draw(st.lists(st.sampled_from([0, -1]) if name == "enum" else VALUES[name], max_size=8))
+        getattr(message, field).extend(listed * draw(st.sampled_from([1, 1, 20])))
 
 
 # -- sizes -----------------------------------------------------------------------------------------------------------

@@ -11,9 +11,11 @@ from pparse.errors import GapError, MalformedError
 from pparse.kernels.wire import LEN, PADDING, SLACK, VARINT, read_length, read_tag, read_value, scan, skip_payload
 from pparse.parsers.cpb.versions import check_versions
 from pparse.parsers.protobuf.index import PartScan
+from pparse.tree.index import IndexNote
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from array import array
     from collections.abc import Callable, Iterator
     from typing import Any, Final
 
@@ -348,3 +350,17 @@ def _packed(raw: bytes) -> list[int]:
 def _int32(value: int) -> int:
     value &= 0xFFFFFFFF
     return value - (value >> 31 << 32)
+
+
+class RecordPositions(IndexNote):
+    """The positions of the records of a file without metadata."""
+
+    __slots__ = ("positions",)
+
+    def __init__(self, positions: array[int]) -> None:
+        self.positions = positions
+
+    @property
+    def memory(self) -> int:
+        """Bytes held."""
+        return 8 * len(self.positions)

@@ -38,7 +38,7 @@ _MAX_NESTING: Final = 100
 _NUMBER: Final = lazy_pattern(r"[0-9]{1,20}")
 
 
-class Chunks:
+class ChunkOpener:
     """The chunks of one file, by their index."""
 
     def __init__(self, metadata: ChunkMetadata, lookup: RecordLookup, budget: MemoryBudget) -> None:
@@ -74,7 +74,7 @@ class Chunks:
 class Scope:
     """One tree of chunked fields, of the root or below a chunked field: its tags start from there."""
 
-    def __init__(self, chunks: Chunks, message: ChunkedMessage, nesting: int = 0) -> None:
+    def __init__(self, chunks: ChunkOpener, message: ChunkedMessage, nesting: int = 0) -> None:
         self.chunks = chunks
         self.message = message
         self.nesting = nesting

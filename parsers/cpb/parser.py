@@ -26,9 +26,9 @@ from pparse.errors import (
 )
 from pparse.findings import Finding, Status
 from pparse.limits import count_words
-from pparse.parsers.cpb.metadata import TYPE_NAMES, ChunkMetadata
+from pparse.parsers.cpb.metadata import TYPE_NAMES, ChunkMetadata, RecordPositions
 from pparse.parsers.cpb.moved import check_belongs, chunks_moved
-from pparse.parsers.cpb.overlay import Chunks, Scope
+from pparse.parsers.cpb.overlay import ChunkOpener, Scope
 from pparse.parsers.protobuf.fits import fits
 from pparse.parsers.protobuf.index import Lost, Origin, OverlayField
 from pparse.parsers.protobuf.parser import ProtobufParser
@@ -123,7 +123,7 @@ class CpbParser(ProtobufParser):
         self.last_found: int | None = None  # the position of its last record
         self.lookup = self._new_lookup(verify)
         self._unchecked = self.lookup
-        self.chunks: Chunks | None = None
+        self.chunks: ChunkOpener | None = None
         self.problem: PparseError | None = None
         self.damaged_end: PparseError | None = None
         self._unsound: MalformedError | None = None
@@ -174,7 +174,7 @@ class CpbParser(ProtobufParser):
                 self.problem = problem
                 return
             metadata, self.damaged_end = found, problem
-        self.chunks = Chunks(metadata, self.lookup, self.result.extraction.session.budget)
+        self.chunks = ChunkOpener(metadata, self.lookup, self.result.extraction.session.budget)
         if len(metadata.record) <= _PROVED_AT_ONCE:
             self.prove_metadata()
 
@@ -347,7 +347,7 @@ class CpbParser(ProtobufParser):
             return super().fill(node, index)
         lost: list[SkippedRegion] = []
         positions = array("q", self._unchecked.positions(lost.append))
-        index.keep(_Positions(positions), len(positions))
+        index.keep(RecordPositions(positions), len(positions))
         problem = self.problem or MalformedError("they are not there")
         cut = isinstance(problem, EndOfDataError)
         count = count_words(len(positions), "chunk")
@@ -362,7 +362,7 @@ class CpbParser(ProtobufParser):
 
     def entries(self, node: Node, index: ChildIndex, first: int, count: int) -> list[Entry]:
         """Return entries of chunks, or of what is merged."""
-        if isinstance(index.note, _Positions):
+        if isinstance(index.note, RecordPositions):
             found = [self._chunk_entry(position) for position in index.note.positions[first : first + count]]
         else:
             found = super().entries(node, index, first, count)
@@ -513,7 +513,7 @@ class CpbParser(ProtobufParser):
         compared = self._compared = [0, 0]
         if self.chunks is None:
             found = self.result.root.index_to(None).note
-            for position in found.positions if isinstance(found, _Positions) else ():
+            for position in found.positions if isinstance(found, RecordPositions) else ():
                 check_cancelled()
                 wrong = self._problem_of(lookup, position) is not None
                 compared[:] = compared[0] + 1, compared[1] + (not wrong)
@@ -521,7 +521,7 @@ class CpbParser(ProtobufParser):
                     yield position
             return
         metadata = self.chunks.metadata
-        every = Chunks(metadata, lookup, self.chunks.budget)
+        every = ChunkOpener(metadata, lookup, self.chunks.budget)
         problem = self._problem_of(lookup, self.metadata_position)
         if problem is not None:
             reason = f"the chunk metadata may be wrong: {problem.reason}"
@@ -566,20 +566,6 @@ def _made_of(parts: tuple[Range, ...] | None, note: Any) -> Iterator[Range]:
         for item in note.contributions:
             if not isinstance(item, OverlayField):
                 yield item[0].part
-
-
-class _Positions:
-    """The positions of the records of a file without metadata."""
-
-    __slots__ = ("positions",)
-
-    def __init__(self, positions: array[int]) -> None:
-        self.positions = positions
-
-    @property
-    def memory(self) -> int:
-        """Bytes held."""
-        return 8 * len(self.positions)
 
 
 def _ends_with_metadata(reader: Reader) -> bool:

@@ -21,6 +21,7 @@ from pparse.parsers.json.text import (
     describe_child,
 )
 from pparse.tree.entry import Entry
+from pparse.tree.index import IndexNote
 from pparse.tree.parser import Parser
 
 TYPE_CHECKING = False
@@ -46,7 +47,7 @@ GROUP_READ: Final = 256 << 10
 LOOK_FIRST: Final = 256 << 10
 
 
-class Mended:
+class Mended(IndexNote):
     """The children of a damaged container."""
 
     __slots__ = ("bad", "end", "ends", "finding", "starts")

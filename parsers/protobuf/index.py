@@ -14,6 +14,7 @@ from pparse.data.reader import Range
 from pparse.errors import MalformedError
 from pparse.kernels.wire import FIXED32, FIXED64, LEN, VARINT
 from pparse.parsers.protobuf.window import Field, Window
+from pparse.tree.index import IndexNote
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -318,7 +319,7 @@ class Origin:
         self.trail = trail
 
 
-class MessageIndex:
+class MessageIndex(IndexNote):
     """What a scan of all parts of a message found, in the order of the parts."""
 
     __slots__ = ("_counted", "_memory", "kept", "misfits", "parts", "queue")

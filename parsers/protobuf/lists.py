@@ -22,6 +22,7 @@ from pparse.parsers.protobuf.resume import LostElement
 from pparse.parsers.protobuf.values import decode, fixed_size, is_message, number_of, scalar_kind
 from pparse.parsers.protobuf.window import Window
 from pparse.tree.entry import Entry
+from pparse.tree.index import IndexNote
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def whole_fields(
         yield field
 
 
-class ListIndex:
+class ListIndex(IndexNote):
     """All elements of one repeated field: ``segments``, and ``firsts``, the number of the first element of each.
 
     ``problems`` says what is wrong with them: a reason, an offset (None: of no byte), and whether they are cut.

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from pparse.cli.output import Output
     from pparse.document.extraction import Extraction
     from pparse.tensors.tensor import Tensor
+    from pparse.tensors.viewer import Viewer
 
 EXAMPLES: Final = """examples:
   pparse get model.safetensors h.0.attn.weight
@@ -124,15 +125,25 @@ def _find(document: Extraction, path: str | None) -> tuple[Tensor | Node, tuple[
     viewer = viewer_for(document)
     if path is None:
         return document.root
-    if viewer is None:
-        member = document.result.parser.find_member(path)
-        if member is not None:
-            return member
-        parts = split_slice(path)
-        sliced = document.result.parser.find_member(parts[0]) if parts is not None else None
-        if sliced is None and parts is not None:
-            sliced = _sliced_at(document, *parts)
-        return _find_node(document, path) if sliced is None or parts is None else (sliced, parts[1])
+    return _find_member(document, path) if viewer is None else _find_tensor(document, viewer, path)
+
+
+def _find_member(document: Extraction, path: str) -> tuple[Node, tuple[Any, ...]] | Node:
+    """Return the node that is listed as ``path``, or stands there, and what of it is asked for."""
+    member = document.result.parser.find_member(path)
+    if member is not None:
+        return member
+    parts = split_slice(path)
+    sliced = document.result.parser.find_member(parts[0]) if parts is not None else None
+    if sliced is None and parts is not None:
+        sliced = _sliced_at(document, *parts)
+    return _find_node(document, path) if sliced is None or parts is None else (sliced, parts[1])
+
+
+def _find_tensor(
+    document: Extraction, viewer: Viewer, path: str
+) -> tuple[Tensor | Node, tuple[Any, ...] | None] | Node:
+    """Return the tensor, or else the node, at ``path``, and what of it is asked for."""
     # The name as it is, and as `ls` shows what cannot be printed.
     for name in dict.fromkeys((path, unescaped(path))):
         tensor = viewer.find(name)
@@ -151,7 +162,7 @@ def _find(document: Extraction, path: str | None) -> tuple[Tensor | Node, tuple[
             return node, parts[1]
         if isinstance(error, ChildKeyError | ChildIndexError) and error.path != "the root":
             raise  # the path led somewhere, and says where it ends
-        if not hasattr(viewer, "signatures") and (extent := viewer.extent()).at_least:
+        if viewer.names_may_be_lost and (extent := viewer.extent()).at_least:
             raise EndOfDataError(_where_it_may_be(extent.missing_files), path=path, source=document.name) from error
         suggestions = viewer.suggest(parts[0] if parts is not None else path)
         raise PathError(

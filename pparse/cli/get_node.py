@@ -275,13 +275,13 @@ def give_member(parser: Any, member: Any, path: str, options: Any, out: Output) 
 def _look_at_end(parser: Any) -> bool:
     """Look at the ends of the streams that an archive is in, if that costs little; say whether one contradicts."""
     extraction = extraction_of(parser.result) if isinstance(parser, Parser) else None
-    data = getattr(extraction, "data", None)
+    data = extraction.data if extraction is not None else None
     while extraction is not None and extraction.implicit and isinstance(data, ResumedData) and data.left <= LITTLE:
         data.finish()
         extraction = extraction.parent
         if data.flawed:
             return True
-        data = getattr(extraction, "data", None)
+        data = extraction.data if extraction is not None else None
     return False
 
 

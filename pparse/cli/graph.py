@@ -255,7 +255,7 @@ def _json(
             yield comma + dumps(name)
             comma = ", "
         yield "]"
-    results = getattr(graph, "rets", {})
+    results = graph.rets
     yield f', "results": {dumps(results)}, "signatures": '
     yield dumps({name: signature.to_dict() for name, signature in whole.signatures.items()})
     yield ",\n"

@@ -138,18 +138,21 @@ def _facts(metadata: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 def _details(viewer: Any) -> list[tuple[str, str]]:
     """Return what only some viewers know."""
-    parser = viewer.parser if hasattr(viewer, "parser") else None
+    parser = viewer.parser
     if viewer.is_set:
         return [
             ("shards", f"{len(viewer.parser.shard_names()):,}"),
             ("size", f"{viewer.extent().actual or 0:,} bytes in all shards"),
         ]
-    if parser is None or not hasattr(type(parser), "header_size"):
-        return [(label, safe(text)) for label, text in parser.details()] if parser is not None else []
+    if parser is None:
+        return []
     try:
-        return [("header", f"{parser.header_size:,} bytes")]
+        size = parser.header_size
     except ValueError:
         return []
+    if size is None:
+        return [(label, safe(text)) for label, text in parser.details()]
+    return [("header", f"{size:,} bytes")]
 
 
 def _document(document: Extraction, options: Any, out: Output) -> int:

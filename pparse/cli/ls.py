@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from pparse.document.extraction import Extraction
     from pparse.findings import Finding
     from pparse.tensors.tensor import Tensor
-    from pparse.tensors.viewer import Viewer
+    from pparse.tensors.viewer import Extent, Viewer
     from pparse.tree.visit import Member
 
 EXAMPLES: Final = """examples:
@@ -175,39 +175,49 @@ def _list_tensors(viewer: Viewer, options: Any, matches: Callable[[str], bool], 
     elif options.group:
         _show_groups(tensors, size, budget.charge(0, "groups of names"), out)
     else:
-        table = Table(out, ("NAME", "DTYPE", "SHAPE", "SIZE", "STATUS"), "<<<><")
-        for tensor in tensors:
-            status: str = tensor.status.value
-            if tensor.status is Status.COMPLETE:
-                status = status_words(tensor.status, tensor.verified)
-                if tensor.unwritten_nbytes:
-                    status += ", never written"
-            elif out.color:
-                status = out.status(tensor.status)
-            dtype = tensor.dtype.name if tensor.dtype is not None else tensor.stored_dtype or "?"
-            shape = shape_words(tensor.shape) if tensor.spans or tensor.shape or tensor.dtype else "?"
-            table.row(safe(tensor.name), safe(dtype), shape, size(tensor.stored_nbytes), status)
-        table.close()
+        _show_tensors(tensors, size, out)
     extent = listing.close()
     damaged = extent.status is not Status.COMPLETE
     if not options.quiet:
-        if listing.shown != extent.count:
-            out.line(f"{listing.shown:,} of {count_words(extent.count, 'tensor')} match")
-        out.line(
-            f"{count_words(extent.count, 'tensor')}, {size(extent.tensor_bytes)}, "
-            f"{parameters_words(extent.parameters)}: " + out.status(extent.status, extent.all_verified)
-        )
-        hit = listing.hit if listing.hit and listing.hit.name == extent.first_hit else None
-        report_cut(out, extent, viewer.extraction, hit)
-        if listing.unwritten and listing.unwritten_first is not None:
-            out.line(
-                f"never written: {count_words(listing.unwritten, 'tensor')}, in file holes, which read as zeros; "
-                "the first at byte "
-                f"{listing.unwritten_first.offset} ({safe(listing.unwritten_first.path)}); "
-                "'pparse check' lists the ranges"
-            )
-        out.findings((finding for finding in viewer.findings if finding.code != "truncated"), limit=10)
+        _sum_up(listing, extent, size, out)
     return exit_code_for(viewer.findings, damaged=damaged, strict=options.strict)
+
+
+def _show_tensors(tensors: Iterable[Tensor], size: Callable[[int], str], out: Output) -> None:
+    table = Table(out, ("NAME", "DTYPE", "SHAPE", "SIZE", "STATUS"), "<<<><")
+    for tensor in tensors:
+        status: str = tensor.status.value
+        if tensor.status is Status.COMPLETE:
+            status = status_words(tensor.status, tensor.verified)
+            if tensor.unwritten_nbytes:
+                status += ", never written"
+        elif out.color:
+            status = out.status(tensor.status)
+        dtype = tensor.dtype.name if tensor.dtype is not None else tensor.stored_dtype or "?"
+        shape = shape_words(tensor.shape) if tensor.spans or tensor.shape or tensor.dtype else "?"
+        table.row(safe(tensor.name), safe(dtype), shape, size(tensor.stored_nbytes), status)
+    table.close()
+
+
+def _sum_up(listing: _Listing, extent: Extent, size: Callable[[int], str], out: Output) -> None:
+    """Print what is known of all tensors, listed or not, and what is wrong with them."""
+    viewer = listing.viewer
+    if listing.shown != extent.count:
+        out.line(f"{listing.shown:,} of {count_words(extent.count, 'tensor')} match")
+    out.line(
+        f"{count_words(extent.count, 'tensor')}, {size(extent.tensor_bytes)}, "
+        f"{parameters_words(extent.parameters)}: " + out.status(extent.status, extent.all_verified)
+    )
+    hit = listing.hit if listing.hit and listing.hit.name == extent.first_hit else None
+    report_cut(out, extent, viewer.extraction, hit)
+    if listing.unwritten and listing.unwritten_first is not None:
+        out.line(
+            f"never written: {count_words(listing.unwritten, 'tensor')}, in file holes, which read as zeros; "
+            "the first at byte "
+            f"{listing.unwritten_first.offset} ({safe(listing.unwritten_first.path)}); "
+            "'pparse check' lists the ranges"
+        )
+    out.findings((finding for finding in viewer.findings if finding.code != "truncated"), limit=10)
 
 
 def _show_groups(tensors: Iterable[Tensor], size: Callable[[int], str], charge: Charge, out: Output) -> None:
@@ -300,7 +310,7 @@ def _list_members(document: Extraction, options: Any, matches: Callable[[str], b
         status = member.status
         shown += 1
         if status is Status.UNSUPPORTED:
-            finding = getattr(member.note, "finding", None)
+            finding = member.note.finding if member.note is not None else None
             if finding is not None and len(reasons) < 3:
                 reasons[finding.reason] = None
         if options.quiet:
@@ -393,17 +403,18 @@ def _long_cells(member: Member, size: Callable[[int], str]) -> tuple[str, str, s
     import time
 
     note = member.note
-    mode, mtime = getattr(note, "mode", None), getattr(note, "mtime", None)
+    if note is None:
+        return "-", "-", "-", "-"
+    mode, mtime = note.mode, note.mtime
     try:
         when = "-" if mtime is None else time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(mtime))
     except (OverflowError, OSError, ValueError):
         when = "?"
-    compressed_size = getattr(note, "compressed_size", None)
     return (
         "-" if mode is None else f"{mode & 0o7777:04o}",
         when,
-        getattr(note, "method", "-"),
-        "-" if compressed_size is None else size(compressed_size),
+        note.method,
+        size(note.compressed_size),
     )
 
 
@@ -428,7 +439,7 @@ def _close_members(document: Extraction, counted: _Counted, size: Callable[[int]
 
 def archive_member_to_dict(note: Any) -> dict[str, object]:
     """Return what an archive says of a member besides, as plain data for JSON; nothing for members of others."""
-    if not hasattr(note, "raw_name"):
+    if note is None:
         return {}
     checksum = note.checksum
     return {

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from pparse.limits import Limits
 
-    Step = tuple["Field", Any]
+    Step = tuple["TagField", Any]
     Path = tuple[Step, ...]
 
 SINGULAR, REPEATED, MAP = 0, 1, 2
@@ -43,7 +43,7 @@ class Type:
     def __init__(self, descriptor: Any) -> None:
         self.descriptor = descriptor
         """Descriptor of the message type."""
-        self.fields: dict[int, Field] = {}
+        self.fields: dict[int, TagField] = {}
         """The fields seen so far, by number."""
 
 
@@ -56,7 +56,7 @@ class Enum:
         self.numbers: dict[str, int] = {value.name: value.number for value in descriptor.values}
 
 
-class Field:
+class TagField:
     """A field of a message type. For a map, ``type``, ``message`` and ``enum`` are those of its values.
 
     Has what `pparse.parsers.cpb.scalars.decode_scalar` needs to know of a field.
@@ -152,7 +152,7 @@ class Tags:
 
     def _resolve(self, tag: Any, start: Type, steps: list[Step]) -> None:
         type_: Type | None = start
-        waiting: Field | None = None  # for its index or key
+        waiting: TagField | None = None  # for its index or key
         for item in tag:
             kind = item.WhichOneof("kind")
             if kind is None:
@@ -178,15 +178,15 @@ class Tags:
             what = "a map, without a key" if waiting.form == MAP else "repeated, without an index"
             raise MalformedError(f"a field tag names the field {waiting.name}, which is {what}")
 
-    def _field(self, type_: Type, number: int) -> Field:
+    def _field(self, type_: Type, number: int) -> TagField:
         descriptor = type_.descriptor.fields_by_number.get(number)
         if descriptor is None:
             raise MalformedError(f"there is no field with number {number} in {type_.descriptor.full_name}")
-        field = type_.fields[number] = Field(descriptor, self)
+        field = type_.fields[number] = TagField(descriptor, self)
         return field
 
 
-def _check_below_scalar(field: Field, number: int) -> None:
+def _check_below_scalar(field: TagField, number: int) -> None:
     # TensorFlow accepts a singular scalar whose number is repeated.
     if field.form != SINGULAR or field.number != number:
         raise MalformedError(f"a field tag names field {number} below {field.name}, which is not a message")

@@ -36,7 +36,7 @@ from pparse.proto_splitter.split import ComposableSplitter
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterator, Sequence
     from typing import Any, Final
 
     from pparse.proto_splitter.fields import FieldStep
@@ -161,24 +161,26 @@ def _large_parts(part: _Part, floor: int, keep: Collection[str]) -> list[tuple[i
     for field, value in part.message.ListFields():
         if field.is_extension or field.name in keep or field.type == measure.TYPE_GROUP:
             continue
-        name = field.name
-        if field.message_type is None:
-            if field.type in _TEXT and not is_repeated(field) and not is_required(field) and len(value) > floor:
-                found.append((measure.scalar_size(field.type, value), (part, field)))
-        elif not is_repeated(field):
-            size = measure.message_size(value)
-            if size > floor:
-                found.append((size, (part.field(value, name), None)))
-        elif not is_map(field):
-            for index, size in enumerate(measure.message_sizes(value)):
-                if size > floor:
-                    found.append((size, (part.element(value[index], name, index), None)))
-        elif map_value(field).message_type is not None:
-            keys = list(value)
-            for key, size in zip(keys, measure.message_sizes(value[key] for key in keys), strict=True):
-                if size > floor and can_be_key(field, key):
-                    found.append((size, (part.entry(value[key], name, key), None)))
+        if field.message_type is not None:
+            found += [(size, (inner, None)) for size, inner in _messages_in(part, field, value) if size > floor]
+        elif field.type in _TEXT and not is_repeated(field) and not is_required(field) and len(value) > floor:
+            found.append((measure.scalar_size(field.type, value), (part, field)))
     return found
+
+
+def _messages_in(part: _Part, field: Any, value: Any) -> Iterator[tuple[int, _Part]]:
+    """Yield the messages in a field that chunks can be made of, with their sizes."""
+    name = field.name
+    if not is_repeated(field):
+        yield measure.message_size(value), part.field(value, name)
+    elif not is_map(field):
+        for index, size in enumerate(measure.message_sizes(value)):
+            yield size, part.element(value[index], name, index)
+    elif map_value(field).message_type is not None:
+        keys = list(value)
+        for key, size in zip(keys, measure.message_sizes(value[key] for key in keys), strict=True):
+            if can_be_key(field, key):
+                yield size, part.entry(value[key], name, key)
 
 
 def can_be_key(field: Any, key: Any) -> bool:

@@ -14,7 +14,7 @@ from pparse.errors import PASSING, EndOfDataError, LimitError, MalformedError, P
 from pparse.findings import Status
 from pparse.limits import count_words
 from pparse.parsers.cpb.metadata import ChunkMetadata
-from pparse.parsers.cpb.overlay import Chunks
+from pparse.parsers.cpb.overlay import ChunkOpener
 from pparse.parsers.cpb.parser import CpbParser
 from pparse.parsers.protobuf.index import ChunkRange, Lost
 from pparse.parsers.protobuf.write import measure, write
@@ -80,7 +80,7 @@ class _Known:
         return [number for number in range(len(self._infos)) if number not in self.places]
 
 
-class _Chunks(Chunks):
+class _Chunks(ChunkOpener):
     """The chunks of a damaged file; a lost one that is a message is empty, or (``blank``) a tensor without a type."""
 
     def __init__(self, metadata: ChunkMetadata, lookup: RecordLookup, parser: CpbParser, pruned: _Pruned) -> None:
@@ -124,7 +124,7 @@ def is_whole(parser: CpbParser) -> bool:
     if parser.chunks is None or parser.damaged_end is not None or parser.prove_metadata() is not None:
         return False
     metadata = parser.chunks.metadata
-    every = Chunks(metadata, parser._new_lookup("all"), parser.chunks.budget)
+    every = ChunkOpener(metadata, parser._new_lookup("all"), parser.chunks.budget)
     return not any(isinstance(every.piece(index), Lost) for index in range(metadata.chunk_count))
 
 

@@ -106,7 +106,7 @@ class _Frame:
         return f"{self.path}.{word}" if self.path else word
 
 
-class _Walk:
+class _MessageWalk:
     """One way through a message; ``lose`` is told the path, begin and end of all that is not kept."""
 
     def __init__(self, job: Job, type: MessageType | None, lose: Lose) -> None:
@@ -314,7 +314,7 @@ def salvage_protobuf(job: Job) -> bool:
         rest = Rest(job, stem, {"format": parser.name})
         losses = _Losses(job, rest)
         try:
-            sizes = _measure(_Walk(job, parser.root_type, losses.lose))
+            sizes = _measure(_MessageWalk(job, parser.root_type, losses.lose))
             if not sizes[0] or not rest.count:
                 rest.discard()
                 file.discard()
@@ -325,7 +325,7 @@ def salvage_protobuf(job: Job) -> bool:
                 file.write(block)
                 job.advance(len(block), sizes[0])
 
-            _write(_Walk(job, parser.root_type, lambda _path, _begin, _end, _payload: None), sizes, out)
+            _write(_MessageWalk(job, parser.root_type, lambda _path, _begin, _end, _payload: None), sizes, out)
         except BaseException as error:
             rest.discard()
             if not isinstance(error, PparseError) or isinstance(error, (LimitError, *PASSING)):
@@ -378,7 +378,7 @@ class _Losses:
         return f"{count_words(self._rest.count, 'field')} lost or cut, the first of them: {self._first}"
 
 
-def _measure(walk: _Walk) -> array[int]:
+def _measure(walk: _MessageWalk) -> array[int]:
     """Return the size of the message, and of each message in it that is put together anew."""
     sizes = array("Q", [0])
     stack: list[tuple[int, int]] = [(0, 0)]
@@ -395,7 +395,7 @@ def _measure(walk: _Walk) -> array[int]:
     return sizes
 
 
-def _write(walk: _Walk, sizes: array[int], out: Callable[[bytes], object]) -> None:
+def _write(walk: _MessageWalk, sizes: array[int], out: Callable[[bytes], object]) -> None:
     number = 1
     for op in walk.ops():
         if isinstance(op, bytes):

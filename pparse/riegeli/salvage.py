@@ -114,17 +114,16 @@ def resume(chunks: ChunkReader, error: ChunkError, *, salvage: bool = True, heal
 
 def by_block_headers(chunks: ChunkReader, error: ChunkError) -> Outcome:
     """Find where the reference continues after ``error``."""
-    layout, pos, have, message = chunks.layout_at(error.begin), error.resume, error.have, error.error.reason
+    layout, pos, message = chunks.layout_at(error.begin), error.resume, error.error.reason
     begin, first, searching = error.begin, 0, True
+    if error.have and pos > begin:
+        if pos > MAX_POSITION:
+            pos = begin + 1
+        elif pos > (size := end_of_file(chunks, pos)):
+            return Outcome(pos, size, message)
+        if layout.can_begin(pos):
+            return Outcome(pos, pos, message)
     while True:
-        if have and pos > begin:
-            if pos > MAX_POSITION:
-                pos = begin + 1
-            elif pos > (size := end_of_file(chunks, pos)):
-                return Outcome(pos, size, message)
-            if layout.can_begin(pos):
-                return Outcome(pos, pos, message)
-        have = False
         block = layout.next_block(max(pos, begin + 1))
         first = first or block
         if chunks.is_bare_from(block, layout):
@@ -142,15 +141,23 @@ def by_block_headers(chunks: ChunkReader, error: ChunkError) -> Outcome:
             message = f"block header hash mismatch, block at {block}"
             pos = block + BLOCK_HEADER_SIZE
             continue
-        previous_chunk, next_chunk = unpack_block(raw)
-        if previous_chunk == 0 and block > begin:
-            return Outcome(block, block, message)
-        pos = block + next_chunk
-        if begin < pos <= MAX_POSITION and layout.can_begin(pos):
-            end = min(pos, end_of_file(chunks, pos))
-            return Outcome(pos, end, message, crossing=block - previous_chunk)
+        outcome = _named_by(chunks, raw, block, begin, message)
+        if outcome is not None:
+            return outcome
+        pos = block + unpack_block(raw)[1]
         message, searching = f"the block header at {block} points to no position where a chunk can begin", False
         pos = block + BLOCK_HEADER_SIZE if pos > MAX_POSITION else max(pos, block + BLOCK_HEADER_SIZE)
+
+
+def _named_by(chunks: ChunkReader, raw: bytes, block: int, begin: int, message: str) -> Outcome | None:
+    """Return the place behind ``begin`` that the sound block header ``raw`` at ``block`` names; None if it is none."""
+    previous_chunk, next_chunk = unpack_block(raw)
+    if previous_chunk == 0 and block > begin:
+        return Outcome(block, block, message)
+    pos = block + next_chunk
+    if begin < pos <= MAX_POSITION and chunks.layout_at(begin).can_begin(pos):
+        return Outcome(pos, min(pos, end_of_file(chunks, pos)), message, crossing=block - previous_chunk)
+    return None
 
 
 def end_of_file(chunks: ChunkReader, pos: int) -> int:
@@ -270,34 +277,59 @@ def _saved(chunks: ChunkReader, error: ChunkError, outcome: Outcome) -> Outcome:
         if outcome.crossing < begin:
             return outcome
         stop = outcome.crossing
+    return _searched(chunks, error, outcome, claimed, stop, size)
+
+
+def _searched(
+    chunks: ChunkReader, error: ChunkError, outcome: Outcome, claimed: int | None, stop: int, size: int
+) -> Outcome:
+    """Return the first place up to ``stop`` at which a chunk begins, on the grid or beside it; else ``outcome``."""
+    begin, message, layout = error.begin, error.error.reason, chunks.layout_at(error.begin)
     found, proven = _first_chunk(chunks, begin, stop, layout, error)
     if claimed is not None and not proven:
         return outcome if claimed >= outcome.pos else Outcome(claimed, claimed, message)
     if not proven and (outcome.lost or stop - begin > 2 * BLOCK_SIZE):
-        moved = _moved_grid(chunks, error, stop)
+        moved, proven = _on_moved_grid(chunks, error, found, stop, size)
         if moved is not None:
-            layout, crossing, behind = moved
-            first, proven = _first_chunk(chunks, begin, crossing, layout, error)
-            where = first if first is not None else crossing
-            if where <= begin:
-                where = behind
-            if found is None or where < found:
-                return Outcome(where, min(where, size), message, layout=layout)
+            return moved
     if not proven and outcome.lost and size - _where_it_moved(error) <= 4 * BLOCK_SIZE:
-        # No block header is left to show the grid: for each chunk, try a grid without block headers after it.
-        for tried, (pos, header) in enumerate(
-            _candidates(chunks, begin, size if found is None else found, Layout(size))
-        ):
-            free = Layout(pos - CHUNK_HEADER_SIZE)
-            if tried > MAX_ENDS:
-                break
-            if _data_agrees(chunks, Chunk(pos, header, free)) and _leads_on(chunks, pos, size, free):
-                return Outcome(pos, pos, message, layout=free)
+        free = _without_grid(chunks, error, size if found is None else found, size)
+        if free is not None:
+            return free
     if found is not None:
         return Outcome(found, found, message)
-    if stop > begin and stop < outcome.pos and _is_sound(chunks, stop, layout):
-        return Outcome(stop, stop, message)
-    return outcome
+    return Outcome(stop, stop, message) if begin < stop < outcome.pos and _is_sound(chunks, stop, layout) else outcome
+
+
+def _on_moved_grid(
+    chunks: ChunkReader, error: ChunkError, found: int | None, stop: int, size: int
+) -> tuple[Outcome | None, bool]:
+    """Return the first place on a grid that moved, if it is before ``found``, and whether a chunk proves that grid."""
+    moved = _moved_grid(chunks, error, stop)
+    if moved is None:
+        return None, False
+    layout, crossing, behind = moved
+    first, proven = _first_chunk(chunks, error.begin, crossing, layout, error)
+    where = first if first is not None else crossing
+    if where <= error.begin:
+        where = behind
+    if found is not None and where >= found:
+        return None, proven
+    return Outcome(where, min(where, size), error.error.reason, layout=layout), proven
+
+
+def _without_grid(chunks: ChunkReader, error: ChunkError, stop: int, size: int) -> Outcome | None:
+    """Return the first chunk whose hashes agree if no block header is left to show the grid.
+
+    For each candidate, a grid without block headers after it is tried.
+    """
+    for tried, (pos, header) in enumerate(_candidates(chunks, error.begin, stop, Layout(size))):
+        free = Layout(pos - CHUNK_HEADER_SIZE)
+        if tried > MAX_ENDS:
+            break
+        if _data_agrees(chunks, Chunk(pos, header, free)) and _leads_on(chunks, pos, size, free):
+            return Outcome(pos, pos, error.error.reason, layout=free)
+    return None
 
 
 def _is_sound(chunks: ChunkReader, pos: int, layout: Layout) -> bool:

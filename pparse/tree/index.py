@@ -46,6 +46,17 @@ _INDEX: Final = 400
 _CHARGE_FROM: Final = 32 << 10
 
 
+class IndexNote:
+    """Base of what parsers keep with an index, if that holds much memory."""
+
+    __slots__ = ()
+
+    @property
+    def memory(self) -> int:
+        """Bytes held, about."""
+        return 0
+
+
 class ChildIndex:
     """Offsets, checkpoints or entries of a node's children; grows while the node is parsed."""
 
@@ -149,7 +160,7 @@ class ChildIndex:
         if self.table is not None:
             size += self.table.memory
         size += 100 * len(self.repeated or ())
-        return size + (self.note.memory if hasattr(self.note, "memory") else 0)
+        return size + (self.note.memory if isinstance(self.note, IndexNote) else 0)
 
     def keep(self, note: Any, count: int) -> None:
         """Keep ``note``, from which `Parser.entries` makes the ``count`` children."""

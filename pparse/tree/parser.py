@@ -360,6 +360,11 @@ class Parser:
         """Return the least number of bytes that a cut file lacks, if the format tells; else None."""
         return None
 
+    @property
+    def header_size(self) -> int | None:
+        """Bytes of a header that tells of all that follows it; None where the format has none. Raises `ValueError`."""
+        return None
+
     def details(self) -> Iterator[tuple[str, str]]:
         """Yield the labels and values that `pparse info` shows for this format."""
         yield from ()

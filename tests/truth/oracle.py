@@ -283,17 +283,22 @@ def b_ways_agree(attempt: Attempt) -> Iterator[str]:
         if command.words[0] == "check" and found is not None and found["ok"] != (command.code == 0):
             yield f"check says ok is {found['ok']}, with exit code {command.code}"
     if attempt.case.damage.kind == "none":
-        for command in attempt.commands:
-            if command.code not in sound_codes(attempt, command):
-                yield f"{' '.join(command.words[:3])}: exit code {command.code} for a sound file"
-        for seen in [*attempt.values, *attempt.files.values()]:
-            if seen.status != "complete":
-                yield f"{seen.name!r} by {seen.by} of a sound file: {seen.status} {seen.error}"
+        yield from is_called_sound(attempt)
     elif attempt.read_all and attempt.report is not None:
         wrong = [row for row in attempt.report["files"] if row["status"] != "complete"]
         if wrong and codes.get("recover") == 0:
             yield f"recover ends with 0, though {wrong[0]['path']} is {wrong[0]['status']}"
     yield from must_be_noticed(attempt, codes)
+
+
+def is_called_sound(attempt: Attempt) -> Iterator[str]:
+    """A sound file is said to be sound by every command, and whatever is in it."""
+    for command in attempt.commands:
+        if command.code not in sound_codes(attempt, command):
+            yield f"{' '.join(command.words[:3])}: exit code {command.code} for a sound file"
+    for seen in [*attempt.values, *attempt.files.values()]:
+        if seen.status != "complete":
+            yield f"{seen.name!r} by {seen.by} of a sound file: {seen.status} {seen.error}"
 
 
 def sound_codes(attempt: Attempt, command: Command) -> tuple[int, ...]:

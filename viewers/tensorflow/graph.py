@@ -170,6 +170,11 @@ class Graph(_Part):
         self._index: GraphIndex | None = None
 
     @property
+    def rets(self) -> dict[str, str]:
+        """The results of a function, by name; a graph has none."""
+        return {}
+
+    @property
     def graph(self) -> Graph:
         """The graph itself."""
         return self

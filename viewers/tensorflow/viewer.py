@@ -47,6 +47,7 @@ class TensorflowViewer(Viewer):
     """
 
     row_bytes = 3_200  # with the node that its bytes are in
+    names_may_be_lost = False  # a graph may be all there, and have no such constant
 
     def __init__(self, extraction: Extraction) -> None:
         super().__init__(extraction)
