@@ -79,7 +79,7 @@ def test_index_says_whether_one_was_written(run, tmp_path) -> None:
     packed = gzip.compress(b"".join(b"%d " % number for number in range(40_000)), mtime=0)
     path = tmp_path / "cut.gz"
     path.write_bytes(packed[:50_000])
-    assert run("index", path).err.endswith("; the index of what precedes that was written\n")
+    assert run("index", path).err.endswith("; the index of the part before that was written\n")
     assert (tmp_path / "cut.gz.pindex").exists()
     damaged = bytearray(packed)
     damaged[-6] ^= 1
