@@ -4,10 +4,10 @@ Fields follow each other by their lengths, so a damaged tag or length hides ever
 field that holds a message, of the message's own type, such that
 
 - from there, field follows field to the exact end of the message: all are in the schema, with its wire types, and in
-the order of their numbers, as serializers write them; - it is sound down to its leaves, not empty, and everything in it
-is in the schema; - it cannot be a field of a nested message. It is not known which nested message is damaged, and the
-rest of that one may come before the field. (So in a message that holds messages of its own type, reading does not
-continue.)
+  the order of their numbers, as serializers write them;
+- it is sound down to its leaves, not empty, and everything in it is in the schema;
+- it cannot be a field of a nested message. It is not known which nested message is damaged, and the rest of that one
+  may come before the field. (So in a message that holds messages of its own type, reading does not continue.)
 
 The last field before the damage is kept only if this does not contradict it: its length may be damaged.
 """

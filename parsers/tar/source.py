@@ -34,7 +34,7 @@ class Blank(enum.Enum):
     ZERO = "zeros"
     END = "nothing: the archive ends here"
     CUT = "less than a block: the archive ends in it"
-    GAP = "lost, in a gap of which nobody knows how long it is"
+    GAP = "lost, in a gap of unknown length"
     BAD = "anything else"
 
 

@@ -3,15 +3,16 @@
 `TarWalker.step` reads what is at a position. Apart from the global pax records, its result does not depend on earlier
 steps: reading can start at any member. The rules:
 
-- Zero blocks are not the end: archives may be concatenated. The end is where the data end. - A header is accepted if
-its checksum agrees; where a header is expected, also with a damaged checksum or byte. - A member must be followed by a
-header, zeros or the end. If it is not, and a header *inside* of its declared size leads past the member's end, the size
-is wrong: the member ends at that header. - A header a few bytes *after* the expected position, preceded by the member's
-padding, means that as many bytes were inserted into the member: it is that much longer. - A block that should be a
-header and is none is a destroyed header. The bytes between it and the next header are a ``gap`` (or a file, if extended
-headers before it survive that name it). - After a gap of unknown length no position is known: the next header is
-searched at any offset. If the size of the member around the gap leaves room for it, the bytes before that header are
-its tail.
+- Zero blocks are not the end: archives may be concatenated. The end is where the data end.
+- A header is accepted if its checksum agrees; where a header is expected, also with a damaged checksum or byte.
+- A member must be followed by a header, zeros or the end. If it is not, and a header *inside* of its declared size
+  leads past the member's end, the size is wrong: the member ends at that header.
+- A header a few bytes *after* the expected position, preceded by the member's padding, means that as many bytes were
+  inserted into the member: it is that much longer.
+- A block in place of a header that is not one counts as a destroyed header. The bytes between it and the next header
+  are a ``gap`` (or a file, if extended headers before it survive that name it).
+- After a gap of unknown length no position is known: the next header is searched at any offset. If the size of the
+  member around the gap leaves room for it, the bytes before that header are its tail.
 """
 
 from __future__ import annotations

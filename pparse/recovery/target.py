@@ -133,7 +133,7 @@ class Target:
         except (OSError, ValueError) as error:  # ValueError: a NUL byte
             raise cannot_write(error, self.folder) from error
 
-    # -- a run that goes on --------------------------------------------------------------------------------------------
+    # -- continuing a run ----------------------------------------------------------------------------------------------
 
     def _begin(self, exist_ok: bool, run: Mapping[str, Any] | None) -> None:
         """Continue the journal of the same run; or check that the folder is free, and begin one."""
